@@ -1,0 +1,1 @@
+"""Settings. `base.py` lists every option; a data set's file says what differs."""

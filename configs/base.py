@@ -1,0 +1,153 @@
+"""Every option of jaxsyn, its default, its unit and its meaning.
+
+This is the only complete list. A data set's file calls `get_config`, changes
+what differs, and lets `systems.apply` add the parts of a system. Any field can
+be changed on the command line: --config.optimiser.learning_rate=1e-3.
+`jaxsyn.config` checks names and types; `jaxsyn.plan` checks that they fit.
+"""
+
+from __future__ import annotations
+
+import ml_collections
+
+
+def get_config() -> ml_collections.ConfigDict:
+  """The defaults: Transformer-Tiny sizes for a small parallel corpus."""
+  config = ml_collections.ConfigDict()
+
+  config.system = "transformer"  # name of a function in configs/systems.py
+  config.seed = 0  # seeds parameters, dropout, batch order, random trees
+
+  # What the prepared folder is and how its text became examples.
+  config.data = dict(
+    name="corpus",  # TFDS data set name: lower case, digits, underscores
+    directory="data/corpus",  # the prepared folder
+    source_language="en",
+    target_language="de",
+    train="train",  # name of the split to train on
+    validation="validation",  # the split for early stopping
+    test=("test",),  # splits to report on
+    # Tree given to the model: "parsed", or a control: "linear" (parent =
+    # previous word), "random" (a random tree of the same size).
+    tree="parsed",
+  )
+
+  # Offline preparation (python -m preprocess.build).
+  config.prepare = dict(
+    raw_dir="",  # folder of the raw files; --raw_dir overrides it
+    # Split name -> (source file, target file), plain text or .gz.
+    splits=ml_collections.ConfigDict(),
+    # (file name, URL, SHA-256) of raw files, fetched where raw_dir lacks them.
+    downloads=(),
+    workers=0,  # parser processes; 0: one a core
+    shards=4,  # TFRecord files a split
+    # Cleaning applies to the training split; other splits keep every line.
+    clean=dict(
+      empty=True,  # drop pairs with an empty side
+      control=True,  # drop pairs with NUL or other control characters
+      max_words=175,  # drop sides of more words (blank-separated); 0: off
+      max_characters=1000,  # drop sides of more characters; 0: off
+      max_ratio=0.0,  # drop pairs whose word ratio is above; 0: off
+      duplicates=False,  # drop repeats of a pair
+      nfc=False,  # rewrite text in Unicode NFC before anything else
+      language=False,  # drop pairs whose language py3langid does not confirm
+    ),
+    parse=dict(
+      sides=("source",),  # which sides get trees: "source", "target"
+      # UDPipe model a side: a file, or a language code for spacy-udpipe to
+      # download. Empty: the language of the side.
+      source_model="",
+      target_model="",
+      # CoNLL-U by another parser instead: split name -> file (gz or plain).
+      source_conllu=ml_collections.ConfigDict(),
+      target_conllu=ml_collections.ConfigDict(),
+      beam=0,  # UDPipe's beam_search; 0: the model's own. 1 is faster.
+    ),
+    vocabulary=dict(
+      size=8000,  # pieces, special symbols included
+      type="bpe",  # SentencePiece model: "bpe", "unigram", "word", "char"
+      joint=True,  # one vocabulary for both sides
+      character_coverage=1.0,  # 0.9995 for Chinese or Japanese
+      normalisation="nmt_nfkc",  # SentencePiece's rule name
+    ),
+    max_subwords=250,  # drop training pairs with a longer side; EOS included
+  )
+
+  # Batches: a small set of static shapes under one budget.
+  config.batch = dict(
+    tokens=4096,  # rows times the longer of the two padded lengths
+    shapes=12,  # how many (source, target) lengths to choose from the data
+    length_multiple=1,  # padded lengths are multiples of this; 8 for a TPU
+    row_multiple=8,  # rows are multiples of this and of the device count
+    memory_gib=4.0,  # facts above this are memory-mapped instead of loaded
+  )
+
+  config.model = dict(
+    family="transformer",
+    encoder_layers=4,
+    decoder_layers=4,
+    width=128,  # D
+    feed_forward=256,  # F
+    heads=4,  # H; width / heads is the width of a head
+    norm="pre",  # layer norm "pre" or "post" the residual branch
+    activation="relu",  # "relu" or "gelu"
+    positions=True,  # sinusoidal positions added to the embeddings
+    tie_embeddings=True,  # source and target share a table (joint vocabulary)
+    tie_output=True,  # the output projection is the target table
+    dropout=0.3,  # after embeddings and each residual branch
+    attention_dropout=0.0,  # on attention weights
+    activation_dropout=0.0,  # inside the feed-forward layers
+    dtype="float32",  # of the computation: "float32" or "bfloat16"
+  )
+
+  # What changes attention, by place; see jaxsyn.syntax.PARTS.
+  config.parts = dict(
+    encoder=ml_collections.ConfigDict(),
+    decoder=ml_collections.ConfigDict(),
+    cross=ml_collections.ConfigDict(),
+  )
+
+  # Terms of the objective; see jaxsyn.training.losses.LOSSES.
+  config.losses = dict(nll=dict(weight=1.0, smoothing=0.1))
+
+  config.optimiser = dict(
+    name="adam",  # see jaxsyn.training.optimiser.OPTIMISERS
+    learning_rate=2e-3,  # the peak for "inverse_sqrt"; the factor for "noam"
+    schedule="inverse_sqrt",  # "inverse_sqrt", "noam", "constant"
+    warmup=2000,  # updates
+    warmup_start=1e-7,  # learning rate of the first update (inverse_sqrt)
+    minimum=0.0,  # learning rate never falls below this after the warm-up
+    beta1=0.9,
+    beta2=0.98,
+    epsilon=1e-9,
+    weight_decay=0.0,  # decoupled (AdamW) if above 0
+    clip=0.0,  # largest global gradient norm; 0: no clipping
+    accumulate=1,  # batches a parameter update
+  )
+
+  config.train = dict(
+    steps=20_000,  # batches
+    minutes=0.0,  # stop after as much training time, resumes added; 0: off
+    evaluate_every=1000,  # steps between validation losses and BLEU
+    save_every=1000,  # steps between checkpoints
+    keep=3,  # checkpoints kept beside the best one
+    log_every=50,  # steps between log lines
+    patience=0,  # evaluations without a better validation BLEU; 0: off
+    validation_sentences=0,  # of the split, for validation BLEU; 0: all
+    ema=0.0,  # decay of an average of the parameters, used to evaluate; 0: off
+    average=1,  # translate with the mean of the last N kept checkpoints
+    parallelism="jit",  # "jit" (NamedSharding) or "pmap"
+    mesh=dict(data=-1, fsdp=1, tensor=1),  # devices an axis; -1: the rest
+    prefetch=2,  # batches made ahead of the device
+  )
+
+  config.decode = dict(
+    beam=5,  # 1: greedy
+    length_penalty="fairseq",  # "fairseq": len**alpha; "gnmt": ((5+len)/6)**a
+    alpha=1.0,
+    max_length_factor=1.5,  # longest output = factor * source subwords + offset
+    max_length_offset=10,
+    sentences=64,  # rows decoded together
+    nbest=1,
+  )
+  return config

@@ -1,0 +1,1 @@
+"""Settings and ablation tables of the papers."""

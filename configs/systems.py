@@ -1,0 +1,90 @@
+"""The systems: one small function each, named as on the command line.
+
+A system says which parts sit where and which data or losses they want, with
+the values of its paper; everything else stays as the data set's file has it.
+Every option of a part is written out, so that each can be overridden:
+--config.parts.encoder.parent_scaled.sigma=2.0
+"""
+
+from __future__ import annotations
+
+import ml_collections
+
+from jaxsyn.errors import InputError, did_you_mean
+
+Config = ml_collections.ConfigDict
+
+
+def transformer(config: Config) -> None:
+  """The baseline, Vaswani et al. 2017: no part at all."""
+
+
+def pascal(config: Config) -> None:
+  """Parent-scaled self-attention: Bugliarello & Okazaki 2020.
+
+  First encoder layer, variance 1, two heads: the setting for NC11 En-De.
+  """
+  config.parts.encoder.parent_scaled = dict(
+    layers=(0,),  # encoder layers, from 0
+    heads=(0, 1),  # heads of those layers, from 0
+    sigma=1.0,  # standard deviation in subwords; the paper's variance is its square
+    weighting="gaussian",  # "gaussian" or "parent_only"
+    ignore=0.0,  # probability of ignoring the parent of a word, in training
+  )
+
+
+def pascal_ignoring(config: Config) -> None:
+  """PASCAL with parent ignoring, q = 0.4: the setting for NC11 En-De."""
+  pascal(config)
+  config.parts.encoder.parent_scaled.ignore = 0.4
+
+
+def given_weighting(config: Config) -> None:
+  """Scores times the matrix the caller puts in the batch."""
+  config.parts.encoder.given_weighting = dict(layers=(0,), heads=(0, 1))
+
+
+def pascal_linear_tree(config: Config) -> None:
+  """Control: PASCAL where the parent of a word is the previous word."""
+  pascal(config)
+  config.data.tree = "linear"
+
+
+def pascal_random_tree(config: Config) -> None:
+  """Control: PASCAL on a random tree of the same size."""
+  pascal(config)
+  config.data.tree = "random"
+
+
+SYSTEMS = {
+  function.__name__: function
+  for function in (
+    transformer,
+    pascal,
+    pascal_ignoring,
+    given_weighting,
+    pascal_linear_tree,
+    pascal_random_tree,
+  )
+}
+
+
+def apply(config: Config, system: str | None) -> Config:
+  """Adds the system to a data set's config and returns it.
+
+  Args:
+    config: what configs/base.py and the data set's file say; changed in place.
+    system: a name of SYSTEMS; None or "" is the baseline.
+
+  Raises:
+    InputError: unknown system; the message lists those there are.
+  """
+  name = system or "transformer"
+  if name not in SYSTEMS:
+    raise InputError(
+      f"no system {name!r} (the part after ':' in --config). "
+      f"{did_you_mean(name, SYSTEMS)}"
+    )
+  config.system = name
+  SYSTEMS[name](config)
+  return config

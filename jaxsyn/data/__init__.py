@@ -1,0 +1,1 @@
+"""What a sentence is: trees, alignment, vocabulary, records, batches."""

@@ -1,0 +1,1 @@
+"""The encoder-decoders and what they are made of."""

@@ -1,0 +1,1 @@
+"""The objective, the optimiser, one pure step and the loop around it."""

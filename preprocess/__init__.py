@@ -1,0 +1,1 @@
+"""Offline: text in, TFRecords out. Never imports JAX."""
