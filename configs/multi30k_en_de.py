@@ -15,7 +15,9 @@ import ml_collections
 from configs import base, systems
 
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
-ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/{}/data/task1/raw/{}"
+ADDRESS = (
+  "https://raw.githubusercontent.com/multi30k/dataset/{}/data/task1/raw/{}"
+)
 PARTS = {
   "train": "train",
   "validation": "val",

@@ -1,0 +1,156 @@
+"""Padded batches of a planned epoch, from any position, a few ahead.
+
+Arrays are named side_fact_LETTERS: the names of `jaxsyn.data.schema` with the
+axes of a batch, e.g. source_parent_mid_BS. `weight_B` is 1 for a pair and 0
+for a row of padding. No JAX here: arrays are NumPy, on the host.
+
+Before this file: `plan` (which pairs), `columns` (their facts). After it: the
+training loop.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from jaxsyn.data.columns import Columns
+from jaxsyn.data.plan import Plan, Planned, Position
+from jaxsyn.data.schema import FEATURES, features
+from jaxsyn.errors import InputError
+
+Batch = dict[str, np.ndarray]
+
+
+def features_for(needs: Sequence[str], sides: Sequence[str]) -> tuple[str, ...]:
+  """Names of the features a model reads.
+
+  Args:
+    needs: facts its parts and losses read, e.g. "source_parent_mid".
+    sides: the sides of the data set that have trees.
+
+  Raises:
+    InputError: the data set lacks a fact; the message says how to get it.
+  """
+  there = features(sides)
+  names = ["source_id", "target_id"]
+  for need in sorted(needs):
+    side = need.partition("_")[0]
+    if need not in FEATURES:
+      raise ValueError(f"no feature {need!r}; see jaxsyn.data.schema.")
+    if need not in there:
+      raise InputError(
+        f"this system reads {need}, but the prepared data has no trees of "
+        f"the {side} side. Prepare it again with "
+        f"--config.prepare.parse.sides='{tuple(sorted({*sides, side}))}'."
+      )
+    names += [f"{side}_word", f"{side}_parsed", need]
+  return tuple(dict.fromkeys(names))
+
+
+def assemble(
+  columns: Columns,
+  names: Sequence[str],
+  planned: Planned,
+  host: int = 0,
+  hosts: int = 1,
+) -> Batch:
+  """The arrays of one planned batch, or of this host's share of its rows.
+
+  Args:
+    columns: facts of the split.
+    names: features to fetch, see `features_for`.
+    planned: which examples, in which shape.
+    host, hosts: this host takes rows [host, host + 1) * rows / hosts.
+  """
+  shape = planned.shape
+  rows = shape.rows // hosts
+  ids = planned.ids[host * rows : (host + 1) * rows]
+  lengths = {"S": shape.source, "T": shape.target}
+  batch = {}
+  for name in names:
+    feature = FEATURES[name]
+    side = "S" if name.startswith("source") else "T"
+    if feature.axes == "WW":
+      array = columns.squares(name, ids, lengths[side], feature.fill)
+    else:
+      length = lengths[side] if feature.axes else 1
+      array = columns.rows(name, ids, length, feature.fill)
+      array = array if feature.axes else array[:, 0]
+    batch[f"{name}_B{feature.axes}"] = _fill_rows(array, rows, feature.fill)
+  batch["weight_B"] = (np.arange(rows) < len(ids)).astype(np.float32)
+  return batch
+
+
+def _fill_rows(array: np.ndarray, rows: int, fill) -> np.ndarray:
+  """Appends rows of padding, so that the batch has its static shape."""
+  if len(array) == rows:
+    return array
+  padding = np.full((rows - len(array), *array.shape[1:]), fill, array.dtype)
+  return np.concatenate([array, padding])
+
+
+def stream(
+  columns: Columns,
+  names: Sequence[str],
+  plan: Plan,
+  start: Position,
+  host: int = 0,
+  hosts: int = 1,
+) -> Iterator[tuple[Position, Batch]]:
+  """Batches without end, from a position on.
+
+  Yields: the position after the batch (what a checkpoint keeps), the batch.
+  """
+  position = start
+  while True:
+    planned = plan.epoch(position.epoch)[position.batch]
+    position = position.next(plan)
+    yield position, assemble(columns, names, planned, host, hosts)
+
+
+def ahead(items: Iterator, depth: int) -> Iterator:
+  """The same items, made in a thread up to `depth` before they are asked for.
+
+  An exception of the maker is raised where the item would have come. Closing
+  the generator ends the thread.
+  """
+  if depth <= 0:
+    yield from items
+    return
+  box: queue.Queue = queue.Queue(depth)
+  stop = threading.Event()
+
+  def put(entry) -> bool:
+    while not stop.is_set():
+      try:
+        box.put(entry, timeout=0.1)
+        return True
+      except queue.Full:
+        continue
+    return False
+
+  def work():
+    try:
+      for item in items:
+        if not put((item, None)):
+          return
+      put((None, StopIteration()))
+    except BaseException as error:  # handed on to the reader
+      put((None, error))
+
+  thread = threading.Thread(target=work, daemon=True, name="batches")
+  thread.start()
+  try:
+    while True:
+      item, error = box.get()
+      if isinstance(error, StopIteration):
+        return
+      if error is not None:
+        raise error
+      yield item
+  finally:
+    stop.set()
+    thread.join(timeout=5.0)

@@ -1,0 +1,153 @@
+"""All facts of a split, decoded once, as one flat array a feature.
+
+A batch is then a few NumPy gathers instead of hundreds of small arrays. Small
+splits live in memory, large ones in memory-mapped files beside the records;
+either way the files are a cache: deleted, they are made again.
+
+Before this file: `records` (one example at a time). After it: `batches`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+CHUNK = 4096  # examples between writes
+
+
+class Columns:
+  """Ragged columns: example i of a feature is flat[start[i]:start[i + 1]]."""
+
+  def __init__(
+    self, flat: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]
+  ):
+    self._flat, self._start = dict(flat), dict(start)
+
+  def rows(self, name: str, ids: np.ndarray, length: int, fill) -> np.ndarray:
+    """Examples as right-padded rows.
+
+    Args:
+      name: of the feature.
+      ids: example numbers, n of them.
+      length: L, at least the longest of the examples.
+      fill: value of the padding.
+
+    Returns: (n, L) in the feature's dtype.
+    """
+    flat, start = self._flat[name], self._start[name]
+    begin, own = start[ids], start[ids + 1] - start[ids]
+    column = np.arange(length)
+    real = column < own[:, None]
+    where = np.minimum(begin[:, None] + column, len(flat) - 1)
+    return np.where(real, flat[where], np.asarray(fill, flat.dtype))
+
+  def squares(
+    self, name: str, ids: np.ndarray, length: int, fill
+  ) -> np.ndarray:
+    """Examples of n² values, row-major, as padded squares.
+
+    Returns: (len(ids), L, L) in the feature's dtype.
+    """
+    flat, start = self._flat[name], self._start[name]
+    begin = start[ids]
+    side = np.sqrt(start[ids + 1] - begin).round().astype(np.int64)
+    number = np.arange(length)
+    real = number < side[:, None]
+    where = (
+      begin[:, None, None]
+      + number[None, :, None] * side[:, None, None]
+      + number[None, None, :]
+    )
+    real = real[:, :, None] & real[:, None, :]
+    where = np.where(real, where, 0)
+    return np.where(real, flat[where], np.asarray(fill, flat.dtype))
+
+
+def open_columns(
+  examples: Iterable[Mapping[str, np.ndarray]],
+  features: tuple[str, ...],
+  cache: pathlib.Path,
+  memory_gib: float,
+) -> Columns:
+  """The columns of a split, from the cache or made now.
+
+  Args:
+    examples: all examples in order; read only where the cache is missing.
+    features: names of those to keep.
+    cache: folder of the cached columns; its name must tell what is in it.
+    memory_gib: columns that are larger together are memory-mapped.
+  """
+  cache = pathlib.Path(cache)
+  if not (cache / "columns.json").is_file():
+    try:
+      cache = _write(examples, features, cache)
+    except PermissionError:  # a read-only data set: keep the cache elsewhere
+      aside = pathlib.Path(tempfile.gettempdir()) / f"jaxsyn-{os.getuid()}"
+      cache = aside / cache.name
+      if not (cache / "columns.json").is_file():
+        cache = _write(examples, features, cache)
+  about = json.loads((cache / "columns.json").read_text())
+  size = sum((cache / f"{name}.bin").stat().st_size for name in features)
+  mapped = size > memory_gib * 2**30
+  flat, start = {}, {}
+  for name in features:
+    dtype = np.dtype(about[name])
+    path = cache / f"{name}.bin"
+    if mapped:
+      flat[name] = np.memmap(path, dtype, mode="r")
+    else:
+      flat[name] = np.fromfile(path, dtype)
+    start[name] = np.load(cache / f"{name}.start.npy")
+  return Columns(flat, start)
+
+
+def _write(
+  examples: Iterable[Mapping[str, np.ndarray]],
+  features: tuple[str, ...],
+  cache: pathlib.Path,
+) -> pathlib.Path:
+  """Streams examples into one file a feature; the folder appears whole."""
+  cache.parent.mkdir(parents=True, exist_ok=True)
+  work = pathlib.Path(tempfile.mkdtemp(prefix=cache.name, dir=cache.parent))
+  try:
+    files = {name: (work / f"{name}.bin").open("wb") for name in features}
+    sizes: dict[str, list[int]] = {name: [] for name in features}
+    waiting: dict[str, list[np.ndarray]] = {name: [] for name in features}
+    dtypes = {}
+
+    def flush():
+      for name, arrays in waiting.items():
+        if arrays:
+          dtypes[name] = arrays[0].dtype.str
+          files[name].write(np.concatenate(arrays).tobytes())
+          arrays.clear()
+
+    for number, example in enumerate(examples):
+      for name in features:
+        array = np.atleast_1d(example[name]).ravel()
+        waiting[name].append(array)
+        sizes[name].append(array.size)
+      if number % CHUNK == CHUNK - 1:
+        flush()
+    flush()
+    for name in features:
+      files[name].close()
+      start = np.concatenate([[0], np.cumsum(sizes[name], dtype=np.int64)])
+      np.save(work / f"{name}.start.npy", start.astype(np.int64))
+    (work / "columns.json").write_text(json.dumps(dtypes))
+    if cache.exists():  # an incomplete one
+      shutil.rmtree(cache, ignore_errors=True)
+    try:
+      os.replace(work, cache)
+    except OSError:  # another process was first
+      if not (cache / "columns.json").is_file():
+        raise
+  finally:
+    shutil.rmtree(work, ignore_errors=True)
+  return cache

@@ -1,0 +1,129 @@
+"""Attention: one short story with four stages that parts may override.
+
+For encoder, decoder and cross-attention alike: project, score, rescore, mask,
+softmax, mix. A variant is a part (`jaxsyn.syntax`), never a branch in here.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.models.layers import Dropout
+from jaxsyn.shapes import agree
+from jaxsyn.syntax import PARTS, Spec, View, Where
+
+Array = jax.Array
+
+
+def publish(module: nn.Module, name: str, value: Array) -> None:
+  """Makes an intermediate readable by losses and pictures, as "maps".
+
+  The only use of Linen's `sow`. The last value wins; what nobody reads is
+  dropped by the compiler.
+  """
+  module.sow(
+    "maps", name, value, reduce_fn=lambda _, new: new, init_fn=lambda: None
+  )
+
+
+class Attention(nn.Module):
+  """Multi-head attention (Vaswani et al. 2017, section 3.2) with parts.
+
+  Attributes:
+    where: place, layer and sizes.
+    dropout: rate on the attention weights.
+    parts: (name, spec) of the parts at this place and layer, in table order.
+  """
+
+  where: Where
+  dropout: float = 0.0
+  parts: tuple[tuple[str, Spec], ...] = ()
+
+  def setup(self):
+    heads, width = self.where.heads, self.where.width
+
+    def project(axis):
+      return nn.DenseGeneral(
+        (heads, self.where.head_width) if axis == -1 else width,
+        axis=axis,
+        dtype=self.where.dtype,
+        kernel_init=nn.initializers.xavier_uniform(),
+      )
+
+    self.query, self.key, self.value = project(-1), project(-1), project(-1)
+    self.output = project((-2, -1))
+    self.drop = Dropout(self.dropout)
+    for name, spec in self.parts:  # parameters bear the part's name
+      setattr(self, name, spec.make(self.where))
+
+  def __call__(
+    self,
+    query_BQD: Array,
+    memory_BMD: Array,
+    allowed_B1QM: Array,
+    view: View,
+    *,
+    train: bool,
+  ) -> Array:
+    """Queries look at a memory.
+
+    Args:
+      query_BQD: what asks; for self-attention the same array as the memory.
+      memory_BMD: what is looked at.
+      allowed_B1QM: boolean (Q or B may be 1); False is never looked at.
+      view: facts for the parts.
+      train: dropout and training-only noise are on.
+
+    Returns: mixed_BQD.
+    """
+    return self.attend(
+      query_BQD, *self.remember(memory_BMD), allowed_B1QM, view, train=train
+    )
+
+  def remember(self, memory_BMD: Array) -> tuple[Array, Array]:
+    """Keys and values of a memory: computed once and kept when decoding."""
+    return self.key(memory_BMD), self.value(memory_BMD)
+
+  def attend(
+    self,
+    query_BQD: Array,
+    k_BMHK: Array,
+    v_BMHK: Array,
+    allowed_B1QM: Array,
+    view: View,
+    *,
+    train: bool,
+  ) -> Array:
+    """The story itself; see `__call__`."""
+    parts = [getattr(self, name) for name, _ in self.parts]
+    q_BQHK = self.query(query_BQD) * self.where.head_width**-0.5
+    agree(q_BQHK=q_BQHK, k_BMHK=k_BMHK, v_BMHK=v_BMHK)
+    for part in parts:
+      q_BQHK, k_BMHK = part.project(q_BQHK, k_BMHK, view, train=train)
+    score_BHQM = jnp.einsum("BQHK,BMHK->BHQM", q_BQHK, k_BMHK)
+    for part in parts:
+      score_BHQM = part.rescore(score_BHQM, q_BQHK, k_BMHK, view, train=train)
+    # Mask last: a product after the mask would bring pads back to score 0.
+    lowest = jnp.finfo(jnp.float32).min
+    score_BHQM = jnp.where(allowed_B1QM, score_BHQM.astype(jnp.float32), lowest)
+    weight_BHQM = jax.nn.softmax(score_BHQM, axis=-1)
+    publish(self, "weight_BHQM", weight_BHQM)
+    weight_BHQM = self.drop(weight_BHQM, train=train).astype(v_BMHK.dtype)
+    mixed_BQHK = jnp.einsum("BHQM,BMHK->BQHK", weight_BHQM, v_BMHK)
+    for part in parts:
+      mixed_BQHK = part.mix(mixed_BQHK, weight_BHQM, view, train=train)
+    return self.output(mixed_BQHK)
+
+
+def at_layer(
+  parts: tuple[tuple[str, Spec], ...], layer: int
+) -> tuple[tuple[str, Spec], ...]:
+  """The parts that work on a layer, in table order."""
+  order = list(PARTS)
+  return tuple(
+    (name, spec)
+    for name, spec in sorted(parts, key=lambda p: order.index(p[0]))
+    if not spec.embeds and layer in spec.layers
+  )

@@ -1,0 +1,75 @@
+"""The contract between models and everything that uses them.
+
+A model family is a Linen module made from a `ModelSpec`. Training knows only
+`encode` and `decode`; decoding knows only `encode`, `remember`, `start` and
+`advance`, and that every array of a cache begins with the axes B (sentence)
+and N (beam). Nothing outside this room knows what kind of model it is.
+
+  encode(id_BS, source: View, *, train) -> encoded
+  decode(encoded, input_BT, target: View, *, train) -> logits_BTV
+  remember(encoded) -> encoded
+  start(encoded, beams, length) -> cache
+  advance(encoded, cache, token_BN, at) -> logits_BNV, cache
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.data.schema import BOS, PAD
+from jaxsyn.models.spec import ModelSpec
+from jaxsyn.models.transformer import Transformer
+from jaxsyn.syntax import View
+
+Array = jax.Array
+
+FAMILIES: dict[str, type[nn.Module]] = {"transformer": Transformer}
+
+
+def make(spec: ModelSpec) -> nn.Module:
+  """The module of the family that the spec names."""
+  return FAMILIES[spec.model.family](spec)
+
+
+def view_of(batch: dict[str, Array], side: str) -> View:
+  """The facts of one side of a batch.
+
+  Args:
+    batch: arrays named side_fact_LETTERS, as `jaxsyn.data.batches` makes them.
+    side: "source" or "target".
+  """
+  letter = "S" if side == "source" else "T"
+  id_BS = batch[f"{side}_id_B{letter}"]
+  facts = {"real_BS": id_BS != PAD}
+  for field in dataclasses.fields(View):
+    if "_" not in field.name or field.name in facts:
+      continue
+    fact, letters = field.name.rsplit("_", 1)
+    name = f"{side}_{fact}_{letters.replace('S', letter)}"
+    if name in batch:
+      facts[field.name] = batch[name]
+  return View(**facts)
+
+
+def shift_right(id_BT: Array) -> Array:
+  """The decoder's input: BOS first, the last subword dropped."""
+  first_B1 = jnp.full_like(id_BT[:, :1], BOS)
+  return jnp.concatenate([first_B1, id_BT[:, :-1]], axis=1)
+
+
+def forward(model: nn.Module, batch: dict[str, Array], *, train: bool) -> Array:
+  """logits_BTV of every target position, given the true past.
+
+  Used as a method of a family: `model.apply(variables, batch, train=True,
+  method=forward)`; it touches every parameter, so `init` uses it too.
+  """
+  source = view_of(batch, "source")
+  encoded = model.encode(batch["source_id_BS"], source, train=train)
+  # The decoder reads subwords one to the right of those it predicts.
+  input_BT = shift_right(batch["target_id_BT"])
+  target = View(real_BS=input_BT != PAD)
+  return model.decode(encoded, input_BT, target, train=train)

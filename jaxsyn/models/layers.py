@@ -1,0 +1,104 @@
+"""The small pieces the encoder-decoders are made of.
+
+Before this file: nothing. After it: `attention`, then the families.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+Array = jax.Array
+
+ACTIVATIONS = {"relu": jax.nn.relu, "gelu": jax.nn.gelu}
+
+
+def keep_mask(key: Array, rate: float, shape: tuple[int, ...]) -> Array:
+  """Independent Bernoulli(1 - rate) draws, one an element.
+
+  The draw of element i is an integer hash of (key, i), rounds of multiply and
+  xor-shift as in the finalisers of Murmur-type hashes. XLA fuses it into the
+  arithmetic around it, so no random bits are written to memory: on a CPU,
+  where counter ciphers such as Threefry dominate a small model's step, this
+  makes dropout nearly free. The hash is made for dropout, not for secrets.
+  Like `jax.random` it depends on global element numbers alone, so masks are
+  the same on any number of devices.
+
+  Args:
+    key: a typed PRNG key, used here and nowhere else.
+    rate: probability of False.
+    shape: any; fewer than 2**32 elements.
+  """
+  word = jax.random.key_data(key)  # two words or more, by kind of key
+  size = int(np.prod(shape))
+  x = jax.lax.iota(jnp.uint32, size).reshape(shape)
+  x = (x + word[0]) * jnp.uint32(0x9E3779B9)
+  x = (x ^ (x >> 16)) * jnp.uint32(0x21F0AAAD)
+  x = (x ^ (x >> 15) ^ word[-1]) * jnp.uint32(0x735A2D97)
+  x = x ^ (x >> 15)
+  return x >= jnp.uint32(min(round(rate * 2**32), 2**32 - 1))
+
+
+class Dropout(nn.Module):
+  """Inverted dropout (Srivastava et al. 2014) on the "dropout" stream."""
+
+  rate: float
+
+  @nn.compact
+  def __call__(self, x: Array, *, train: bool) -> Array:
+    if not train or self.rate == 0.0:
+      return x
+    keep = keep_mask(self.make_rng("dropout"), self.rate, x.shape)
+    return jnp.where(keep, x * (1.0 / (1.0 - self.rate)), 0.0).astype(x.dtype)
+
+
+def dense(features, name: str | None, dtype, *, bias: bool = True) -> nn.Dense:
+  """A linear layer with Xavier-uniform weights and zero bias."""
+  return nn.Dense(
+    features,
+    use_bias=bias,
+    dtype=dtype,
+    kernel_init=nn.initializers.xavier_uniform(),
+    name=name,
+  )
+
+
+def norm(name: str | None, dtype) -> nn.LayerNorm:
+  """Layer normalisation over D, statistics in float32."""
+  return nn.LayerNorm(epsilon=1e-5, dtype=dtype, name=name)
+
+
+class FeedForward(nn.Module):
+  """Two linear layers around an activation: Vaswani et al. 2017, Eq. 2."""
+
+  inner: int
+  activation: str
+  dropout: float
+  dtype: str
+
+  @nn.compact
+  def __call__(self, x_BSD: Array, *, train: bool) -> Array:
+    hidden_BSF = dense(self.inner, "inner", self.dtype)(x_BSD)
+    hidden_BSF = ACTIVATIONS[self.activation](hidden_BSF)
+    hidden_BSF = Dropout(self.dropout)(hidden_BSF, train=train)
+    return dense(x_BSD.shape[-1], "outer", self.dtype)(hidden_BSF)
+
+
+def sinusoids(position: Array, width: int) -> Array:
+  """Sinusoidal position encodings: Vaswani et al. 2017, section 3.5.
+
+  The first half of the channels are sines, the second cosines, of wavelengths
+  from 2π to 10000·2π: the paper's channels in another order.
+
+  Args:
+    position: positions in subwords from 0, of any shape.
+    width: D, even.
+
+  Returns: position.shape + (D,), float32.
+  """
+  half = width // 2
+  rate_D = np.exp(-np.log(10_000.0) * np.arange(half) / max(half - 1, 1))
+  angle = position[..., None].astype(jnp.float32) * rate_D.astype(np.float32)
+  return jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)

@@ -1,0 +1,49 @@
+"""Scores times whatever matrix the caller puts in the batch.
+
+The door for everybody's own idea: compute a syntax weighting matrix outside,
+put it in the batch as `weighting_BSS` (the same for all heads) or
+`weighting_BHSS`, and the chosen heads are scaled by it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+
+from jaxsyn.syntax.heads import OnHeads, on_heads
+from jaxsyn.syntax.part import Part, View
+
+Array = jax.Array
+
+
+class _GivenWeighting(Part):
+  def rescore(
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: View,
+    *,
+    train: bool,
+  ) -> Array:
+    if view.weighting_BHSS is not None:
+      weighting_BHQM = view.weighting_BHSS
+    elif view.weighting_BSS is not None:
+      weighting_BHQM = view.weighting_BSS[:, None]
+    else:  # a batch without a matrix is that of the plain Transformer
+      return score_BHQM
+    scaled_BHQM = score_BHQM * weighting_BHQM.astype(score_BHQM.dtype)
+    return on_heads(self.spec.heads, scaled_BHQM, score_BHQM)
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenWeighting(OnHeads):
+  """Scores of the chosen heads times the batch's own weighting matrix.
+
+  Rows are querying, columns remembered subwords of the source, the end sign
+  and pads included; pads are masked afterwards, whatever stands there.
+  """
+
+  part: ClassVar[type[Part]] = _GivenWeighting

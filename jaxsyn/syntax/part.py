@@ -1,0 +1,177 @@
+"""What every part is: a frozen spec, a Linen module, a view of the sentence.
+
+A part changes attention at one or more of four stages (`embed`, `project`,
+`rescore`, `mix`); each is the identity unless overridden. The story that calls
+them is `jaxsyn.models.attention`; the table of parts is `jaxsyn.syntax.PARTS`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax import struct
+
+from jaxsyn.shapes import agree
+
+Array = jax.Array
+
+
+@struct.dataclass
+class View:
+  """What a part may know: one side's facts, and where attention stands.
+
+  Facts come from the batch (DESIGN of an example: `jaxsyn.data.schema`); those
+  a batch does not carry are None. Indices are right-padded and count from 0.
+
+  Attributes:
+    real_BS: True for subwords, the end sign included; False for pads.
+    word_BS: word a subword belongs to; -1 for the end sign and pads.
+    head_BW: parent word of each word; a root is its own parent.
+    relation_BW: dependency relation of each word.
+    parent_mid_BS: middle of the parent word's subwords, in subwords.
+    tree_distance_BWW: edges between two words; 254 saturated, 255 other tree.
+    parsed_B: False where the parser failed; parts then do nothing.
+    weighting_BSS, weighting_BHSS: the caller's own syntax weighting matrix.
+    position_Q: position of each query in its sentence (one, when decoding).
+    inputs: inputs of this layer and of all before it, first layer first.
+  """
+
+  real_BS: Array
+  word_BS: Array | None = None
+  head_BW: Array | None = None
+  relation_BW: Array | None = None
+  parent_mid_BS: Array | None = None
+  tree_distance_BWW: Array | None = None
+  parsed_B: Array | None = None
+  weighting_BSS: Array | None = None
+  weighting_BHSS: Array | None = None
+  position_Q: Array | None = None
+  inputs: tuple[Array, ...] = ()
+
+  @property
+  def is_word_BS(self) -> Array:
+    """True for subwords of words; False for the end sign and pads."""
+    return self.word_BS >= 0
+
+  @property
+  def tree_distance_BSS(self) -> Array:
+    """Edges between the words of two subwords; 255 where one has no word."""
+    word_BS = jnp.maximum(self.word_BS, 0)
+    rows_BSW = jnp.take_along_axis(
+      self.tree_distance_BWW, word_BS[:, :, None], 1
+    )
+    distance_BSS = jnp.take_along_axis(rows_BSW, word_BS[:, None, :], 2)
+    both_BSS = self.is_word_BS[:, :, None] & self.is_word_BS[:, None, :]
+    return jnp.where(both_BSS, distance_BSS, 255)
+
+  @property
+  def depth_BS(self) -> Array:
+    """Edges from a subword's word to its root; -1 where there is no word."""
+    head_BW, depth_BW = self.head_BW, jnp.zeros_like(self.head_BW)
+    own_BW = jnp.arange(head_BW.shape[1])[None, :]
+    depth_BW = (head_BW != own_BW).astype(jnp.int32)
+    # Pointer doubling: after k rounds, depth counts up to 2**k edges.
+    for _ in range(max(1, (head_BW.shape[1] - 1).bit_length())):
+      depth_BW = depth_BW + jnp.take_along_axis(depth_BW, head_BW, 1)
+      head_BW = jnp.take_along_axis(head_BW, head_BW, 1)
+    return self._of_subwords(depth_BW, -1)
+
+  @property
+  def relation_BS(self) -> Array:
+    """Relation of a subword's word to its parent; 0 where there is no word."""
+    return self._of_subwords(self.relation_BW, 0)
+
+  def _of_subwords(self, fact_BW: Array, fill: int) -> Array:
+    fact_BS = jnp.take_along_axis(fact_BW, jnp.maximum(self.word_BS, 0), 1)
+    return jnp.where(self.is_word_BS, fact_BS, fill)
+
+  def check(self) -> View:
+    """Raises ValueError unless all facts agree in shape; returns itself."""
+    names = [f.name for f in dataclasses.fields(self)]
+    arrays = {n: getattr(self, n) for n in names if n != "inputs"}
+    if self.tree_distance_BWW is not None:  # two axes of one letter
+      agree(tree_distance_BWW=self.tree_distance_BWW)
+    agree(**{n: a for n, a in arrays.items() if a is not None})
+    return self
+
+
+@dataclasses.dataclass(frozen=True)
+class Where:
+  """Where a part sits: what it may need to size its parameters."""
+
+  place: str  # "encoder", "decoder" or "cross"
+  layer: int  # from 0; -1 at the embeddings
+  heads: int  # H
+  width: int  # D
+  dtype: str  # of the computation
+
+  @property
+  def head_width(self) -> int:
+    return self.width // self.heads
+
+
+class Part(nn.Module):
+  """A part at one place. Override the stages it changes; set-up in `setup`.
+
+  All stages must leave pads out of real words' business, work on each
+  sentence alone, and in a decoder never look ahead; `tests/test_every_part`
+  holds every part of the table to this.
+  """
+
+  spec: Any
+  where: Where
+
+  def embed(self, x_BSD: Array, view: View, *, train: bool) -> Array:
+    """What enters the first layer, before positions and dropout."""
+    return x_BSD
+
+  def project(
+    self, q_BQHK: Array, k_BMHK: Array, view: View, *, train: bool
+  ) -> tuple[Array, Array]:
+    """Queries, already divided by √K, and keys."""
+    return q_BQHK, k_BMHK
+
+  def rescore(
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: View,
+    *,
+    train: bool,
+  ) -> Array:
+    """Scores before the mask: no entry may be relied on to be hidden."""
+    return score_BHQM
+
+  def mix(
+    self, mixed_BQHK: Array, weight_BHQM: Array, view: View, *, train: bool
+  ) -> Array:
+    """The mixed values of each head, before the output projection."""
+    return mixed_BQHK
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+  """What a config may say of a part. Subclasses add options and checks."""
+
+  part: ClassVar[type[Part]]
+  needs: ClassVar[tuple[str, ...]] = ()  # facts of the view it reads
+  places: ClassVar[tuple[str, ...]] = ("encoder",)
+  embeds: ClassVar[bool] = False  # sits at the embeddings, not in layers
+  replaces: ClassVar[bool] = False  # replaces scores: two such parts clash
+
+  def make(self, where: Where) -> Part:
+    """The module of this part at one place."""
+    return self.part(self, where)
+
+  def check(self, where: str, model) -> None:
+    """Raises InputError where the options do not fit the model's sizes.
+
+    Args:
+      where: dotted name of the section, for the message.
+      model: `jaxsyn.config.Model`.
+    """

@@ -1,0 +1,97 @@
+"""The terms of the objective: a named table.
+
+A loss returns (sum, count) and reads the model's output and the attention maps
+it published, never the model. The objective is the weighted sum of each term's
+mean, so a term's weight means the same for any batch size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from jaxsyn.config import from_config
+from jaxsyn.data.schema import PAD
+from jaxsyn.errors import InputError, did_you_mean
+
+Array = jax.Array
+
+
+def token_log_probability(logits_BTV: Array, id_BT: Array) -> Array:
+  """log p of each given subword (log_p_BT), computed in float32."""
+  logits_BTV = logits_BTV.astype(jnp.float32)
+  return gold_logit(logits_BTV, id_BT) - jax.nn.logsumexp(logits_BTV, axis=-1)
+
+
+def gold_logit(logits_BTV: Array, id_BT: Array) -> Array:
+  """The logit of each given subword.
+
+  A comparison and a sum rather than a gather: the gradient then stays one
+  fused pass, where a gather's would be a scatter.
+  """
+  vocabulary_V = jnp.arange(logits_BTV.shape[-1])
+  gold_BTV = vocabulary_V == id_BT[..., None]
+  return jnp.sum(jnp.where(gold_BTV, logits_BTV, 0.0), axis=-1)
+
+
+def real_targets(batch: Mapping[str, Array]) -> Array:
+  """1.0 for target subwords, the end sign included; 0.0 for padding (BT)."""
+  return (batch["target_id_BT"] != PAD).astype(jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class NegativeLogLikelihood:
+  """Cross-entropy with label smoothing (Szegedy et al. 2016, section 7).
+
+  (1 - ε)·(-log p(gold)) + ε · mean over the vocabulary of -log p, in nats.
+
+  Attributes:
+    weight: of the term in the objective.
+    smoothing: ε.
+  """
+
+  weight: float = 1.0
+  smoothing: float = 0.1
+
+  needs: ClassVar[tuple[str, ...]] = ()  # facts of the batch it reads
+
+  def __call__(
+    self,
+    logits_BTV: Array,
+    maps: Mapping[str, Any],
+    batch: Mapping[str, Array],
+  ) -> tuple[Array, Array]:
+    real_BT = real_targets(batch)
+    logits_BTV = logits_BTV.astype(jnp.float32)
+    lse_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
+    gold_BT = gold_logit(logits_BTV, batch["target_id_BT"])
+    mean_BT = jnp.mean(logits_BTV, axis=-1)
+    wanted_BT = (1.0 - self.smoothing) * gold_BT + self.smoothing * mean_BT
+    return jnp.sum((lse_BT - wanted_BT) * real_BT), jnp.sum(real_BT)
+
+
+LOSSES: dict[str, type] = {"nll": NegativeLogLikelihood}
+
+
+def read_losses(section: Mapping[str, Any]) -> dict[str, Any]:
+  """The losses of a config, checked, in table order.
+
+  Raises:
+    InputError: unknown loss or option, or no loss at all.
+  """
+  for name in section:
+    if name not in LOSSES:
+      raise InputError(
+        f"config.losses has no loss {name!r}. {did_you_mean(name, LOSSES)}"
+      )
+  if not section:
+    raise InputError("config.losses is empty: nothing to train on.")
+  return {
+    name: from_config(kind, section[name], f"config.losses.{name}")
+    for name, kind in LOSSES.items()
+    if name in section
+  }

@@ -1,0 +1,156 @@
+"""Where a step runs: one program for one chip, a slice, or many hosts.
+
+`Layout` puts states and batches on devices and compiles steps, one a static
+shape. "jit" lays arrays over a mesh ("data", "fsdp", "tensor"); "pmap" wraps
+the same step for those who want one replica a device.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxsyn.config import Mesh as MeshConfig
+from jaxsyn.errors import InputError
+
+AXES = ("data", "fsdp", "tensor")
+
+
+def make_mesh(config: MeshConfig) -> Mesh:
+  """All devices in the shape of `config.train.mesh`; -1 takes what is left.
+
+  Raises:
+    InputError: the sizes do not multiply to the number of devices.
+  """
+  devices = np.array(jax.devices())
+  sizes = [config.data, config.fsdp, config.tensor]
+  known = int(np.prod([s for s in sizes if s > 0]))
+  if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
+    raise InputError(
+      f"config.train.mesh={dict(zip(AXES, sizes))}: sizes are 1 or more, and "
+      "at most one may be -1 (the rest)."
+    )
+  sizes = [len(devices) // known if s == -1 else s for s in sizes]
+  if int(np.prod(sizes)) != len(devices):
+    raise InputError(
+      f"config.train.mesh={dict(zip(AXES, sizes))} does not make up the "
+      f"{len(devices)} devices there are."
+    )
+  # Mesh, not make_mesh: its axes are automatic, which Flax layers need.
+  return Mesh(devices.reshape(sizes), AXES)
+
+
+def parameter_spec(shape: tuple[int, ...], mesh: Mesh) -> PartitionSpec:
+  """How one array of the state is cut: the largest axes that divide.
+
+  "tensor" takes the largest axis it divides, "fsdp" the largest of the
+  others; axes of size 1 cut nothing. XLA inserts what communication follows.
+  """
+  cut: list[str | None] = [None] * len(shape)
+  for axis in ("tensor", "fsdp"):
+    size = mesh.shape[axis]
+    free = [i for i, n in enumerate(shape) if cut[i] is None and n % size == 0]
+    if size > 1 and free and len(shape) > 1:
+      cut[max(free, key=lambda i: shape[i])] = axis
+  return PartitionSpec(*cut)
+
+
+class Layout:
+  """Puts data in place and runs steps of one parallelism.
+
+  Attributes:
+    rows: every batch's rows must be a multiple of this (all hosts together).
+    compilations: programs compiled so far through this layout.
+  """
+
+  def __init__(self, parallelism: str, config: MeshConfig):
+    self.mesh = make_mesh(config)
+    self._pmap = parallelism == "pmap"
+    if self._pmap and self.mesh.size != self.mesh.shape["data"]:
+      raise InputError(
+        "config.train.parallelism='pmap' splits data alone; set "
+        "config.train.mesh.fsdp and .tensor to 1."
+      )
+    self.rows = self.mesh.shape["data"] * self.mesh.shape["fsdp"]
+    self.compilations = 0
+    self._programs: dict[Any, Callable] = {}
+    self._whole = NamedSharding(self.mesh, PartitionSpec())
+    self._split = NamedSharding(self.mesh, PartitionSpec(("data", "fsdp")))
+
+  def shardings(self, tree: Any) -> Any:
+    """How a state (arrays or their shapes) lies on the mesh."""
+    if self._pmap:
+      split = NamedSharding(self.mesh, PartitionSpec("data"))
+      return jax.tree.map(lambda x: split, tree)
+    return jax.tree.map(
+      lambda x: NamedSharding(self.mesh, parameter_spec(x.shape, self.mesh)),
+      tree,
+    )
+
+  def place_state(self, state: Any) -> Any:
+    """A host state (or one on a single device) laid out for the steps."""
+    if self._pmap:
+      count = self.mesh.size
+      state = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (count, *np.shape(x))), state
+      )
+    return jax.tree.map(jax.device_put, state, self.shardings(state))
+
+  def take_state(self, state: Any) -> Any:
+    """The state as arrays without the device axis that pmap adds."""
+    if not self._pmap:
+      return state
+    # One jitted copy: a loop of eager slices would queue many collectives.
+    return jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree))(state)
+
+  def place_batch(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """This host's rows of a batch as global arrays."""
+    if self._pmap:
+      n = self.mesh.size
+      return {
+        k: v.reshape(n, len(v) // n, *v.shape[1:]) for k, v in batch.items()
+      }
+    return {
+      name: jax.make_array_from_process_local_data(self._split, array)
+      for name, array in batch.items()
+    }
+
+  def train(self, step: Callable, state: Any, batch: Mapping) -> tuple:
+    """Runs train_step(state, batch) compiled for the shapes of the batch.
+
+    Args:
+      step: of (state, batch, axis=...), all else bound.
+    """
+    return self.compile_train(step, state, batch)(state, batch)
+
+  def compile_train(self, step: Callable, state: Any, batch: Mapping):
+    """The compiled step for these shapes, made at first use."""
+    if self._pmap:
+      wrapped = jax.pmap(
+        functools.partial(step, axis="data"), axis_name="data", donate_argnums=0
+      )
+    else:
+      where = self.shardings(state)
+      wrapped = jax.jit(
+        step, donate_argnums=0, out_shardings=(where, self._whole)
+      )
+    return self._compile(("train", step), wrapped, state, batch)
+
+  def call(self, name: str, function: Callable, *arguments) -> Any:
+    """Runs any function of placed arrays, compiled once a set of shapes."""
+    program = self._compile(name, jax.jit(function), *arguments)
+    return program(*arguments)
+
+  def _compile(self, name: Any, wrapped: Callable, *arguments) -> Callable:
+    leaves, tree = jax.tree.flatten(arguments)
+    key = (name, tree, tuple((np.shape(x), str(x.dtype)) for x in leaves))
+    if key not in self._programs:
+      self._programs[key] = wrapped.lower(*arguments).compile()
+      self.compilations += 1
+    return self._programs[key]
