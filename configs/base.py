@@ -112,9 +112,9 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.optimiser = dict(
     name="adam",  # see jaxsyn.training.optimiser.OPTIMISERS
-    learning_rate=2e-3,  # the peak for "inverse_sqrt"; the factor for "noam"
+    learning_rate=4e-3,  # the peak for "inverse_sqrt"; the factor for "noam"
     schedule="inverse_sqrt",  # "inverse_sqrt", "noam", "constant"
-    warmup=2000,  # updates
+    warmup=1000,  # updates
     warmup_start=1e-7,  # learning rate of the first update (inverse_sqrt)
     minimum=0.0,  # learning rate never falls below this after the warm-up
     beta1=0.9,
@@ -128,11 +128,12 @@ def get_config() -> ml_collections.ConfigDict:
   config.train = dict(
     steps=20_000,  # batches
     minutes=0.0,  # stop after as much training time, resumes added; 0: off
-    evaluate_every=1000,  # steps between validation losses and BLEU
-    save_every=1000,  # steps between checkpoints
+    evaluate_every=500,  # steps between validation losses and BLEU
+    save_every=500,  # steps between checkpoints
     keep=3,  # checkpoints kept beside the best one
     log_every=50,  # steps between log lines
     patience=0,  # evaluations without a better validation BLEU; 0: off
+    validation_beam=1,  # beam of the validation BLEU; 1: greedy
     validation_sentences=0,  # of the split, for validation BLEU; 0: all
     ema=0.0,  # decay of an average of the parameters, used to evaluate; 0: off
     average=1,  # translate with the mean of the last N kept checkpoints
@@ -145,6 +146,7 @@ def get_config() -> ml_collections.ConfigDict:
     beam=5,  # 1: greedy
     length_penalty="fairseq",  # "fairseq": len**alpha; "gnmt": ((5+len)/6)**a
     alpha=1.0,
+    stop="first",  # end when "first" beams ended, or none can win: "bound"
     max_length_factor=1.5,  # longest output = factor * source subwords + offset
     max_length_offset=10,
     sentences=64,  # rows decoded together

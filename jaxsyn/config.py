@@ -142,6 +142,7 @@ class Train:
   keep: int
   log_every: int
   patience: int
+  validation_beam: int
   validation_sentences: int
   ema: float
   average: int
@@ -155,6 +156,7 @@ class Decode:
   beam: int
   length_penalty: Literal["fairseq", "gnmt"]
   alpha: float
+  stop: Literal["first", "bound"]
   max_length_factor: float
   max_length_offset: int
   sentences: int

@@ -24,3 +24,44 @@ def shared_data() -> pathlib.Path:
   if not path.is_dir():
     pytest.skip(f"no real data at {path}; set JAXSYN_DATA to its folder")
   return path
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory) -> pathlib.Path:
+  """A small corpus, really prepared: grammar, UDPipe, SentencePiece, records.
+
+  600 pairs to train on, so that everything that follows is quick.
+  """
+  from configs import quickstart as config_file
+  from preprocess import build, quickstart
+
+  raw = tmp_path_factory.mktemp("raw")
+  sizes = quickstart.Sizes(train=600, validation=24, test=24, parser=150)
+  quickstart.run(raw, sizes=sizes)
+  config = config_file.get_config("pascal")
+  config.data.directory = str(tmp_path_factory.mktemp("data") / "tiny")
+  config.prepare.parse.source_model = str(raw / quickstart.PARSER)
+  config.prepare.vocabulary.size = 300
+  config.prepare.workers = 1
+  return build.run(config, str(raw))
+
+
+@pytest.fixture
+def tiny(prepared):
+  """A function system -> config of a tiny model on the prepared corpus."""
+  from configs import quickstart as config_file
+
+  def make(system: str = "pascal"):
+    config = config_file.get_config(system)
+    config.data.directory = str(prepared)
+    config.model.update(
+      encoder_layers=2, decoder_layers=1, width=32, feed_forward=32, heads=4
+    )
+    config.batch.update(tokens=1024, shapes=2)
+    config.train.update(
+      steps=6, evaluate_every=3, save_every=2, log_every=2, minutes=0.0
+    )
+    config.decode.beam = 2
+    return config
+
+  return make

@@ -4,20 +4,21 @@ Arrays are named side_fact_LETTERS: the names of `jaxsyn.data.schema` with the
 axes of a batch, e.g. source_parent_mid_BS. `weight_B` is 1 for a pair and 0
 for a row of padding. No JAX here: arrays are NumPy, on the host.
 
-Before this file: `plan` (which pairs), `columns` (their facts). After it: the
+Before this file: `batch_plan` (which pairs), `columns` (their facts). After it: the
 training loop.
 """
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from jaxsyn.data.batch_plan import Plan, Planned, Position
 from jaxsyn.data.columns import Columns
-from jaxsyn.data.plan import Plan, Planned, Position
 from jaxsyn.data.schema import FEATURES, features
 from jaxsyn.errors import InputError
 
@@ -81,6 +82,40 @@ def assemble(
       array = array if feature.axes else array[:, 0]
     batch[f"{name}_B{feature.axes}"] = _fill_rows(array, rows, feature.fill)
   batch["weight_B"] = (np.arange(rows) < len(ids)).astype(np.float32)
+  return batch
+
+
+def pad(
+  examples: Sequence[Mapping[str, np.ndarray]],
+  names: Sequence[str],
+  length: int,
+  rows: int,
+) -> Batch:
+  """The same arrays for examples that are in no data set, source side only.
+
+  Args:
+    examples: of `jaxsyn.data.example.encode`, at most `rows`.
+    names: features of the source side.
+    length: S, at least the longest of them.
+    rows: B.
+  """
+  batch = {}
+  for name in names:
+    feature = FEATURES[name]
+    sizes = {"": (), "S": (length,), "W": (length,), "WW": (length, length)}
+    shape = (rows, *sizes[feature.axes])
+    array = np.full(shape, feature.fill, feature.dtype)
+    for row, example in enumerate(examples):
+      value = example[name]
+      if feature.axes == "WW":
+        side = math.isqrt(value.size)
+        value = value.reshape(side, side)[:length, :length]
+        array[row, : len(value), : len(value)] = value
+      elif feature.axes:  # words without subwords may outnumber subwords
+        array[row, : len(value)] = value[:length]
+      else:
+        array[row] = value
+    batch[f"{name}_B{feature.axes}"] = array
   return batch
 
 

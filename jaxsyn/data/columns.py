@@ -9,14 +9,18 @@ Before this file: `records` (one example at a time). After it: `batches`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
+
+from jaxsyn.data.example import retree
+from jaxsyn.data.records import Example, Records
 
 CHUNK = 4096  # examples between writes
 
@@ -151,3 +155,34 @@ def _write(
   finally:
     shutil.rmtree(work, ignore_errors=True)
   return cache
+
+
+def examples_of(records: Records, tree: str) -> Iterator[Example]:
+  """The examples of a split in order, with the source trees asked for.
+
+  Args:
+    records: the opened split.
+    tree: "parsed", or a control that replaces them; see
+      `jaxsyn.data.example.retree`.
+  """
+  for example in records:
+    if tree != "parsed" and "source_head" in example:
+      example = retree(example, "source", tree)
+    yield example
+
+
+def of_split(
+  records: Records, features: tuple[str, ...], tree: str, memory_gib: float
+) -> Columns:
+  """The columns of a prepared split, cached beside its records.
+
+  Args:
+    records: the opened split.
+    features: names of those to keep.
+    tree: see `examples_of`.
+    memory_gib: see `open_columns`.
+  """
+  about = json.dumps([records.fingerprint, sorted(features), tree])
+  name = hashlib.sha256(about.encode()).hexdigest()[:16]
+  cache = records.folder / "cache" / f"{records.split}-{name}"
+  return open_columns(examples_of(records, tree), features, cache, memory_gib)

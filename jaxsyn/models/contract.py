@@ -1,15 +1,15 @@
 """The contract between models and everything that uses them.
 
 A model family is a Linen module made from a `ModelSpec`. Training knows only
-`encode` and `decode`; decoding knows only `encode`, `remember`, `start` and
-`advance`, and that every array of a cache begins with the axes B (sentence)
-and N (beam). Nothing outside this room knows what kind of model it is.
+`encode` and `decode`; decoding knows only `encode` and the other four and never looks into
+a cache. Nothing outside this room knows what kind of model it is.
 
   encode(id_BS, source: View, *, train) -> encoded
   decode(encoded, input_BT, target: View, *, train) -> logits_BTV
   remember(encoded) -> encoded
-  start(encoded, beams, length) -> cache
+  start(encoded, beams, length) -> cache of N beams a sentence
   advance(encoded, cache, token_BN, at) -> logits_BNV, cache
+  reorder(cache, beam_BN) -> cache, after hypotheses changed their beam
 """
 
 from __future__ import annotations

@@ -129,41 +129,43 @@ class DecoderLayer(nn.Module):
     return self._rest(x_BTD, k_BSHK, v_BSHK, source, train=train)
 
   def step(
-    self, x_BND: Array, cache: dict, memory: dict, source: View, at: Array
+    self,
+    x_BND: Array,
+    past: dict,
+    memory: dict,
+    allowed_B1NM: Array,
+    target: View,
+    source: View,
   ) -> tuple[Array, dict]:
-    """One target position of N beams a sentence; the past is in the cache."""
-    B, N, D = x_BND.shape
-    around = self.around_attention
-    query_X1D = around.enter(x_BND).reshape(B * N, 1, D)  # X: all beams
-    new_key_X1HK, new_value_X1HK = self.attention.remember(query_X1D)
+    """One target position of N beams a sentence; the past is in the cache.
 
-    def keep(name, new_X1HK):
-      past_XTHK = cache[name].reshape(B * N, *cache[name].shape[2:])
+    The beams of a sentence are so many queries, of one memory that holds the
+    past of all of them: M = N·T slots, of which each beam may see its own
+    ancestors. So a beam that changes its parent moves no keys or values.
+    """
+    around = self.around_attention
+    query_BND = around.enter(x_BND)
+    at = target.position_Q[0]
+
+    def keep(past_BNTHK, new_BNHK):
       return jax.lax.dynamic_update_slice_in_dim(
-        past_XTHK, new_X1HK.astype(past_XTHK.dtype), at, axis=1
+        past_BNTHK, new_BNHK[:, :, None].astype(past_BNTHK.dtype), at, axis=2
       )
 
-    key_XTHK = keep("key_BNTHK", new_key_X1HK)
-    value_XTHK = keep("value_BNTHK", new_value_X1HK)
-    past_11T = (jnp.arange(key_XTHK.shape[1]) <= at)[None, None, None, :]
-    view = View(
-      real_BS=jnp.broadcast_to(past_11T[0, 0], key_XTHK.shape[:2]),
-      position_Q=at[None],
+    k_BNHK, v_BNHK = self.attention.remember(query_BND)
+    past = {"k": keep(past["k"], k_BNHK), "v": keep(past["v"], v_BNHK)}
+    B, N, T, H, K = past["k"].shape
+    mixed_BND = self.attention.attend(
+      query_BND,
+      past["k"].reshape(B, N * T, H, K),
+      past["v"].reshape(B, N * T, H, K),
+      allowed_B1NM,
+      target,
+      train=False,
     )
-    mixed_X1D = self.attention.attend(
-      query_X1D, key_XTHK, value_XTHK, past_11T, view, train=False
-    )
-    x_BND = around.leave(x_BND, mixed_X1D.reshape(B, N, D), train=False)
-    # Beams of a sentence are so many queries of its one memory.
-    x_BND = self._rest(
-      x_BND, memory["key_BSHK"], memory["value_BSHK"], source, train=False
-    )
-    shape = cache["key_BNTHK"].shape
-    cache = {
-      "key_BNTHK": key_XTHK.reshape(shape),
-      "value_BNTHK": value_XTHK.reshape(shape),
-    }
-    return x_BND, cache
+    x_BND = around.leave(x_BND, mixed_BND, train=False)
+    x_BND = self._rest(x_BND, memory["k"], memory["v"], source, train=False)
+    return x_BND, past
 
   def _rest(
     self,
@@ -196,6 +198,19 @@ class Encoded:
   memory_BSD: Array
   source: View
   layers: tuple[dict, ...] = ()  # keys and values of each layer, see `remember`
+
+
+@struct.dataclass
+class Cache:
+  """What decoding remembers of its own outputs.
+
+  Attributes:
+    layers: keys and values of each layer, BNTHK, as they were written.
+    slot_BNT: in which of the N slots the ancestor of beam n at time t stands.
+  """
+
+  layers: tuple[dict, ...]
+  slot_BNT: Array
 
 
 class Transformer(nn.Module):
@@ -259,7 +274,9 @@ class Transformer(nn.Module):
   def encode(self, id_BS: Array, source: View, *, train: bool) -> Encoded:
     """Source subwords and the facts about them to the decoder's memory."""
     position_1S = jnp.arange(id_BS.shape[1])[None, :]
-    view = source.replace(position_Q=position_1S[0]).check()
+    view = source.replace(
+      position_Q=position_1S[0], position_M=position_1S[0]
+    ).check()
     x_BSD = self._embed(self.source_table, id_BS)
     for part in self.embedding_parts:
       x_BSD = part.embed(x_BSD, view, train=train)
@@ -282,7 +299,9 @@ class Transformer(nn.Module):
       train: dropout is on.
     """
     position_1T = jnp.arange(input_BT.shape[1])[None, :]
-    target = target.replace(position_Q=position_1T[0]).check()
+    target = target.replace(
+      position_Q=position_1T[0], position_M=position_1T[0]
+    ).check()
     x_BTD = self._embed(self.target_table, input_BT)
     x_BTD = self._place(x_BTD, position_1T, train=train)
     for layer in self.decoder:
@@ -296,24 +315,23 @@ class Transformer(nn.Module):
     layers = []
     for layer in self.decoder:
       k_BSHK, v_BSHK = layer.cross.remember(encoded.memory_BSD)
-      layers.append({"key_BSHK": k_BSHK, "value_BSHK": v_BSHK})
+      layers.append({"k": k_BSHK, "v": v_BSHK})
     return encoded.replace(layers=tuple(layers))
 
-  def start(self, encoded: Encoded, beams: int, length: int) -> tuple:
-    """An empty cache; every array begins with the axes B and N."""
+  def start(self, encoded: Encoded, beams: int, length: int) -> Cache:
+    """An empty cache for outputs of up to `length` subwords."""
     model = self.spec.model
-    batch = encoded.memory_BSD.shape[0]
-    head_width = model.width // model.heads
-    empty = jnp.zeros(
-      (batch, beams, length, model.heads, head_width), jnp.dtype(model.dtype)
-    )
-    return tuple(
-      {"key_BNTHK": empty, "value_BNTHK": empty} for _ in self.decoder
+    shape = (encoded.memory_BSD.shape[0], beams, length)
+    heads = (model.heads, model.width // model.heads)
+    empty = jnp.zeros((*shape, *heads), jnp.dtype(model.dtype))
+    return Cache(
+      layers=tuple({"k": empty, "v": empty} for _ in self.decoder),
+      slot_BNT=jnp.zeros(shape, jnp.int32),
     )
 
   def advance(
-    self, encoded: Encoded, cache: tuple, token_BN: Array, at: Array
-  ) -> tuple[Array, tuple]:
+    self, encoded: Encoded, cache: Cache, token_BN: Array, at: Array
+  ) -> tuple[Array, Cache]:
     """Logits of the position after `token_BN` (logits_BNV), and the cache.
 
     Args:
@@ -322,10 +340,29 @@ class Transformer(nn.Module):
       token_BN: the last subword of each hypothesis; BOS at position 0.
       at: position of that subword, a scalar.
     """
+    B, N, T = cache.slot_BNT.shape
+    own_1N1 = jnp.arange(N, dtype=jnp.int32)[None, :, None]
+    slot_BNT = jnp.where(jnp.arange(T) == at, own_1N1, cache.slot_BNT)
+    # Slot m at time t is allowed to beam n if it is n's ancestor there.
+    mine_BNNT = slot_BNT[:, :, None, :] == jnp.arange(N)[None, None, :, None]
+    mine_BNNT = mine_BNNT & (jnp.arange(T) <= at)
+    allowed_B1NM = mine_BNNT.reshape(B, 1, N, N * T)
+    target = View(
+      real_BS=jnp.ones((B, N * T), bool),
+      position_Q=jnp.full(N, at),
+      position_M=jnp.tile(jnp.arange(T), N),
+    )
     x_BND = self._embed(self.target_table, token_BN)
     x_BND = self._place(x_BND, jnp.full((1, 1), at), train=False)
-    caches = []
-    for layer, past, memory in zip(self.decoder, cache, encoded.layers):
-      x_BND, past = layer.step(x_BND, past, memory, encoded.source, at)
-      caches.append(past)
-    return self._logits(x_BND), tuple(caches)
+    layers = []
+    for layer, past, memory in zip(self.decoder, cache.layers, encoded.layers):
+      x_BND, past = layer.step(
+        x_BND, past, memory, allowed_B1NM, target, encoded.source
+      )
+      layers.append(past)
+    return self._logits(x_BND), Cache(tuple(layers), slot_BNT)
+
+  def reorder(self, cache: Cache, beam_BN: Array) -> Cache:
+    """The cache after each hypothesis was continued from a beam's."""
+    slot_BNT = jnp.take_along_axis(cache.slot_BNT, beam_BN[:, :, None], axis=1)
+    return cache.replace(slot_BNT=slot_BNT)

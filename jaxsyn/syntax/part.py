@@ -36,7 +36,9 @@ class View:
     tree_distance_BWW: edges between two words; 254 saturated, 255 other tree.
     parsed_B: False where the parser failed; parts then do nothing.
     weighting_BSS, weighting_BHSS: the caller's own syntax weighting matrix.
-    position_Q: position of each query in its sentence (one, when decoding).
+    position_Q: position of each query in its sentence.
+    position_M: position of each remembered subword; when decoding, memory is
+      the past of all beams, one after the other.
     inputs: inputs of this layer and of all before it, first layer first.
   """
 
@@ -50,6 +52,7 @@ class View:
   weighting_BSS: Array | None = None
   weighting_BHSS: Array | None = None
   position_Q: Array | None = None
+  position_M: Array | None = None
   inputs: tuple[Array, ...] = ()
 
   @property

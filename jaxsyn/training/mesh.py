@@ -7,7 +7,9 @@ the same step for those who want one replica a device.
 
 from __future__ import annotations
 
+import collections
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,31 +63,44 @@ def parameter_spec(shape: tuple[int, ...], mesh: Mesh) -> PartitionSpec:
   return PartitionSpec(*cut)
 
 
+def set_up_jax() -> None:
+  """Settings of JAX for a command: keeps compiled programs for the next run.
+
+  Called by entry points only; importing jaxsyn changes nothing. The folder is
+  JAX_COMPILATION_CACHE_DIR, or one in the user's cache.
+  """
+  if not jax.config.jax_compilation_cache_dir:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = os.path.join(home, "jaxsyn", "programs")
+    jax.config.update("jax_compilation_cache_dir", folder)
+
+
 class Layout:
   """Puts data in place and runs steps of one parallelism.
 
   Attributes:
+    is_pmap: one replica a device instead of arrays on a mesh.
     rows: every batch's rows must be a multiple of this (all hosts together).
-    compilations: programs compiled so far through this layout.
+    compilations: programs compiled so far, by what they are for.
   """
 
   def __init__(self, parallelism: str, config: MeshConfig):
     self.mesh = make_mesh(config)
-    self._pmap = parallelism == "pmap"
-    if self._pmap and self.mesh.size != self.mesh.shape["data"]:
+    self.is_pmap = parallelism == "pmap"
+    if self.is_pmap and self.mesh.size != self.mesh.shape["data"]:
       raise InputError(
         "config.train.parallelism='pmap' splits data alone; set "
         "config.train.mesh.fsdp and .tensor to 1."
       )
     self.rows = self.mesh.shape["data"] * self.mesh.shape["fsdp"]
-    self.compilations = 0
+    self.compilations = collections.Counter()
     self._programs: dict[Any, Callable] = {}
     self._whole = NamedSharding(self.mesh, PartitionSpec())
     self._split = NamedSharding(self.mesh, PartitionSpec(("data", "fsdp")))
 
   def shardings(self, tree: Any) -> Any:
     """How a state (arrays or their shapes) lies on the mesh."""
-    if self._pmap:
+    if self.is_pmap:
       split = NamedSharding(self.mesh, PartitionSpec("data"))
       return jax.tree.map(lambda x: split, tree)
     return jax.tree.map(
@@ -93,9 +108,15 @@ class Layout:
       tree,
     )
 
+  def storage(self, tree: Any) -> Any:
+    """How a state of a checkpoint lies: without the device axis of pmap."""
+    if self.is_pmap:
+      return jax.tree.map(lambda x: self._whole, tree)
+    return self.shardings(tree)
+
   def place_state(self, state: Any) -> Any:
     """A host state (or one on a single device) laid out for the steps."""
-    if self._pmap:
+    if self.is_pmap:
       count = self.mesh.size
       state = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (count, *np.shape(x))), state
@@ -104,18 +125,22 @@ class Layout:
 
   def take_state(self, state: Any) -> Any:
     """The state as arrays without the device axis that pmap adds."""
-    if not self._pmap:
+    if not self.is_pmap:
       return state
     # One jitted copy: a loop of eager slices would queue many collectives.
     return jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree))(state)
 
   def place_batch(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """This host's rows of a batch as global arrays."""
-    if self._pmap:
+    if self.is_pmap:
       n = self.mesh.size
       return {
         k: v.reshape(n, len(v) // n, *v.shape[1:]) for k, v in batch.items()
       }
+    return self.place_rows(batch)
+
+  def place_rows(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """This host's rows of a batch as global arrays, also beside pmap."""
     return {
       name: jax.make_array_from_process_local_data(self._split, array)
       for name, array in batch.items()
@@ -131,7 +156,7 @@ class Layout:
 
   def compile_train(self, step: Callable, state: Any, batch: Mapping):
     """The compiled step for these shapes, made at first use."""
-    if self._pmap:
+    if self.is_pmap:
       wrapped = jax.pmap(
         functools.partial(step, axis="data"), axis_name="data", donate_argnums=0
       )
@@ -140,7 +165,7 @@ class Layout:
       wrapped = jax.jit(
         step, donate_argnums=0, out_shardings=(where, self._whole)
       )
-    return self._compile(("train", step), wrapped, state, batch)
+    return self._compile("train", wrapped, state, batch)
 
   def call(self, name: str, function: Callable, *arguments) -> Any:
     """Runs any function of placed arrays, compiled once a set of shapes."""
@@ -152,5 +177,5 @@ class Layout:
     key = (name, tree, tuple((np.shape(x), str(x.dtype)) for x in leaves))
     if key not in self._programs:
       self._programs[key] = wrapped.lower(*arguments).compile()
-      self.compilations += 1
+      self.compilations[name] += 1
     return self._programs[key]

@@ -1,0 +1,108 @@
+"""How fast text is parsed and written.
+
+  python -m benchmarks.prepare_speed --source train.en.gz --target train.de.gz \\
+    --parser english.udpipe [--lines 2000] [--workers 0]
+
+One line a figure: name=value unit. "/cpu-s" is per second of processor time,
+all processes together: it is the figure to compare on a busy machine.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from absl import flags
+
+from jaxsyn import cli
+from jaxsyn.data import schema, tfds_builder
+from jaxsyn.data.parser import UDPipe
+from jaxsyn.data.vocabulary import train
+from preprocess import build, inputs, parse, raw, report
+
+
+def run(
+  source: str, target: str, parser: str, lines: int, workers: int
+) -> dict[str, tuple[float, str]]:
+  """Measures on the first lines of two parallel files.
+
+  Args:
+    source, target: the files.
+    parser: a UDPipe model of the source language.
+    lines: how many pairs.
+    workers: parser processes; 0 is one a core.
+
+  Returns:
+    name -> (value, unit).
+  """
+  pairs = raw.read_pairs(pathlib.Path(source), pathlib.Path(target))
+  split = inputs.Split(pairs, list(range(min(lines, len(pairs)))), {})
+  texts, count = split.lines("source"), len(split.kept)
+  figures = {}
+
+  @contextmanager
+  def measured(name: str, what: str) -> Iterator[None]:
+    wall, processor = time.perf_counter(), _processor_time()
+    yield
+    wall, processor = (
+      time.perf_counter() - wall,
+      _processor_time() - processor,
+    )
+    figures[name] = count / wall, f"{what}/s"
+    figures[f"{name}_cpu"] = count / processor, f"{what}/cpu-s"
+
+  with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    with measured("parse_speed", "sentences"):
+      model = UDPipe(parser)
+      files = parse.parse(
+        texts, model, folder / "parse", beam=0, workers=workers, what="parsing"
+      )
+    path = split.conllu["source"] = folder / "train.conllu.gz"
+    parse.join(files, parse.chunks(texts), "train", split.numbers, path)
+    vocabulary = train(
+      texts + split.lines("target"), folder / "vocabulary.model", size=8000
+    )
+    both = dict.fromkeys(schema.SIDES, vocabulary)
+    ids = {"source": schema.relation_ids(parse.relations(path))}
+    with measured("write_speed", "examples"):
+      counts = report.Counts(["source"])
+      examples = build.examples("train", split, both, ids, counts)
+      features = schema.tfds_features(["source"])
+      facts = tfds_builder.write(
+        folder, "speed", "1.0.0", features, {"train": (count, examples)}
+      )
+    size = sum(shard["bytes"] for shard in facts["train"]["shards"])
+    figures["record_size"] = size / count, "bytes/example"
+  return figures
+
+
+def _processor_time() -> float:
+  """Seconds of this process and of those of its children that have ended."""
+  return sum(
+    usage.ru_utime + usage.ru_stime
+    for usage in map(
+      resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+  )
+
+
+def _main(values: flags.FlagValues) -> None:
+  figures = run(
+    values.source, values.target, values.parser, values.lines, values.workers
+  )
+  for name, (value, unit) in figures.items():
+    print(f"{name}={value:.1f} {unit}")
+
+
+if __name__ == "__main__":
+  flags.DEFINE_string("source", None, "Text, plain or .gz.", required=True)
+  flags.DEFINE_string("target", None, "Its translation.", required=True)
+  flags.DEFINE_string("parser", None, "A UDPipe model.", required=True)
+  flags.DEFINE_integer("lines", 2000, "Pairs to measure on.")
+  flags.DEFINE_integer("workers", 0, "Parser processes; 0: one a core.")
+  cli.main(_main)

@@ -1,0 +1,147 @@
+"""What every command shares: flags in, one clear message out.
+
+An entry point ends in
+
+    if __name__ == "__main__":
+      cli.config_flag()
+      flags.DEFINE_string("workdir", None, "Folder of the run.")
+      cli.main(_main)  # _main(values) calls run(values.config, ...)
+
+Exit status: 0 fine, 2 wrong input or a full disk (one message, no traceback),
+130 interrupted, 141 the reader of standard output went away. Anything else is
+a fault of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_collections
+from absl import app, flags
+from ml_collections import config_flags
+
+from jaxsyn.errors import InputError, did_you_mean
+
+flags.disclaim_key_flags()  # --config shows in the help of the command
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def config_flag() -> None:
+  """Defines --config FILE[:SYSTEM] and its overrides --config.a.b=value."""
+  config_flags.DEFINE_config_file(
+    "config",
+    help_string="A file of configs/, after ':' a system of configs/systems.py."
+    " Any option of configs/base.py can follow: --config.model.width=256.",
+  )
+
+
+def main(function: Callable[[flags.FlagValues], Any]) -> None:
+  """Parses the flags, calls function(flags) and exits; see the module."""
+  try:
+    function(parse(sys.argv))
+    sys.stdout.flush()
+  except InputError as error:
+    _stop(f"error: {error}", 2)
+  except KeyboardInterrupt:
+    _stop("interrupted", 130)
+  except BrokenPipeError:
+    # Python flushes standard output once more at exit; let that go nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(141)
+  except OSError as error:
+    path = error.filename2 or error.filename  # of a copy, the second is written
+    place = f": {path}" if path else ""
+    if error.errno in _FULL:
+      advice = "Free some space and run the same command again."
+    elif error.errno in _DENIED:
+      advice = "Change the permissions, or choose another place."
+    else:
+      raise
+    _stop(f"error: {error.strerror}{place}. {advice}", 2)
+
+
+def parse(argv: Sequence[str]) -> flags.FlagValues:
+  """Parses flags, config file and overrides; every fault is an InputError."""
+  values = flags.FLAGS
+  for name, short in (("help", True), ("h", True), ("helpfull", False)):
+    if f"--{name}" in argv or f"-{name}" in argv:
+      app.usage(shorthelp=short, writeto_stdout=True)
+      sys.exit(0)
+  if "config" in values:
+    _check_config(values.read_flags_from_files(list(argv), force_gnu=False))
+  try:
+    rest = values(list(argv))[1:]
+  except flags.Error as error:
+    raise InputError(f"{error} (--help lists the flags)") from None
+  if rest:
+    raise InputError(f"unexpected argument {rest[0]!r} (--help: the flags).")
+  return values
+
+
+def load(address: str) -> ml_collections.ConfigDict:
+  """The config of FILE[:SYSTEM].
+
+  Raises:
+    InputError: no such file, no get_config in it, unknown system.
+  """
+  path, colon, system = address.partition(":")
+  file = pathlib.Path(path)
+  if not file.is_file():
+    near = (f.as_posix() for f in file.parent.glob("*.py"))
+    raise InputError(f"no config file {path!r}. {did_you_mean(path, near)}")
+  spec = importlib.util.spec_from_file_location("jaxsyn_config", file)
+  if spec is None:
+    raise InputError(f"{path} is no Python file; configs/ has examples.")
+  module = importlib.util.module_from_spec(spec)
+  try:
+    spec.loader.exec_module(module)
+  except SyntaxError as error:
+    raise InputError(f"{path}:{error.lineno}: {error.msg}.") from None
+  if not hasattr(module, "get_config"):
+    raise InputError(f"{path} has no function get_config; see configs/.")
+  return module.get_config(system) if colon else module.get_config()
+
+
+def _check_config(argv: Sequence[str]) -> None:
+  """Finds what ml_collections would answer with a traceback."""
+  pattern = r"--?config(?:=(.*))?"
+  found = [i for i, word in enumerate(argv) if re.fullmatch(pattern, word)]
+  if not found:
+    example = "--config configs/multi30k_en_de.py"
+    raise InputError(f"--config is missing: name a file, as in {example}.")
+  address = re.fullmatch(pattern, argv[found[-1]])[1]
+  if address is None:
+    address = "".join(argv[found[-1] + 1 : found[-1] + 2])
+  config = load(address)
+  for i, word in enumerate(argv):
+    if match := re.match(r"--?(?:no)?config\.([^=]+)", word):
+      if i < found[0]:
+        raise InputError(f"{word} must come after --config FILE.")
+      _check_option(config, match[1])
+
+
+def _check_option(section: Any, path: str) -> None:
+  """Raises InputError where a dotted path leaves the config."""
+  where = "config"
+  for name in path.split("."):
+    if not isinstance(section, ml_collections.ConfigDict):
+      raise InputError(f"{where} is a value and has no option {name!r}.")
+    if name not in section:
+      raise InputError(
+        f"{where} has no option {name!r}. {did_you_mean(name, section)}"
+      )
+    where, section = f"{where}.{name}", section[name]
+
+
+def _stop(message: str, status: int) -> None:
+  print(message, file=sys.stderr)
+  sys.exit(status)

@@ -1,0 +1,389 @@
+"""CoNLL-U in and out: parser output tied to the characters of raw lines.
+
+`read` turns a file into blocks (one tree each) and refuses what is malformed;
+`match` ties blocks to the raw lines they are parses of. The result, `Parse`,
+is what `jaxsyn.data.example` turns into arrays.
+
+A word is what UD calls a surface token: the German "zum" (two syntactic words)
+is one word here, because it is one in the text. It hangs where that of its
+members hangs that is nearest to the root.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from jaxsyn.data.align import visible, visible_positions
+from jaxsyn.errors import InputError
+
+NOT_PARSED = "# parsed = no"  # marks a block that is only cut at blanks
+
+_COLUMNS = 10
+# 8, the range 8-9, or the empty node 8.1
+_ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
+_HEAD = re.compile(r"\d{1,9}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+  """One tree of a CoNLL-U file, multi-word tokens joined.
+
+  Attributes:
+    file: name of the file, for messages.
+    line: number of the block's first line, from 1.
+    comments: the lines that start with "#", whole.
+    form_W: surface tokens.
+    head_W: parent of each, from 0; a root is its own.
+    relation_W: dependency relation of each.
+    space_after_W: whether a blank follows each in the text.
+  """
+
+  file: str
+  line: int
+  comments: tuple[str, ...]
+  form_W: tuple[str, ...]
+  head_W: tuple[int, ...]
+  relation_W: tuple[str, ...]
+  space_after_W: tuple[bool, ...]
+
+  @property
+  def parsed(self) -> bool:
+    """Whether the block is a tree: not marked as only cut at blanks."""
+    return NOT_PARSED not in self.comments
+
+  @property
+  def visible(self) -> str:
+    """The visible characters of all words."""
+    return visible("".join(self.form_W))
+
+  @property
+  def text(self) -> str:
+    """The sentence: from its `# text` comment, or else put together."""
+    for comment in self.comments:
+      if found := re.match(r"#\s*text\s*=\s*(.*\S)", comment):
+        return found[1]
+    blanks = (" " if space else "" for space in self.space_after_W)
+    return "".join(map("".join, zip(self.form_W, blanks))).strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class Parse:
+  """A raw line and the words, heads and relations found in it.
+
+  Attributes:
+    text: the line, untouched.
+    start_W: offset in `text` of each word's first character.
+    end_W: offset after each word's last character.
+    head_W: parent of each word, from 0; a root is its own.
+    relation_W: dependency relation of each word.
+    parsed: False if there is no tree: the words are then the tokens between
+      blanks, each its own root.
+  """
+
+  text: str
+  start_W: tuple[int, ...]
+  end_W: tuple[int, ...]
+  head_W: tuple[int, ...]
+  relation_W: tuple[str, ...]
+  parsed: bool = True
+
+
+def read(path: str | Path) -> Iterator[Block]:
+  """The trees of a CoNLL-U file, plain or .gz.
+
+  Empty nodes (8.1) are skipped; several roots are allowed.
+
+  Raises:
+    InputError: the file cannot be read, or a line is malformed; the message
+      starts with FILE:LINE.
+  """
+  path = Path(path)
+  opener = gzip.open if path.suffix == ".gz" else open
+  try:
+    with opener(path, "rb") as file:
+      yield from _blocks(file, str(path))
+  except (OSError, EOFError, zlib.error) as error:
+    raise InputError(
+      f"{path}: cannot be read ({error}); check that the file is there and"
+      " whole."
+    ) from error
+
+
+def blocks_of_text(text: str, name: str) -> list[Block]:
+  """The trees of CoNLL-U in a string; `name` stands for the file in errors."""
+  return list(_blocks(text.encode().split(b"\n"), name))
+
+
+def attach(blocks: Iterable[Block], text: str) -> Parse:
+  """Ties trees to the line they are parses of, in order.
+
+  Forms and text are compared by their visible characters only: blanks and
+  zero-width characters may differ. All roots are kept.
+
+  Raises:
+    InputError: other characters differ; names the block and the first
+      difference.
+  """
+  blocks = [block for block in blocks if block.visible]
+  positions = visible_positions(text)
+  wanted = visible(text)
+  start, end, head, relation = [], [], [], []
+  done = 0
+  for block in blocks:
+    offset = len(start)
+    for form in block.form_W:
+      seen = visible(form)
+      if not wanted.startswith(seen, done):
+        rest = text[positions[done] :] if done < len(positions) else ""
+        raise InputError(
+          f"{block.file}:{block.line}: the word {_short(form)} is not in the"
+          f" text where it reads {_short(rest)}; parse the same text that is"
+          " given."
+        )
+      if seen:
+        start.append(positions[done])
+        done += len(seen)
+      else:  # a word of zero-width characters only holds none
+        start.append(end[-1] if end else 0)
+      end.append(positions[done - 1] + 1 if seen else start[-1])
+    head.extend(h + offset for h in block.head_W)
+    relation.extend(block.relation_W)
+  if done < len(positions):
+    last = blocks[-1] if blocks else None
+    where = f"{last.file}:{last.line}: " if last else ""
+    raise InputError(
+      f"{where}no word covers the text from {_short(text[positions[done] :])};"
+      " parse the same text that is given."
+    )
+  parsed = bool(blocks) and all(block.parsed for block in blocks)
+  return Parse(text, *map(tuple, (start, end, head, relation)), parsed)
+
+
+def match(
+  blocks: Iterable[Block], lines: Iterable[str], file: str
+) -> Iterator[Parse]:
+  """Ties the trees of a file to the lines of a text; one Parse a line.
+
+  A line takes as many trees as its visible characters need, none if it has
+  none.
+
+  Args:
+    blocks: trees in the order of the text.
+    lines: raw lines, without their ends.
+    file: name of the text, for messages.
+
+  Raises:
+    InputError: text and trees differ, or one is longer; names the CoNLL-U
+      file and line, the line of the text and the first difference.
+  """
+  # A tree without visible characters belongs to no line.
+  trees = (block for block in blocks if block.visible)
+  number = 0
+  for number, line in enumerate(lines, start=1):
+    missing, taken = len(visible(line)), []
+    while missing > 0:
+      block = next(trees, None)
+      if block is None:
+        raise InputError(
+          f"{file}:{number}: the CoNLL-U has no tree for (the rest of) this"
+          f" line, {_short(line)}; it must have all lines, in order."
+        )
+      taken.append(block)
+      missing -= len(block.visible)
+    try:
+      parse = attach(taken, line)
+    except InputError as error:
+      raise InputError(f"{error} (Line {number} of {file}.)") from None
+    yield parse
+  block = next(trees, None)
+  if block is not None:
+    raise InputError(
+      f"{block.file}:{block.line}: this tree, {_short(' '.join(block.form_W))},"
+      f" comes after the last line ({number}) of {file}; the CoNLL-U must have"
+      " the same lines, in order."
+    )
+
+
+def unparsed(text: str) -> Parse:
+  """A line without a tree: its blank-separated words, each its own root."""
+  spans = []
+  for token in re.finditer(r"\S+", text):
+    if positions := visible_positions(token.group()):
+      first = token.start()
+      spans.append((first + positions[0], first + positions[-1] + 1))
+  start, end = zip(*spans) if spans else ((), ())
+  head, relation = tuple(range(len(spans))), ("root",) * len(spans)
+  return Parse(text, start, end, head, relation, parsed=False)
+
+
+def to_text(parse: Parse, sentence_id: str) -> str:
+  """A parse as one CoNLL-U block, its blank line included.
+
+  Reading the block back and attaching it to the same text gives the parse
+  again. A parse without words has no CoNLL-U: "".
+  """
+  if not parse.head_W:
+    return ""
+  rows = [f"# sent_id = {sentence_id}", f"# text = {_one_line(parse.text)}"]
+  if not parse.parsed:
+    rows.append(NOT_PARSED)
+  words = zip(parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
+  for i, (start, end, head, relation) in enumerate(words):
+    # A word that holds no character is written as one that cannot be seen.
+    form = _one_line(parse.text[start:end]) or "\u200b"
+    glued = i + 1 < len(parse.head_W) and parse.start_W[i + 1] == end
+    rows.append(
+      f"{i + 1}\t{form}\t_\t_\t_\t_\t{0 if head == i else head + 1}"
+      f"\t{relation}\t_\t{'SpaceAfter=No' if glued else '_'}"
+    )
+  return "\n".join(rows) + "\n\n"
+
+
+def _blocks(lines: Iterable[bytes], file: str) -> Iterator[Block]:
+  """Blocks of lines, which end in LF, CRLF or nothing."""
+  comments, rows, first = [], [], 1
+  for number, raw in enumerate(lines, start=1):
+    raw = raw.rstrip(b"\r\n")
+    if number == 1:
+      raw = raw.removeprefix(b"\xef\xbb\xbf")  # byte order mark
+    try:
+      line = raw.decode()
+    except UnicodeDecodeError as error:
+      raise InputError(
+        f"{file}:{number}: not valid UTF-8 at byte {error.start}"
+        f" ({raw[error.start]:#04x}); convert the file to UTF-8."
+      ) from None
+    if not line:
+      if rows:
+        yield _block(file, first, comments, rows)
+      comments, rows, first = [], [], number + 1
+    elif line.startswith("#"):
+      comments.append(line)
+    else:
+      columns = line.split("\t")
+      if len(columns) != _COLUMNS:
+        raise InputError(
+          f"{file}:{number}: {len(columns)} columns, but CoNLL-U has"
+          f" {_COLUMNS}, separated by tabs; an empty line ends a sentence."
+        )
+      rows.append((number, columns))
+  if rows:
+    yield _block(file, first, comments, rows)
+
+
+def _block(file, first, comments, rows) -> Block:
+  """Joins the multi-word tokens of one sentence."""
+  heads, relations, row_of, units = _words(file, rows)
+  depths = _depths(file, heads, row_of)
+  unit_of = [0] * (len(heads) + 1)  # syntactic word -> its surface token
+  for unit, (low, high, _, _) in enumerate(units):
+    unit_of[low : high + 1] = [unit] * (high + 1 - low)
+  head_W, relation_W = [], []
+  for unit, (low, high, _, _) in enumerate(units):
+    # The member nearest to the root hangs outside its token, and taking it
+    # cannot close a cycle: the token above is nearer to the root still.
+    top = min(range(low, high + 1), key=lambda word: depths[word])
+    head = heads[top - 1]
+    head_W.append(unit_of[head] if head else unit)
+    relation_W.append(relations[top - 1])
+  _, _, form_W, space_after_W = zip(*units)
+  facts = map(tuple, (comments, form_W, head_W, relation_W, space_after_W))
+  return Block(file, first, *facts)
+
+
+def _words(file, rows):
+  """Checks the rows of one sentence.
+
+  Returns:
+    head (from 1; a root's is 0), relation and file line of each syntactic
+    word; and of each surface token its first word, last word, form, and
+    whether a blank follows.
+  """
+  heads, relations, row_of, units = [], [], [], []
+  covered, widest = 0, ""  # the last word in a surface token; the last range
+  for number, columns in rows:
+    where = f"{file}:{number}"
+    name, form, head, misc = (columns[i] for i in (0, 1, 6, 9))
+    word = len(heads) + 1
+    id_, empty = _ID.fullmatch(name), "." in name
+    if not id_ or int(id_[1]) != word - empty:
+      raise InputError(
+        f"{where}: the id is {_short(name)} where {word} is due; ids must"
+        " count up from 1 in every sentence."
+      )
+    if empty:
+      continue
+    if not form:
+      raise InputError(f"{where}: the word has no form (second column).")
+    if id_[2]:
+      if word <= covered or int(id_[2]) < word:
+        raise InputError(
+          f"{where}: the multi-word token {name} overlaps another or ends"
+          " before it starts; ranges must be disjoint and ascending."
+        )
+      covered, widest = int(id_[2]), f"{where}: the multi-word token {name}"
+      units.append((word, covered, form, "SpaceAfter=No" not in misc))
+      continue
+    if not _HEAD.fullmatch(head):
+      raise InputError(
+        f"{where}: the head (seventh column) is {_short(head)}, but must be a"
+        " word's id or 0; was the text parsed?"
+      )
+    heads.append(int(head))
+    relations.append(columns[7])
+    row_of.append(number)
+    if word > covered:  # else its surface token stands above
+      covered = word
+      units.append((word, word, form, "SpaceAfter=No" not in misc))
+  if not heads:
+    raise InputError(
+      f"{file}:{rows[0][0]}: a sentence without words; remove the block."
+    )
+  if covered > len(heads):
+    raise InputError(f"{widest} reaches beyond the last word, {len(heads)}.")
+  return heads, relations, row_of, units
+
+
+def _depths(file: str, heads: list[int], row_of: list[int]) -> list[int]:
+  """Edges above each word, 0 (above the roots), 1, 2, ...; checks the tree."""
+  words = len(heads)
+  for word, head in enumerate(heads, start=1):
+    if head > words:
+      raise InputError(
+        f"{file}:{row_of[word - 1]}: the head of word {word} is {head}, but"
+        f" the sentence has {words} words."
+      )
+  if 0 not in heads:
+    raise InputError(
+      f"{file}:{row_of[0]}: the sentence has no root; one word must have"
+      " head 0."
+    )
+  depths = [0] + [-1] * words
+  for word in range(1, words + 1):
+    path, here = [], word
+    while depths[here] < 0:
+      if len(path) == words:  # longer than any path without a cycle
+        raise InputError(
+          f"{file}:{row_of[here - 1]}: the heads form a cycle through word"
+          f" {here}; each word must lead to a root."
+        )
+      path.append(here)
+      here = heads[here - 1]
+    for depth, seen in enumerate(reversed(path), start=depths[here] + 1):
+      depths[seen] = depth
+  return depths
+
+
+def _one_line(text: str) -> str:
+  """Text that fits in a CoNLL-U field: no tabs, line ends or control codes."""
+  return _CONTROL.sub("", " ".join(text.split()))
+
+
+def _short(text: str) -> str:
+  return repr(text if len(text) <= 40 else text[:40] + "…")

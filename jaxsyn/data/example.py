@@ -1,0 +1,122 @@
+"""A parsed sentence pair to the arrays of `jaxsyn.data.schema`.
+
+The one place where they are made: `preprocess` stores what `encode` returns,
+`jaxsyn.translate` batches it at once, so training and translation agree.
+`retree` makes the examples of the control systems out of stored ones.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from jaxsyn.data import tree as trees
+from jaxsyn.data.align import words_of_pieces
+from jaxsyn.data.conllu import Parse
+from jaxsyn.data.schema import EOS, FEATURES, NO_RELATION, NO_WORD, SIDES
+from jaxsyn.data.vocabulary import Vocabulary
+
+TREES = ("parsed", "linear", "random")
+
+
+def encode(
+  source: Parse | str,
+  target: Parse | str | None,
+  vocabularies: tuple[Vocabulary, Vocabulary],
+  relations: Mapping[str, Mapping[str, int]],
+  line: int = 0,
+  tree: str = "parsed",
+) -> dict[str, np.ndarray]:
+  """The arrays of one sentence pair.
+
+  Args:
+    source: the parse of the source; or only its text, where the data set has
+      no trees on this side.
+    target: the same for the target; None when there is nothing but a source
+      to translate.
+    vocabularies: of the source and the target; twice the same if joint.
+    relations: side ("source", "target") -> relation label -> id, from
+      `schema.relation_ids`; needed for sides that are parses.
+    line: number of the pair in the raw files, from 1.
+    tree: "parsed", or the control "linear" or "random": see `retree`.
+
+  Returns:
+    the features of `schema.features`, by name. A line that could not be parsed
+    has `*_parsed` 0, and words that are each their own root.
+  """
+  example = {"line": np.asarray(line, FEATURES["line"].dtype)}
+  for side, sentence, vocabulary in zip(SIDES, (source, target), vocabularies):
+    if sentence is None:
+      continue
+    text = sentence if isinstance(sentence, str) else sentence.text
+    pieces = vocabulary.encode(text)
+    facts = {"id": [*pieces.id, EOS]}
+    if not isinstance(sentence, str):
+      ids = relations[side]
+      word = words_of_pieces(
+        text, pieces.begin, pieces.end, sentence.start_W, sentence.end_W
+      )
+      facts |= {
+        "word": [*word, NO_WORD],
+        "relation": [ids.get(r, NO_RELATION) for r in sentence.relation_W],
+        "parsed": sentence.parsed,
+      }
+    for name, value in facts.items():
+      name = f"{side}_{name}"
+      example[name] = np.asarray(value, FEATURES[name].dtype)
+    if not isinstance(sentence, str):
+      head_W = (
+        sentence.head_W
+        if tree == "parsed"
+        else _control(example[f"{side}_id"], len(sentence.head_W), tree)
+      )
+      example |= _tree_facts(side, example[f"{side}_word"], head_W)
+  return example
+
+
+def retree(
+  example: Mapping[str, np.ndarray], side: str, kind: str
+) -> dict[str, np.ndarray]:
+  """The same example with a control tree on one side.
+
+  Args:
+    example: of `encode`, with a tree on this side.
+    side: "source" or "target".
+    kind: "linear": each word hangs on the word before it; "random": a random
+      tree of the same words, drawn from the subword ids alone, so that a
+      sentence has the same one in training and in translation; "parsed":
+      nothing changes.
+
+  Returns:
+    a new dict; heads, parent middles and tree distances differ, relations and
+    all else are the same arrays.
+  """
+  if kind == "parsed":
+    return dict(example)
+  words = len(example[f"{side}_head"])
+  head_W = _control(example[f"{side}_id"], words, kind)
+  return {**example, **_tree_facts(side, example[f"{side}_word"], head_W)}
+
+
+def _control(id_S: np.ndarray, words: int, kind: str) -> np.ndarray:
+  """Heads of a control tree."""
+  if kind == "linear":
+    return trees.linear(words)
+  if kind == "random":
+    return trees.random(words, zlib.crc32(id_S.astype("<i4").tobytes()))
+  raise ValueError(f"tree must be one of {TREES}, got {kind!r}.")
+
+
+def _tree_facts(side, word_S, head_W) -> dict[str, np.ndarray]:
+  """What follows from the heads."""
+  facts = {
+    "head": head_W,
+    "parent_mid": trees.parent_mid(word_S, head_W),
+    "tree_distance": trees.tree_distance(head_W).reshape(-1),
+  }
+  return {
+    f"{side}_{name}": np.asarray(value, FEATURES[f"{side}_{name}"].dtype)
+    for name, value in facts.items()
+  }

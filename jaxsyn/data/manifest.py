@@ -1,0 +1,177 @@
+"""manifest.json of a prepared folder: what it holds and where it came from.
+
+`preprocess.build` writes it last, so a folder with a manifest is whole. The
+prepared folder looks like this:
+
+  manifest.json
+  vocabulary.model                    or source.model and target.model
+  parser.source.udpipe                a copy; absent if none was named because
+                                      the trees came as CoNLL-U
+  conllu/SPLIT.SIDE.conllu.gz         the trees; line N of the text is tree N
+  text/SPLIT.SIDE.gz                  the raw text; line N is record N
+  NAME/VERSION/                       the TFDS data set and its index
+  report.txt, report.png
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jaxsyn.errors import InputError, did_you_mean
+
+FORMAT = 1
+FILE = "manifest.json"
+_NEEDED = ("name", "version", "sides", "splits", "vocabulary", "relations")
+
+
+def read(directory: os.PathLike | str) -> dict[str, Any]:
+  """The manifest of a prepared folder.
+
+  Raises:
+    InputError: no such folder, no manifest in it, or not of this format.
+  """
+  path = pathlib.Path(directory) / FILE
+  prepare = "Run python -m preprocess.build --config FILE"
+  try:
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+  except FileNotFoundError:
+    state = "is not a prepared folder" if path.parent.is_dir() else "is missing"
+    raise InputError(
+      f"{path.parent} {state}: there is no {path}. {prepare} (again, if it was"
+      " interrupted), or set config.data.directory."
+    ) from None
+  except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    raise InputError(f"{path} is damaged ({error}). {prepare} again.") from None
+  found = manifest.get("format") if isinstance(manifest, dict) else None
+  if found != FORMAT or not all(key in manifest for key in _NEEDED):
+    raise InputError(
+      f"{path} has format {found}; this version reads {FORMAT}. {prepare} again."
+    )
+  return manifest
+
+
+def write(directory: os.PathLike | str, manifest: Mapping[str, Any]) -> None:
+  """Writes the manifest, whole or not at all."""
+  path = pathlib.Path(directory) / FILE
+  temporary = path.with_name(FILE + ".partial")
+  text = json.dumps(
+    {"format": FORMAT, **manifest}, indent=2, ensure_ascii=False
+  )
+  try:
+    temporary.write_text(text + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
+
+
+def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+  """What the manifest says of a split; InputError if there is none."""
+  if name not in manifest["splits"]:
+    raise InputError(
+      f"data set {manifest['name']} has no split {name!r}. "
+      f"{did_you_mean(name, manifest['splits'])}"
+    )
+  return manifest["splits"][name]
+
+
+def tfds_folder(
+  directory: os.PathLike | str, manifest: Mapping[str, Any]
+) -> pathlib.Path:
+  """Where the records are: NAME/VERSION in the prepared folder."""
+  return pathlib.Path(directory) / manifest["name"] / manifest["version"]
+
+
+def text_file(
+  directory: os.PathLike | str, split_name: str, side: str
+) -> pathlib.Path:
+  """The raw text of a side, a line a record, gzip."""
+  return pathlib.Path(directory) / "text" / f"{split_name}.{side}.gz"
+
+
+def conllu_file(
+  directory: os.PathLike | str, split_name: str, side: str
+) -> pathlib.Path:
+  """The trees of a side, gzip."""
+  return pathlib.Path(directory) / "conllu" / f"{split_name}.{side}.conllu.gz"
+
+
+def vocabulary_file(
+  directory: os.PathLike | str, manifest: Mapping[str, Any], side: str
+) -> pathlib.Path:
+  """The SentencePiece model of a side; both sides may share it."""
+  return pathlib.Path(directory) / manifest["vocabulary"][side]["file"]
+
+
+def parser_file(
+  directory: os.PathLike | str, manifest: Mapping[str, Any], side: str
+) -> pathlib.Path | None:
+  """The UDPipe model of a side; None if its trees came from elsewhere."""
+  parser = manifest["parser"].get(side)
+  if not parser or not parser["file"]:
+    return None
+  return pathlib.Path(directory) / parser["file"]
+
+
+def check_vocabulary(
+  manifest: Mapping[str, Any], vocabulary: Any, side: str = "source"
+) -> None:
+  """Raises InputError unless a vocabulary made this data.
+
+  Args:
+    manifest: of the data.
+    vocabulary: has `path` and `sha256` (`jaxsyn.data.vocabulary.Vocabulary`).
+    side: "source" or "target".
+  """
+  expected = manifest["vocabulary"][side]
+  _check(manifest, f"{side} vocabulary", expected, vocabulary)
+
+
+def check_parser(
+  manifest: Mapping[str, Any], parser: Any, side: str = "source"
+) -> None:
+  """Raises InputError unless a parser made this data's trees.
+
+  Data whose trees came as CoNLL-U names no parser; then any is accepted.
+
+  Args:
+    manifest: of the data.
+    parser: has `path` and `sha256` (`jaxsyn.data.parser.UDPipe`).
+    side: "source" or "target".
+  """
+  expected = manifest["parser"].get(side)
+  if expected and expected["sha256"]:
+    _check(manifest, f"{side} parser", expected, parser)
+
+
+def _check(
+  manifest: Mapping[str, Any],
+  what: str,
+  expected: Mapping[str, Any],
+  given: Any,
+) -> None:
+  if given.sha256 != expected["sha256"]:
+    raise InputError(
+      f"{given.path} is not the {what} of data set {manifest['name']}: its"
+      f" SHA-256 is {given.sha256}, the manifest says {expected['sha256']}"
+      f" ({expected['file']}). Use that file, or prepare the data again."
+    )
+
+
+def sha256_file(path: os.PathLike | str) -> str:
+  """SHA-256 of a file, in hexadecimal."""
+  with open(path, "rb") as file:
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_texts(texts: Iterable[str]) -> str:
+  """SHA-256 of texts in order; where one ends counts."""
+  digest = hashlib.sha256()
+  for text in texts:
+    data = text.encode("utf-8")
+    digest.update(len(data).to_bytes(8, "little") + data)
+  return digest.hexdigest()

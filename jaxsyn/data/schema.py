@@ -1,0 +1,132 @@
+"""What an example is: the names, types and axes of its arrays.
+
+`jaxsyn.data.example` makes the arrays, the TFRecords of a prepared folder
+hold them, `jaxsyn.data.batches` pads them with the fill values given here.
+Everything else that must agree between preparing, training and translating
+stands here too: the reserved ids, and the numbers that stand for "none".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+  import tensorflow_datasets as tfds
+
+SIDES = ("source", "target")
+
+# Subword ids of the special symbols, the same in every vocabulary.
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+
+NO_WORD = -1  # the word of EOS and pads
+NO_RELATION = 0  # EOS, pads, and a label that training never saw
+FAR = 254  # a tree distance of 254 edges or more
+OTHER_TREE = 255  # no path: the two words stand in different trees
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+  """One array of an example.
+
+  Attributes:
+    dtype: NumPy type.
+    axes: one letter an axis (`jaxsyn.shapes`): S and T subwords of the source
+      and target, EOS included; W words of the side. "" is a single number.
+      "WW" is kept flat, row by row.
+    fill: what pads hold.
+    meaning: one line for the data set's page.
+  """
+
+  dtype: np.dtype
+  axes: str
+  fill: int | float
+  meaning: str
+
+
+def _table() -> dict[str, Feature]:
+  table = {
+    "line": Feature(
+      np.dtype(np.int64), "", 0, "line number in the raw file, from 1"
+    )
+  }
+  for side, pieces in zip(SIDES, "ST"):
+    for name, dtype, axes, fill, meaning in (
+      ("id", np.int32, pieces, PAD, "subword ids, EOS last"),
+      ("word", np.int32, pieces, NO_WORD, "word of each subword; EOS: -1"),
+      ("head", np.int32, "W", 0, "parent word; a root is its own"),
+      ("relation", np.int32, "W", NO_RELATION, "dependency relation id"),
+      (
+        "parent_mid",
+        np.float32,
+        pieces,
+        0.0,
+        "middle, in subwords, of the parent word's subwords",
+      ),
+      (
+        "tree_distance",
+        np.uint8,
+        "WW",
+        OTHER_TREE,
+        "edges between two words; 254: that or more; 255: other tree",
+      ),
+      ("parsed", np.uint8, "", 0, "1: has a parser's tree; 0: no tree"),
+    ):
+      table[f"{side}_{name}"] = Feature(np.dtype(dtype), axes, fill, meaning)
+  return table
+
+
+# Every feature by name, in the order in which records hold them.
+FEATURES: Mapping[str, Feature] = _table()
+
+# Those that every data set has; the others need the side to be parsed.
+ALWAYS = ("line", "source_id", "target_id")
+
+
+def features(sides: Sequence[str]) -> dict[str, Feature]:
+  """The features of a data set, by name.
+
+  Args:
+    sides: the sides that have trees, of "source" and "target".
+
+  Raises:
+    ValueError: an unknown side.
+  """
+  unknown = set(sides) - set(SIDES)
+  if unknown:
+    raise ValueError(f"sides must be of {SIDES}, got {sorted(unknown)}.")
+  return {
+    name: feature
+    for name, feature in FEATURES.items()
+    if name in ALWAYS or name.partition("_")[0] in sides
+  }
+
+
+def tfds_features(sides: Sequence[str]) -> tfds.features.FeaturesDict:
+  """The same features for TensorFlow Datasets (imported here: it is slow).
+
+  Tree distances are stored as raw bytes: one byte a pair of words, and read
+  back without a copy.
+  """
+  import tensorflow_datasets as tfds
+
+  return tfds.features.FeaturesDict(
+    {
+      name: tfds.features.Tensor(
+        shape=(None,) if feature.axes else (),
+        dtype=feature.dtype.type,
+        encoding="bytes" if feature.axes == "WW" else "none",
+        doc=feature.meaning,
+      )
+      for name, feature in features(sides).items()
+    }
+  )
+
+
+def relation_ids(labels: Iterable[str]) -> dict[str, int]:
+  """Ids of one side's relation labels: 1, 2, ... in sorted order."""
+  return {label: i for i, label in enumerate(sorted(set(labels)), start=1)}

@@ -1,0 +1,143 @@
+"""The TFRecord file format, with no TensorFlow.
+
+A file is a run of frames, numbers little-endian:
+
+  uint64 length | uint32 masked CRC of the length | payload | uint32 masked CRC
+
+`jaxsyn.data.tfds_builder` writes such files, `jaxsyn.data.records` reads them
+by offset. An offset is that of the frame, a length that of the payload.
+Source: tensorflow/core/lib/io/record_writer.h and tensorflow/tsl hash/crc32c.h.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import struct
+from collections.abc import Iterator
+
+import google_crc32c
+
+from jaxsyn.errors import InputError
+
+HEADER = 12  # bytes before a payload
+FOOTER = 4  # bytes after it
+_REMEDY = (
+  "Prepare the data again (python -m preprocess.build) or copy the file anew."
+)
+
+
+def masked_crc(data: bytes) -> int:
+  """CRC-32C, rotated right by 15 bits and shifted by a constant.
+
+  >>> hex(masked_crc(b"123456789"))  # the unmasked value is 0xe3069283
+  '0xc78ab0e5'
+  """
+  crc = google_crc32c.value(data)
+  return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+class Writer:
+  """Writes a file under a temporary name; it appears when all went well.
+
+  with Writer(path) as writer:
+    offset, length = writer.write(payload)
+
+  `size` and `sha256` are those of the file so far.
+  """
+
+  def __init__(self, path: os.PathLike | str):
+    self.path = pathlib.Path(path)
+    self._temporary = self.path.with_name(self.path.name + ".partial")
+
+  def __enter__(self) -> Writer:
+    self._file = open(self._temporary, "wb")
+    self._digest = hashlib.sha256()
+    self.size = 0
+    return self
+
+  @property
+  def sha256(self) -> str:
+    return self._digest.hexdigest()
+
+  def write(self, payload: bytes) -> tuple[int, int]:
+    """Appends one record; returns its (offset, length)."""
+    offset, length = self.size, len(payload)
+    header = struct.pack("<Q", length)
+    header += struct.pack("<I", masked_crc(header))
+    frame = header + payload + struct.pack("<I", masked_crc(payload))
+    self._file.write(frame)
+    self._digest.update(frame)
+    self.size += len(frame)
+    return offset, length
+
+  def __exit__(self, kind, value, trace) -> None:
+    try:
+      self._file.close()  # the last bytes may not fit on the disk
+      if kind is None:
+        os.replace(self._temporary, self.path)
+    finally:
+      self._temporary.unlink(missing_ok=True)
+
+
+def payload(frame: bytes, path: os.PathLike | str, number: int) -> bytes:
+  """The payload of one whole frame, its CRCs checked.
+
+  Args:
+    frame: header, payload and footer.
+    path: file, for the message.
+    number: which record of the file, from 0, for the message.
+
+  Raises:
+    InputError: the frame is too short, or a CRC differs.
+  """
+  length = _length(frame[:HEADER], path, number)
+  end = HEADER + length
+  if len(frame) < end + FOOTER:
+    raise InputError(
+      f"{path}: record {number} is truncated: {len(frame)} of its"
+      f" {end + FOOTER} bytes are there. {_REMEDY}"
+    )
+  data = frame[HEADER:end]
+  if masked_crc(data) != int.from_bytes(frame[end : end + FOOTER], "little"):
+    raise InputError(
+      f"{path}: record {number} is damaged: its checksum differs. {_REMEDY}"
+    )
+  return data
+
+
+def scan(path: os.PathLike | str) -> Iterator[tuple[int, bytes]]:
+  """All (offset, payload) of a file in order, CRCs checked.
+
+  Raises:
+    InputError: the file is missing, truncated or damaged; the message gives
+      the file, the record and its byte.
+  """
+  try:
+    file = open(path, "rb")  # noqa: SIM115, closed by the with below
+  except FileNotFoundError:
+    raise InputError(f"{path} is missing. {_REMEDY}") from None
+  with file:
+    offset = number = 0
+    while header := file.read(HEADER):
+      length = _length(header, path, number)
+      rest = file.read(length + FOOTER)
+      yield offset, payload(header + rest, path, number)
+      offset += HEADER + length + FOOTER
+      number += 1
+
+
+def _length(header: bytes, path: os.PathLike | str, number: int) -> int:
+  if len(header) < HEADER:
+    raise InputError(
+      f"{path}: record {number} is truncated: {len(header)} of the {HEADER}"
+      f" bytes of its header are there. {_REMEDY}"
+    )
+  length, crc = struct.unpack("<QI", header)
+  if masked_crc(header[:8]) != crc:
+    raise InputError(
+      f"{path}: record {number} is damaged: the checksum of its length differs."
+      f" {_REMEDY}"
+    )
+  return length

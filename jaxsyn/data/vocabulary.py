@@ -1,0 +1,196 @@
+"""SentencePiece: raw text to subword ids with their character spans, and back.
+
+Text enters and leaves untouched: normalisation and blanks are SentencePiece's
+business alone, so that detokenisation is exact. The ids of the special symbols
+are those of `jaxsyn.data.schema` in every model.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import sentencepiece
+
+from jaxsyn.data.schema import BOS, EOS, PAD, SPECIAL, UNK
+from jaxsyn.errors import InputError
+
+NORMALISATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
+
+
+class Pieces(NamedTuple):
+  """Subwords of a sentence, EOS not among them.
+
+  Attributes:
+    id: subword ids.
+    begin: offset in the sentence of each subword's first character.
+    end: offset after its last character. Spans follow each other; a subword
+      of a character that was spelt out (the "1" of "½") may have an empty one.
+  """
+
+  id: list[int]
+  begin: list[int]
+  end: list[int]
+
+
+class Vocabulary:
+  """A SentencePiece model.
+
+  Attributes:
+    path: the model's file.
+    size: number of ids, special symbols included.
+  """
+
+  def __init__(self, path: str | Path):
+    """Loads a model.
+
+    Raises:
+      InputError: no file, no SentencePiece model, or other special symbols.
+    """
+    self.path = Path(path)
+    try:
+      self._model = self.path.read_bytes()
+      self._processor = sentencepiece.SentencePieceProcessor()
+      self._processor.load_from_serialized_proto(self._model)
+    except OSError as error:
+      raise InputError(
+        f"{path}: cannot read the vocabulary ({error.strerror}); run"
+        " python -m preprocess.build, or give the right folder."
+      ) from error
+    except RuntimeError as error:
+      raise InputError(
+        f"{path}: not a (whole) SentencePiece model; make it again with"
+        " python -m preprocess.build."
+      ) from error
+    self.size = self._processor.vocab_size()
+    p = self._processor
+    found = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
+    if found != (PAD, UNK, BOS, EOS):
+      raise InputError(
+        f"{path}: the ids of pad, unk, bos, eos are {found}, but must be"
+        f" {(PAD, UNK, BOS, EOS)}; train it with --pad_id={PAD} --unk_id={UNK}"
+        f" --bos_id={BOS} --eos_id={EOS}."
+      )
+
+  @functools.cached_property
+  def sha256(self) -> str:
+    """Hash of the model's file, as manifests and checkpoints name it."""
+    return hashlib.sha256(self._model).hexdigest()
+
+  def encode(self, text: str) -> Pieces:
+    """The subwords of a sentence, with offsets in the untouched `text`."""
+    mapping = self._processor.encode(text, return_type="offset_mapping")
+    offsets = mapping["offsets"]
+    return Pieces(
+      mapping["ids"], [b for b, _ in offsets], [e for _, e in offsets]
+    )
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """The text of subword ids up to the first EOS.
+
+    Padding, BOS and numbers that are no id of this vocabulary are passed over.
+    """
+    kept = []
+    for id_ in map(int, ids):
+      if id_ == EOS:
+        break
+      if id_ not in (PAD, BOS) and 0 <= id_ < self.size:
+        kept.append(id_)
+    return self._processor.decode(kept)
+
+
+def train(
+  lines: Iterable[str],
+  path: str | Path,
+  *,
+  size: int,
+  type: str = "bpe",
+  character_coverage: float = 1.0,
+  normalisation: str = "nmt_nfkc",
+) -> Vocabulary:
+  """Trains a SentencePiece model and writes it, whole or not at all.
+
+  The same lines in the same order give the same file. Where the text is too
+  small for `size` pieces the vocabulary is as large as it can be: compare the
+  `size` of what is returned.
+
+  Args:
+    lines: raw sentences of one side, or of both for a joint vocabulary.
+    path: file to write.
+    size: number of ids, the four special symbols included.
+    type: "bpe", "unigram", "word" or "char".
+    character_coverage: share of the text's characters that get a piece.
+    normalisation: one of NORMALISATIONS.
+
+  Raises:
+    InputError: an unknown type or normalisation, no text, or a size that
+      cannot hold the characters.
+  """
+  if type not in ("bpe", "unigram", "word", "char"):
+    raise InputError(
+      f"vocabulary type must be bpe, unigram, word or char, got {type!r}."
+    )
+  if normalisation not in NORMALISATIONS:
+    raise InputError(
+      f"vocabulary normalisation must be one of {', '.join(NORMALISATIONS)},"
+      f" got {normalisation!r}."
+    )
+  lines = [line for line in lines if line.strip()]
+  if not lines:
+    raise InputError("no text to train a vocabulary on: all lines are empty.")
+  path = Path(path)
+  model = _train(
+    lines,
+    size,
+    model_type=type,
+    character_coverage=character_coverage,
+    normalization_rule_name=normalisation,
+  )
+  path.parent.mkdir(parents=True, exist_ok=True)
+  unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+  try:
+    unfinished.write_bytes(model)
+    os.replace(unfinished, path)
+  finally:
+    unfinished.unlink(missing_ok=True)
+  return Vocabulary(path)
+
+
+def _train(lines: list[str], size: int, **options) -> bytes:
+  """A trained model, serialised."""
+  model = io.BytesIO()
+  try:
+    sentencepiece.SentencePieceTrainer.train(
+      sentence_iterator=iter(lines),
+      model_writer=model,
+      vocab_size=size,
+      hard_vocab_limit=False,  # fewer pieces where the text has no more
+      pad_id=PAD,
+      unk_id=UNK,
+      bos_id=BOS,
+      eos_id=EOS,
+      pad_piece=SPECIAL[PAD],
+      unk_piece=SPECIAL[UNK],
+      bos_piece=SPECIAL[BOS],
+      eos_piece=SPECIAL[EOS],
+      num_threads=1,  # sums in one order: the same model every time
+      max_sentence_length=1 << 24,  # bytes; longer lines would be left out
+      minloglevel=2,
+      **options,
+    )
+  except RuntimeError as error:
+    if short := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+      raise InputError(
+        f"a vocabulary of {size} pieces cannot hold the text's characters;"
+        f" it needs at least {short[1]}, or a smaller character_coverage."
+      ) from error
+    raise InputError(
+      f"SentencePiece could not train a vocabulary: {error}"
+    ) from error
+  return model.getvalue()

@@ -1,0 +1,66 @@
+"""Greedy search: the likeliest subword at each position, until the end sign.
+
+The same result as a beam of 1 (a test holds it), without its bookkeeping: for
+quick validation during training.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.data.schema import BOS, EOS, PAD
+from jaxsyn.decode.beam import NEVER, Hypotheses, Search
+from jaxsyn.decode.rank import PENALTIES
+from jaxsyn.syntax import View
+
+Array = jax.Array
+
+
+def greedy_search(
+  model: nn.Module, params: Any, id_BS: Array, source: View, search: Search
+) -> Hypotheses:
+  """Translates a batch; arguments and result as of `beam_search` with N = 1."""
+
+  def call(method, *arguments, **options):
+    return model.apply({"params": params}, *arguments, method=method, **options)
+
+  encoded = call("remember", call("encode", id_BS, source, train=False))
+  B, T = id_BS.shape[0], search.length
+
+  def step(loop):
+    at, open_B, token_BT, log_p_B, last_B1, cache = loop
+    logits_B1V, cache = call("advance", encoded, cache, last_B1, at)
+    logits_BV = logits_B1V[:, 0].astype(jnp.float32)
+    token_V = jnp.arange(logits_BV.shape[-1])
+    banned_V = (token_V == PAD) | (token_V == BOS)
+    banned_V = banned_V | ((at == T - 1) & (token_V != EOS))
+    best_B = jnp.argmax(jnp.where(banned_V, NEVER, logits_BV), axis=-1)
+    gained_B = jnp.take_along_axis(logits_BV, best_B[:, None], axis=1)[:, 0]
+    gained_B = gained_B - jax.nn.logsumexp(logits_BV, axis=-1)
+    best_B = jnp.where(open_B, best_B, PAD).astype(jnp.int32)
+    token_BT = jnp.where(jnp.arange(T) == at, best_B[:, None], token_BT)
+    log_p_B = log_p_B + jnp.where(open_B, gained_B, 0.0)
+    open_B = open_B & (best_B != EOS)
+    return at + 1, open_B, token_BT, log_p_B, best_B[:, None], cache
+
+  loop = (
+    jnp.zeros((), jnp.int32),
+    source.real_BS.any(1),
+    jnp.full((B, T), PAD, jnp.int32),
+    jnp.zeros(B),
+    jnp.full((B, 1), BOS, jnp.int32),
+    call("start", encoded, 1, T),
+  )
+  _, _, token_BT, log_p_B, _, _ = jax.lax.while_loop(
+    lambda loop: (loop[0] < T) & loop[1].any(), step, loop
+  )
+  length_B = jnp.sum(token_BT != PAD, axis=1).astype(jnp.float32)
+  penalty_B = PENALTIES[search.penalty](
+    jnp.maximum(length_B, 1.0), search.alpha
+  )
+  score_B = jnp.where(length_B > 0, log_p_B / penalty_B, NEVER)
+  return Hypotheses(token_BT[:, None], score_B[:, None], log_p_B[:, None])

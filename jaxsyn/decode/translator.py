@@ -1,0 +1,163 @@
+"""Many examples to translations: sorted by length, in few static shapes.
+
+Before this file: `beam` and `greedy`, one batch each. After it: the command
+`jaxsyn.translate` and the validation during training, which both use it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxsyn.config import Decode
+from jaxsyn.data.batches import Batch, pad
+from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.decode.beam import NEVER, Search, beam_search
+from jaxsyn.decode.greedy import greedy_search
+from jaxsyn.models.contract import view_of
+
+Example = Mapping[str, np.ndarray]
+
+# Padded source lengths double: a program each, and little is lost, because a
+# source position costs far less than a step of the search.
+SHORTEST = 16
+FEW = 8  # rows of a batch when there are no more sentences than this
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+  """One hypothesis.
+
+  Attributes:
+    text: detokenised.
+    score: log probability divided by the length penalty.
+    log_p: log probability of its subwords, the end sign included.
+    ids: its subwords, without the end sign.
+  """
+
+  text: str
+  score: float
+  log_p: float
+  ids: tuple[int, ...]
+
+
+class Translator:
+  """A model at work. Programs are compiled at first use of a shape.
+
+  Attributes:
+    compilations: programs made so far.
+  """
+
+  def __init__(
+    self,
+    model: Any,
+    vocabulary: Vocabulary,
+    config: Decode,
+    names: Sequence[str] = (),
+  ):
+    """Sets it up; parameters are given with each call.
+
+    Args:
+      model: of `jaxsyn.models.contract.make`.
+      vocabulary: of the target side.
+      config: how to search.
+      names: features of the source side that the model reads, beyond the ids.
+    """
+    self._model, self._vocabulary, self._config = model, vocabulary, config
+    self._names = tuple(dict.fromkeys(("source_id", *names)))
+    self._programs: dict[Any, Any] = {}
+    # The loop of a search keeps one core busy, so on a CPU as many batches
+    # run as there are cores.
+    cpu = jax.default_backend() == "cpu"
+    self._threads = min(os.cpu_count() or 1, 8) if cpu else 1
+
+  @property
+  def compilations(self) -> int:
+    return len(self._programs)
+
+  def __call__(
+    self, params: Any, examples: Sequence[Example]
+  ) -> list[list[Translation]]:
+    """The n best translations of each example, in the order given.
+
+    Args:
+      params: of the model.
+      examples: of `jaxsyn.data.example.encode`; targets are not read.
+    """
+    length = [len(example["source_id"]) for example in examples]
+    order = sorted(range(len(examples)), key=lambda i: (-length[i], i))
+    rows = self._config.sentences if len(order) > FEW else FEW
+    jobs = []
+    while order:
+      width = SHORTEST
+      while width < length[order[0]]:
+        width *= 2
+      # Very long sentences come in smaller batches, within the same memory.
+      count = max(1, min(rows, rows * 128 // width))
+      jobs.append((width, count, order[:count]))
+      order = order[count:]
+    for width, count in dict.fromkeys((w, c) for w, c, _ in jobs):
+      self._program(params, width, count)
+    results: list[list[Translation]] = [[] for _ in examples]
+
+    def work(job):
+      width, count, numbers = job
+      batch = pad([examples[i] for i in numbers], self._names, width, count)
+      found = self._program(params, width, count)(params, batch)
+      return numbers, jax.device_get(found)
+
+    with ThreadPoolExecutor(self._threads) as pool:
+      for numbers, found in pool.map(work, jobs):
+        for row, number in enumerate(numbers):
+          results[number] = self._read(found, row)
+    return results
+
+  def _read(self, found: Any, row: int) -> list[Translation]:
+    best = []
+    for n in range(self._config.nbest):
+      if found.score_BN[row, n] <= NEVER / 2:
+        break
+      token_T = found.token_BNT[row, n]
+      ids = tuple(int(t) for t in token_T[: np.count_nonzero(token_T) - 1])
+      best.append(
+        Translation(
+          text=self._vocabulary.decode(ids),
+          score=float(found.score_BN[row, n]),
+          log_p=float(found.log_p_BN[row, n]),
+          ids=ids,
+        )
+      )
+    return best
+
+  def _program(self, params: Any, width: int, rows: int):
+    if (width, rows) not in self._programs:
+      config = self._config
+      search = Search(
+        beams=config.beam,
+        length=math.ceil(config.max_length_factor * width)
+        + config.max_length_offset,
+        penalty=config.length_penalty,
+        alpha=config.alpha,
+        stop=config.stop,
+      )
+      find = greedy_search if config.beam == 1 else beam_search
+      run = functools.partial(_search, self._model, find, search)
+      batch = pad([], self._names, width, rows)
+      shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (params, batch)
+      )
+      self._programs[width, rows] = jax.jit(run).lower(*shapes).compile()
+    return self._programs[width, rows]
+
+
+def _search(model, find, search: Search, params: Any, batch: Batch):
+  source = view_of(batch, "source")
+  return find(model, params, batch["source_id_BS"], source, search)

@@ -1,0 +1,196 @@
+"""From a checked config to what runs: tables resolved, fields cross-checked.
+
+`jaxsyn.config` has checked names and types; here names become functions of the
+tables (parts, losses, optimisers, families) and fields that must fit each
+other are compared, before any data is read or anything is compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from jaxsyn.config import Config, Model, from_config
+from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.models import contract
+from jaxsyn.models.spec import ModelSpec, Named, Parts
+from jaxsyn.syntax import PARTS
+from jaxsyn.training import losses, optimiser
+from jaxsyn.training.step import Recipe
+
+PLACES = {"encoder": "source", "decoder": "target", "cross": "source"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """A config, resolved.
+
+  Attributes:
+    config: as checked.
+    spec: what the model is made from.
+    recipe: what a training step needs.
+    needs: features of the data that parts and losses read.
+  """
+
+  config: Config
+  spec: ModelSpec
+  recipe: Recipe
+  needs: frozenset[str]
+
+  @property
+  def translation_needs(self) -> frozenset[str]:
+    """Features of the source side that translating reads."""
+    return _needs(self.spec.parts) - {
+      need for need in self.needs if need.startswith("target")
+    }
+
+
+def resolve(config: Config, vocabulary: Mapping[str, Mapping]) -> Plan:
+  """Checks that the fields fit, and makes what they name.
+
+  Args:
+    config: of `jaxsyn.config.read`.
+    vocabulary: of a manifest: side -> {"size", "sha256", ...}.
+
+  Raises:
+    InputError: names the fields that do not fit, their values and what to do.
+  """
+  _check_model(config.model)
+  _check_training(config)
+  source, target = vocabulary["source"], vocabulary["target"]
+  if config.model.tie_embeddings and source["sha256"] != target["sha256"]:
+    raise InputError(
+      "config.model.tie_embeddings=True needs one vocabulary for both sides, "
+      "but the data has two. Set it to False, or prepare the data with "
+      "config.prepare.vocabulary.joint=True."
+    )
+  parts = read_parts(config)
+  spec = ModelSpec(config.model, parts, source["size"], target["size"])
+  terms = losses.read_losses(config.losses)
+  needs = _needs(parts).union(*(term.needs for term in terms.values()))
+  recipe = Recipe(
+    model=contract.make(spec),
+    losses=terms,
+    optimiser=optimiser.make(config.optimiser, config.model.width),
+    accumulate=config.optimiser.accumulate,
+    ema=config.train.ema,
+  )
+  return Plan(config, spec, recipe, needs)
+
+
+def read_parts(config: Config) -> Parts:
+  """The parts of a config at their places, in table order.
+
+  Raises:
+    InputError: unknown part or option, a part at a place it does not work at,
+      two that replace the same score, or options beyond the model's sizes.
+  """
+  found: dict[str, Named] = {}
+  for place in PLACES:
+    section = getattr(config.parts, place)
+    for name in section:
+      if name not in PARTS:
+        raise InputError(
+          f"config.parts.{place} has no part {name!r}. "
+          f"{did_you_mean(name, PARTS)}"
+        )
+    named = []
+    for name, kind in PARTS.items():
+      if name not in section:
+        continue
+      where = f"config.parts.{place}.{name}"
+      if place not in kind.places:
+        raise InputError(f"{where}: it works in {', '.join(kind.places)} only.")
+      part = from_config(kind, section[name], where)
+      part.check(where, config.model)
+      named.append((name, part))
+    replacing = [name for name, part in named if part.replaces]
+    if len(replacing) > 1:
+      raise InputError(
+        f"config.parts.{place}: {' and '.join(replacing)} both replace "
+        "scores; keep one of them."
+      )
+    found[place] = tuple(named)
+  return Parts(**found)
+
+
+def _needs(parts: Parts) -> frozenset[str]:
+  return frozenset(
+    f"{side}_{need}"
+    for place, side in PLACES.items()
+    for _, part in parts.at(place)
+    for need in part.needs
+  )
+
+
+def _check_model(model: Model) -> None:
+  for name in ("width", "feed_forward", "heads", "encoder_layers"):
+    _at_least(getattr(model, name), 1, f"config.model.{name}")
+  _at_least(model.decoder_layers, 1, "config.model.decoder_layers")
+  if model.width % model.heads:
+    raise InputError(
+      f"config.model.heads={model.heads} must divide "
+      f"config.model.width={model.width}."
+    )
+  if model.width % 2:
+    raise InputError(
+      f"config.model.width={model.width} must be even: position encodings "
+      "are pairs of sine and cosine."
+    )
+  for name in ("dropout", "attention_dropout", "activation_dropout"):
+    rate = getattr(model, name)
+    if not 0.0 <= rate < 1.0:
+      raise InputError(
+        f"config.model.{name} is a probability from 0 to below 1, got {rate}."
+      )
+
+
+def _check_training(config: Config) -> None:
+  train, batch, decode = config.train, config.batch, config.decode
+  for value, least, name in (
+    (train.steps, 1, "train.steps"),
+    (train.evaluate_every, 1, "train.evaluate_every"),
+    (train.save_every, 1, "train.save_every"),
+    (train.log_every, 1, "train.log_every"),
+    (train.keep, 1, "train.keep"),
+    (train.average, 1, "train.average"),
+    (train.patience, 0, "train.patience"),
+    (train.minutes, 0, "train.minutes"),
+    (train.validation_beam, 1, "train.validation_beam"),
+    (batch.tokens, 1, "batch.tokens"),
+    (batch.shapes, 1, "batch.shapes"),
+    (batch.length_multiple, 1, "batch.length_multiple"),
+    (batch.row_multiple, 1, "batch.row_multiple"),
+    (config.optimiser.accumulate, 1, "optimiser.accumulate"),
+    (config.optimiser.warmup, 0, "optimiser.warmup"),
+    (decode.beam, 1, "decode.beam"),
+    (decode.sentences, 1, "decode.sentences"),
+    (decode.nbest, 1, "decode.nbest"),
+    (decode.alpha, 0, "decode.alpha"),
+  ):
+    _at_least(value, least, f"config.{name}")
+  if decode.nbest > decode.beam:
+    raise InputError(
+      f"config.decode.nbest={decode.nbest} is more than "
+      f"config.decode.beam={decode.beam}; a beam gives as many as it keeps."
+    )
+  if train.average > train.keep:
+    raise InputError(
+      f"config.train.average={train.average} is more than "
+      f"config.train.keep={train.keep}: as many checkpoints must be kept."
+    )
+  if not 0.0 <= train.ema < 1.0:
+    raise InputError(
+      f"config.train.ema is a decay from 0 (off) to below 1, got {train.ema}."
+    )
+  if config.optimiser.learning_rate <= 0:
+    raise InputError(
+      "config.optimiser.learning_rate must be above 0, got "
+      f"{config.optimiser.learning_rate}."
+    )
+
+
+def _at_least(value: Any, least: float, where: str) -> None:
+  if value < least:
+    raise InputError(f"{where} must be at least {least}, got {value}.")

@@ -1,0 +1,127 @@
+"""Scores of a split during training: loss, perplexity, BLEU."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import gzip
+import itertools
+import math
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxsyn.config import Config
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.batch_plan import Plan as BatchPlan
+from jaxsyn.data.batches import assemble
+from jaxsyn.data.columns import examples_of, of_split
+from jaxsyn.data.records import Records
+from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.decode.translator import Translator
+from jaxsyn.plan import Plan
+from jaxsyn.scoring.metrics import score
+from jaxsyn.training.mesh import Layout
+from jaxsyn.training.step import evaluate_step
+
+
+class Validator:
+  """Evaluates parameters on one split; called by the training loop.
+
+  Every sentence is scored, in few shapes of its own; sums and counts are
+  added up over all of them, so results do not depend on batches or devices.
+  """
+
+  def __init__(
+    self,
+    plan: Plan,
+    layout: Layout,
+    split: str,
+    names: tuple[str, ...],
+    vocabulary: Vocabulary,
+  ):
+    """Opens the split.
+
+    Args:
+      plan: of the run.
+      layout: where evaluation steps run.
+      split: name of the split.
+      names: features of a batch.
+      vocabulary: of the target side.
+    """
+    config: Config = plan.config
+    records = Records(config.data.directory, split)
+    self._layout, self._names = layout, names
+    self._columns = of_split(
+      records, names, config.data.tree, config.batch.memory_gib
+    )
+    self._batches = BatchPlan(
+      records.index.source_length,
+      records.index.target_length,
+      tokens=max(config.batch.tokens, _longest(records) * layout.rows * 8),
+      shapes=4,
+      seed=0,
+      row_multiple=layout.rows,
+    ).in_order()
+    number = config.train.validation_sentences or len(records)
+    self._references = read_text(config.data.directory, split, "target")[
+      :number
+    ]
+    sources = [name for name in names if name.startswith("source")]
+    self._examples = list(
+      itertools.islice(examples_of(records, config.data.tree), number)
+    )
+    decode = dataclasses.replace(
+      config.decode, beam=config.train.validation_beam, nbest=1
+    )
+    self._translator = Translator(
+      plan.recipe.model, vocabulary, decode, sources
+    )
+    self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
+
+  def __call__(self, params: Any) -> dict[str, float]:
+    """The scores: "loss/NAME" of each term, "perplexity", "bleu"."""
+    began = time.monotonic()
+    sums: dict[str, Any] = collections.defaultdict(lambda: np.zeros(2))
+    for planned in self._batches:
+      batch = assemble(
+        self._columns,
+        self._names,
+        planned,
+        jax.process_index(),
+        jax.process_count(),
+      )
+      placed = self._layout.place_rows(batch)
+      for name, pair in jax.device_get(
+        self._layout.call("evaluate", self._evaluate, params, placed)
+      ).items():
+        sums[name] += np.array(pair, np.float64)
+    log_p = sums.pop("log_p")
+    values = {f"loss/{k}": float(s / max(n, 1)) for k, (s, n) in sums.items()}
+    values["perplexity"] = math.exp(min(-log_p[0] / max(log_p[1], 1), 100.0))
+    found = self._translator(_on_one_device(params), self._examples)
+    hypotheses = [best[0].text if best else "" for best in found]
+    values["bleu"] = score(hypotheses, [self._references]).value
+    values["seconds"] = time.monotonic() - began
+    return values
+
+
+def _on_one_device(params: Any) -> Any:
+  if jax.device_count() == 1:
+    return params
+  return jax.device_put(jax.device_get(params), jax.local_devices()[0])
+
+
+def _longest(records: Records) -> int:
+  index = records.index
+  return int(max(index.source_length.max(), index.target_length.max()))
+
+
+def read_text(directory: str, split: str, side: str) -> list[str]:
+  """The raw lines of a side of a prepared split, as its records number them."""
+  path = manifests.text_file(directory, split, side)
+  with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+    return file.read().split("\n")[:-1]

@@ -1,0 +1,107 @@
+"""Trains a translator; goes on where an interrupted run stopped.
+
+python -m jaxsyn.train --config configs/multi30k_en_de.py:pascal --workdir runs/pascal
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import flags, logging
+
+from jaxsyn import cli, workdir
+from jaxsyn import config as configs
+from jaxsyn.data.batch_plan import Plan as BatchPlan
+from jaxsyn.data.batches import Batch, features_for
+from jaxsyn.data.columns import of_split
+from jaxsyn.data.records import Records
+from jaxsyn.plan import resolve
+from jaxsyn.scoring.validation import Validator
+from jaxsyn.training import loop
+from jaxsyn.training.checkpoint import Checkpoints
+from jaxsyn.training.log import Log
+from jaxsyn.training.mesh import Layout, set_up_jax
+
+
+def run(
+  config: configs.Config | Mapping[str, Any],
+  folder: str | pathlib.Path,
+  change: Callable[[Batch], Batch] | None = None,
+) -> loop.Outcome:
+  """Trains, from the newest checkpoint in the folder if there is one.
+
+  Args:
+    config: of `get_config`, or checked by `jaxsyn.config.read`.
+    folder: of the run; made if it does not exist.
+    change: function on every host batch (NumPy) of the training split, to add
+      `source_weighting_BSS` for the part `given_weighting`, say.
+
+  Returns:
+    how it ended: the step, the reason, the best score.
+
+  Raises:
+    InputError: what was given does not fit; the message says what to do.
+  """
+  if not isinstance(config, configs.Config):
+    config = configs.read(config)
+  records = Records(config.data.directory, config.data.train)
+  plan = resolve(config, records.manifest["vocabulary"])
+  names = features_for(plan.needs, records.manifest["sides"])
+  made = workdir.create(folder, config)
+  layout = Layout(config.train.parallelism, config.train.mesh)
+  data = loop.Data(
+    columns=of_split(records, names, config.data.tree, config.batch.memory_gib),
+    names=names,
+    plan=BatchPlan(
+      records.index.source_length,
+      records.index.target_length,
+      tokens=config.batch.tokens,
+      shapes=config.batch.shapes,
+      seed=config.seed,
+      row_multiple=math.lcm(config.batch.row_multiple, layout.rows),
+      length_multiple=config.batch.length_multiple,
+    ),
+    change=change,
+  )
+  validator = Validator(
+    plan, layout, config.data.validation, names, made.vocabulary("target")
+  )
+  checkpoints = Checkpoints(made.workdir, config.train.keep)
+  try:
+    return loop.train(
+      config,
+      plan.recipe,
+      layout,
+      data,
+      checkpoints,
+      validator,
+      lambda start: Log(made.workdir, config.train.steps, start),
+    )
+  finally:
+    checkpoints.close()
+
+
+def _main(values: flags.FlagValues) -> None:
+  if not values.workdir:
+    raise cli.InputError("--workdir is missing: name the folder of the run.")
+  logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
+  set_up_jax()
+  outcome = run(values.config, values.workdir)
+  best = outcome.progress
+  print(
+    f"stopped at step {outcome.step} ({outcome.reason}); best validation BLEU "
+    f"{best.best_score:.2f} at step {best.best_step}; {outcome.shapes} shapes, "
+    f"{outcome.compilations} compilations of the step."
+  )
+  if outcome.reason.startswith("SIG"):
+    print(f"To go on: python -m jaxsyn.train {' '.join(sys.argv[1:])}")
+
+
+if __name__ == "__main__":
+  cli.config_flag()
+  flags.DEFINE_string("workdir", None, "Folder of the run, made if absent.")
+  cli.main(_main)

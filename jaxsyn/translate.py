@@ -1,0 +1,266 @@
+"""Translates raw text, or CoNLL-U, with a trained run.
+
+  echo "Two young men are playing football." |
+    python -m jaxsyn.translate --workdir runs/pascal
+
+Lines are parsed with the run's own parser where the system reads trees,
+translated in batches of similar length, and printed in order as plain text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pathlib
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+import jax
+import jax.numpy as jnp
+from absl import flags, logging
+
+from jaxsyn import cli, workdir
+from jaxsyn.data import conllu as trees
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data import text
+from jaxsyn.data.batches import features_for, pad
+from jaxsyn.data.example import encode
+from jaxsyn.data.parser import UDPipe
+from jaxsyn.decode.translator import Translation, Translator
+from jaxsyn.errors import InputError
+from jaxsyn.models.contract import forward
+from jaxsyn.plan import Plan, resolve
+from jaxsyn.training.checkpoint import Checkpoints
+from jaxsyn.training.mesh import set_up_jax
+
+Source = str | trees.Parse
+
+
+class Session:
+  """A run made ready to translate: for notebooks and programs.
+
+  Attributes:
+    run: config and manifest.
+    plan: the resolved config.
+    params: parameters of the chosen checkpoint.
+    cut: lines so far that were longer than `longest` and lost their end.
+  """
+
+  def __init__(
+    self,
+    folder: str | pathlib.Path,
+    *,
+    checkpoint: str = "",
+    parser: str = "",
+    longest: int = 512,
+    **decode,
+  ):
+    """Opens a run.
+
+    Args:
+      folder: of the run.
+      checkpoint: "best", "last" or a step; "": the best one, or the mean that
+        config.train.average asks for.
+      parser: file of the parser, if it is not in the folder.
+      longest: source subwords; of longer lines only the beginning is read.
+      **decode: fields of config.decode to change, e.g. beam=1.
+
+    Raises:
+      InputError: no run, no checkpoint, another parser than the run's.
+    """
+    self.run = workdir.open_run(folder)
+    config = dataclasses.replace(
+      self.run.config,
+      decode=dataclasses.replace(self.run.config.decode, **decode),
+    )
+    self.plan: Plan = resolve(config, self.run.manifest["vocabulary"])
+    sides = self.run.manifest["sides"]
+    self._names = [
+      name
+      for name in features_for(self.plan.translation_needs, sides)
+      if name.startswith("source")
+    ]
+    self._vocabularies = (
+      self.run.vocabulary("source"),
+      self.run.vocabulary("target"),
+    )
+    self._relations = {
+      side: {label: i for i, label in enumerate(labels, start=1)}
+      for side, labels in self.run.manifest["relations"].items()
+    }
+    self._longest, self.cut = longest, 0
+    self._parser_file = parser or self.run.parser_file()
+    self._parser: UDPipe | None = None
+    self.params = self._load(checkpoint)
+    self._translate = Translator(
+      self.plan.recipe.model,
+      self._vocabularies[1],
+      config.decode,
+      self._names,
+    )
+
+  @property
+  def needs_trees(self) -> bool:
+    """Whether the system reads source trees at all."""
+    return len(self._names) > 1
+
+  def _load(self, checkpoint: str):
+    config = self.plan.config
+    batch = pad([], self._names, 4, 1)
+    batch["target_id_BT"] = jnp.zeros((1, 4), jnp.int32)
+    model, key = self.plan.recipe.model, jax.random.key(0)
+    abstract = jax.eval_shape(
+      lambda: model.init({"params": key}, batch, train=False, method=forward)
+    )["params"]
+    checkpoints = Checkpoints(self.run.workdir, config.train.keep)
+    try:
+      if not checkpoint and config.train.average > 1:
+        return checkpoints.average_params(
+          config.train.average, abstract, config.train.ema > 0
+        )
+      return checkpoints.restore_params(
+        checkpoint or "best", abstract, config.train.ema > 0
+      )
+    finally:
+      checkpoints.close()
+
+  def parse(self, line: str) -> trees.Parse:
+    """The tree of a raw line, by the run's own parser."""
+    if self._parser is None:
+      if not self._parser_file:
+        raise InputError(
+          f"{self.run.workdir} was trained on trees of another parser, given "
+          "as CoNLL-U. Translate CoNLL-U (--conllu), or name a UDPipe model "
+          "(--parser)."
+        )
+      beam = self.run.config.prepare.parse.beam
+      self._parser = UDPipe(self._parser_file, beam)
+      manifests.check_parser(self.run.manifest, self._parser)
+    return self._parser(line)
+
+  def example(self, source: Source) -> dict:
+    """The arrays of one source sentence.
+
+    Args:
+      source: a raw line, or its parse.
+    """
+    raw = source if isinstance(source, str) else source.text
+    pieces = self._vocabularies[0].encode(raw)
+    if len(pieces.id) >= self._longest:
+      self.cut += 1
+      source = raw[: pieces.end[self._longest - 2]]
+    if self.needs_trees and isinstance(source, str):
+      source = self.parse(source)
+    elif not self.needs_trees and not isinstance(source, str):
+      source = source.text
+    return encode(
+      source,
+      None,
+      self._vocabularies,
+      self._relations,
+      tree=self.run.config.data.tree,
+    )
+
+  def __call__(self, sources: Iterable[Source]) -> list[list[Translation]]:
+    """The n best translations of each sentence, best first, in order."""
+    return self._translate(self.params, [self.example(s) for s in sources])
+
+
+def run(
+  session: Session, sources: Iterable[Source], buffer: int = 1000
+) -> Iterator[list[Translation]]:
+  """Translates a stream in order; the n best of each sentence.
+
+  Args:
+    session: an opened run.
+    sources: raw lines or parses, read as they are needed.
+    buffer: sentences sorted by length and translated together.
+  """
+  sources = iter(sources)
+  while chunk := list(itertools.islice(sources, buffer)):
+    yield from session(chunk)
+
+
+def read_conllu(path: str) -> Iterator[trees.Parse]:
+  """One sentence for each tree; trees of one sent_id are one sentence."""
+  for _, blocks in itertools.groupby(
+    enumerate(trees.read(path)), key=lambda pair: _id(pair[1]) or pair[0]
+  ):
+    taken = [block for _, block in blocks]
+    yield trees.attach(taken, " ".join(block.text for block in taken))
+
+
+def _id(block: trees.Block) -> str:
+  found = (re.match(r"#\s*sent_id\s*=\s*(\S+)", c) for c in block.comments)
+  return next((match[1] for match in found if match), "")
+
+
+def _main(values: flags.FlagValues) -> None:
+  if not values.workdir:
+    raise InputError("--workdir is missing: name the folder of a trained run.")
+  logging.set_verbosity(logging.ERROR)
+  set_up_jax()
+  decode = {
+    name: value
+    for name, value in (
+      ("beam", values.beam),
+      ("alpha", values.alpha),
+      ("nbest", values.nbest),
+    )
+    if value is not None
+  }
+  if values.nbest and values.beam is None:
+    beam = workdir.open_run(values.workdir).config.decode.beam
+    decode["beam"] = max(beam, values.nbest)
+  session = Session(
+    values.workdir,
+    checkpoint=values.checkpoint,
+    parser=values.parser,
+    **decode,
+  )
+  name = values.input
+  is_conllu = values.conllu or name.endswith((".conllu", ".conllu.gz"))
+  if is_conllu:
+    sources = read_conllu("/dev/stdin" if name == "-" else name)
+  else:
+    sources = text.lines_of(name)
+  buffer = 1 if name == "-" and sys.stdin.isatty() else values.buffer
+  with text.writer(values.output) as write:
+    for number, found in enumerate(run(session, sources, buffer)):
+      for line in _lines(number, found, values):
+        write(line)
+  if session.cut:
+    print(
+      f"{session.cut} lines were longer than 512 subwords; only their "
+      "beginning was translated.",
+      file=sys.stderr,
+    )
+
+
+def _lines(
+  number: int, found: list[Translation], values: flags.FlagValues
+) -> Iterator[str]:
+  if values.nbest:  # Moses' n-best format
+    for best in found:
+      yield f"{number} ||| {best.text} ||| {best.score:.4f}"
+    return
+  best = found[0] if found else Translation("", 0.0, 0.0, ())
+  yield f"{best.text}\t{best.score:.4f}" if values.scores else best.text
+
+
+if __name__ == "__main__":
+  flags.DEFINE_string("workdir", None, "Folder of a trained run.")
+  flags.DEFINE_string("input", "-", "Text or CoNLL-U, plain or .gz; -: stdin.")
+  flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
+  flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")
+  flags.DEFINE_integer(
+    "nbest", None, "Print N hypotheses as N ||| text ||| score."
+  )
+  flags.DEFINE_bool("scores", False, "Append a tab and the score to each line.")
+  flags.DEFINE_integer("beam", None, "Beam size, instead of the config's.")
+  flags.DEFINE_float("alpha", None, "Length penalty, instead of the config's.")
+  flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
+  flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
+  flags.DEFINE_integer("buffer", 1000, "Lines read before the first answer.")
+  cli.main(_main)

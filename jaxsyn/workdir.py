@@ -1,0 +1,184 @@
+"""The folder of a run: everything that translating with it needs.
+
+  config.json          the whole config
+  manifest.json        of the data it was trained on: hashes, relations
+  vocabulary.model     the SentencePiece model, or source.model, target.model
+  parser.source.udpipe the parser, where the system reads source trees
+  checkpoints/ best/   see `jaxsyn.training.checkpoint`
+  log.jsonl, events.*  what training logged
+
+So a run can be moved or sent to somebody as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+from jaxsyn import config as configs
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.errors import InputError
+
+CONFIG = "config.json"
+
+# Sections that may change between the parts of one training run.
+_FREE = ("prepare", "decode")
+_FREE_TRAIN = (
+  "steps",
+  "minutes",
+  "evaluate_every",
+  "save_every",
+  "keep",
+  "log_every",
+  "patience",
+  "validation_beam",
+  "validation_sentences",
+  "average",
+  "parallelism",
+  "mesh",
+  "prefetch",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A run as found in its folder."""
+
+  workdir: pathlib.Path
+  config: configs.Config
+  manifest: dict[str, Any]
+
+  def vocabulary(self, side: str) -> Vocabulary:
+    """The vocabulary of a side, its hash checked."""
+    path = manifests.vocabulary_file(self.workdir, self.manifest, side)
+    vocabulary = Vocabulary(path)
+    manifests.check_vocabulary(self.manifest, vocabulary, side)
+    return vocabulary
+
+  def parser_file(self, side: str = "source") -> pathlib.Path | None:
+    """The parser of a side; None if its trees came from elsewhere."""
+    return manifests.parser_file(self.workdir, self.manifest, side)
+
+
+def create(workdir: os.PathLike | str, config: configs.Config) -> Run:
+  """Makes the folder of a new run, or checks that of one to go on with.
+
+  Raises:
+    InputError: the folder holds a run of another config or other data; the
+      message names the fields that differ.
+  """
+  workdir = pathlib.Path(workdir)
+  manifest = manifests.read(config.data.directory)
+  if (workdir / CONFIG).is_file():
+    run = open_run(workdir)
+    _check_same(run, config, manifest)
+  else:
+    workdir.mkdir(parents=True, exist_ok=True)
+  for file in _files(manifest):
+    _copy(pathlib.Path(config.data.directory) / file, workdir / file)
+  manifests.write(workdir, manifest)
+  _write_json(workdir / CONFIG, configs.to_dict(config))
+  return Run(workdir, config, manifest)
+
+
+def open_run(workdir: os.PathLike | str) -> Run:
+  """A run that was trained before.
+
+  Raises:
+    InputError: the folder holds no run, or its config is of another version.
+  """
+  workdir = pathlib.Path(workdir)
+  path = workdir / CONFIG
+  if not path.is_file():
+    raise InputError(
+      f"{workdir} is not the folder of a run: it has no {CONFIG}. Train first: "
+      f"python -m jaxsyn.train --config FILE --workdir {workdir}"
+    )
+  try:
+    config = json.loads(path.read_text(encoding="utf-8"))
+  except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    raise InputError(f"{path} is damaged ({error}).") from None
+  return Run(workdir, configs.read(config), manifests.read(workdir))
+
+
+def _files(manifest: dict[str, Any]) -> list[str]:
+  """What of the prepared folder a run keeps a copy of."""
+  entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
+  return sorted({entry["file"] for entry in entries if entry and entry["file"]})
+
+
+def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
+  if target.is_file() and target.stat().st_size == source.stat().st_size:
+    return
+  if not source.is_file():
+    raise InputError(f"{source} is missing; prepare the data again.")
+  temporary = target.with_name(target.name + ".partial")
+  shutil.copyfile(source, temporary)
+  os.replace(temporary, target)
+
+
+def _check_same(
+  run: Run, config: configs.Config, manifest: dict[str, Any]
+) -> None:
+  if hashes(run.manifest) != hashes(manifest):
+    raise InputError(
+      f"{run.workdir} was trained on other data than "
+      f"{config.data.directory} holds now (vocabulary, parser or records "
+      "differ). Use another --workdir, or the data it was trained on."
+    )
+  old, new = _flat(configs.to_dict(run.config)), _flat(configs.to_dict(config))
+  changed = [
+    f"config.{name} was {old.get(name)!r} and is now {new.get(name)!r}"
+    for name in sorted(set(old) | set(new))
+    if old.get(name) != new.get(name) and not _is_free(name)
+  ]
+  if changed:
+    raise InputError(
+      f"{run.workdir} holds a run of another config: {'; '.join(changed[:5])}."
+      " Use another --workdir, or the settings it began with."
+    )
+
+
+def hashes(manifest: dict[str, Any]) -> dict[str, Any]:
+  """What identifies a data set: its records, vocabularies and parsers."""
+  return {
+    "records": {
+      name: split["records_sha256"]
+      for name, split in manifest["splits"].items()
+    },
+    "vocabulary": {
+      side: entry["sha256"] for side, entry in manifest["vocabulary"].items()
+    },
+    "parser": {
+      side: entry and entry["sha256"]
+      for side, entry in manifest["parser"].items()
+    },
+  }
+
+
+def _is_free(name: str) -> bool:
+  section, _, field = name.partition(".")
+  if section == "train":
+    return field.split(".")[0] in _FREE_TRAIN
+  return section in _FREE or name in ("data.directory", "batch.memory_gib")
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+  flat = {}
+  for key, value in tree.items():
+    if isinstance(value, dict):
+      flat |= _flat(value, f"{prefix}{key}.")
+    else:
+      flat[prefix + key] = list(value) if isinstance(value, tuple) else value
+  return flat
+
+
+def _write_json(path: pathlib.Path, content: Any) -> None:
+  temporary = path.with_name(path.name + ".partial")
+  temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+  os.replace(temporary, path)

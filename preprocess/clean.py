@@ -1,0 +1,134 @@
+"""Cleaning of the training pairs: each step an option, each drop counted.
+
+`preprocess.raw` comes before, the vocabulary and the parser after. Nothing is
+dropped from the other splits: what is translated must be scored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+
+from jaxsyn import config as configs
+from jaxsyn.errors import InputError
+
+# All of Unicode's category Cc but the tab.
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+
+Test = Callable[[str, str], bool]  # whether a pair must go
+
+
+@dataclasses.dataclass(frozen=True)
+class Cleaned:
+  """What is left.
+
+  Attributes:
+    kept: numbers of the pairs that stay, from 0, ascending.
+    dropped: reason -> number of pairs; a pair counts once, for the first
+      reason in the order of `steps`.
+  """
+
+  kept: list[int]
+  dropped: dict[str, int]
+
+
+def steps(
+  options: configs.Clean, source_language: str, target_language: str
+) -> dict[str, Test]:
+  """The steps that the options ask for: reason -> test, in order."""
+  table: dict[str, Test] = {}
+  if options.empty:
+    table["empty"] = lambda s, t: not s.strip() or not t.strip()
+  if options.control:
+    table["control"] = lambda s, t: bool(
+      _CONTROL.search(s) or _CONTROL.search(t)
+    )
+  if options.max_words > 0:
+    table["max_words"] = lambda s, t: (
+      max(len(s.split()), len(t.split())) > options.max_words
+    )
+  if options.max_characters > 0:
+    table["max_characters"] = lambda s, t: (
+      max(len(s), len(t)) > options.max_characters
+    )
+  if options.max_ratio > 0:
+    table["max_ratio"] = lambda s, t: _ratio(s, t) > options.max_ratio
+  if options.duplicates:
+    table["duplicates"] = _seen_before()
+  if options.language:
+    table["language"] = _other_language(source_language, target_language)
+  return table
+
+
+def clean(
+  source: Sequence[str], target: Sequence[str], table: dict[str, Test]
+) -> Cleaned:
+  """Drops pairs.
+
+  Raises:
+    InputError: none is left.
+  """
+  kept, dropped = [], dict.fromkeys(table, 0)
+  for i, pair in enumerate(zip(source, target)):
+    for reason, test in table.items():
+      if test(*pair):
+        dropped[reason] += 1
+        break
+    else:
+      kept.append(i)
+  if not kept:
+    counts = ", ".join(f"{reason} {n}" for reason, n in dropped.items() if n)
+    raise InputError(
+      f"no training pair is left of {len(source)} (dropped: {counts or 'none'})."
+      " See config.prepare.clean, and whether the files are the right ones."
+    )
+  return Cleaned(kept, dropped)
+
+
+def nfc(lines: Sequence[str]) -> tuple[list[str], int]:
+  """The lines in Unicode NFC, and how many that changed."""
+  normal = [unicodedata.normalize("NFC", line) for line in lines]
+  return normal, sum(a != b for a, b in zip(lines, normal))
+
+
+def _ratio(source: str, target: str) -> float:
+  """Words of the longer side by words of the shorter; inf if that has none."""
+  short, long = sorted((len(source.split()), len(target.split())))
+  return long / short if short else float("inf")
+
+
+def _seen_before() -> Test:
+  seen = set()
+
+  def test(source: str, target: str) -> bool:
+    before = len(seen)
+    seen.add((source, target))
+    return len(seen) == before
+
+  return test
+
+
+def _other_language(source_language: str, target_language: str) -> Test:
+  import py3langid
+
+  known = {code for code, _ in py3langid.rank("a")}
+  for field, code in (
+    ("source_language", source_language),
+    ("target_language", target_language),
+  ):
+    if code not in known:
+      raise InputError(
+        f"config.data.{field}: py3langid does not know {code!r}; it knows"
+        f" {', '.join(sorted(known))}. Or set config.prepare.clean.language"
+        " to False."
+      )
+
+  def test(source: str, target: str) -> bool:
+    return (
+      py3langid.classify(source)[0] != source_language
+      or py3langid.classify(target)[0] != target_language
+    )
+
+  return test

@@ -1,0 +1,283 @@
+"""Trees for the lines of a split: by UDPipe, or from CoNLL-U files.
+
+`preprocess.clean` comes before; `preprocess.build` reads the CoNLL-U that is
+written here back, against the text, and makes examples of it. UDPipe is slow
+(some 300 sentences a second and core), so lines are parsed in several
+processes, chunk by chunk, and each chunk is a file under the hash of its lines
+and parser: an interrupted run goes on where it was, and a changed line costs
+one chunk.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures.process
+import gzip
+import itertools
+import multiprocessing
+import os
+import pathlib
+import re
+import signal
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from tqdm import tqdm
+
+from jaxsyn.data import conllu
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.parser import UDPipe
+from jaxsyn.errors import InputError
+
+_CUT = 128  # a chunk ends where the hash of its line is 0 modulo this ...
+_LONGEST = 512  # ... or after so many lines
+# UDPipe's time grows faster than a line, and tree distances as its square: a
+# line of more characters is no sentence, and is kept as one unparsed word.
+LONGEST_LINE = 5000
+_ID = re.compile(r"^# sent_id = (\d+)", re.MULTILINE)
+
+
+def chunks(lines: Sequence[str]) -> list[range]:
+  """Cuts lines into chunks whose borders depend on the lines around only.
+
+  So most chunks stay the same when a line comes or goes.
+  """
+  found, start = [], 0
+  for i, line in enumerate(lines):
+    hit = zlib.crc32(line.encode("utf-8")) % _CUT == 0
+    if hit or i + 1 - start == _LONGEST or i + 1 == len(lines):
+      found.append(range(start, i + 1))
+      start = i + 1
+  return found
+
+
+def parse(
+  lines: Sequence[str],
+  parser: UDPipe,
+  cache: pathlib.Path,
+  *,
+  beam: int,
+  workers: int,
+  what: str,
+) -> list[pathlib.Path]:
+  """Parses lines into files of the cache, one a chunk, in order.
+
+  Args:
+    lines: one sentence a line; stays one whatever it holds.
+    parser: each process loads its own copy of it.
+    cache: folder of the chunks.
+    beam: of the parser, 0 for its own.
+    workers: processes; 0 is one a core.
+    what: label of the progress bar.
+
+  Returns:
+    A CoNLL-U file (gzip) of each of `chunks(lines)`; sentence ids are line
+    numbers in the chunk, from 0.
+  """
+  cache.mkdir(parents=True, exist_ok=True)
+  prefix = f"{parser.sha256}:{beam}:{LONGEST_LINE}"
+  jobs, paths = {}, []
+  for chunk in chunks(lines):
+    texts = lines[chunk.start : chunk.stop]
+    path = cache / f"{manifests.sha256_texts([prefix, *texts])[:32]}.conllu.gz"
+    paths.append(path)
+    if not path.is_file():
+      jobs[path] = texts
+  missing = sum(map(len, jobs.values()))
+  workers = min(workers or len(os.sched_getaffinity(0)), len(jobs))
+  print(f"{what}: {len(lines):,} lines, {missing:,} to do", flush=True)
+  started = time.monotonic()
+  with tqdm(
+    total=len(lines),
+    initial=len(lines) - missing,
+    desc=what,
+    unit="line",
+    disable=not sys.stderr.isatty(),
+  ) as bar:
+    for done in _run(jobs, parser, beam, workers):
+      bar.update(done)
+  if missing:
+    seconds = time.monotonic() - started
+    speed = f"{missing / seconds:.0f} lines/s, {workers} processes"
+    print(f"{what}: done in {seconds:.1f} s ({speed})", flush=True)
+  return paths
+
+
+def join(
+  paths: Iterable[pathlib.Path],
+  chunk_ranges: Iterable[range],
+  split: str,
+  numbers: Sequence[int],
+  path: pathlib.Path,
+) -> None:
+  """Writes the chunks of a split as one CoNLL-U file.
+
+  Args:
+    paths: from `parse`.
+    chunk_ranges: `chunks` of the same lines.
+    split: name of the split; sentence ids are SPLIT-NUMBER.
+    numbers: number in the raw file of each line, from 1.
+    path: file to write, gzip.
+  """
+
+  def texts() -> Iterator[str]:
+    for chunk_path, chunk in zip(paths, chunk_ranges):
+      text = _read(chunk_path)
+      start = chunk.start
+      yield _ID.sub(
+        lambda m, start=start: (
+          f"# sent_id = {split}-{numbers[start + int(m[1])]}"
+        ),
+        text,
+      )
+
+  write_text(path, texts())
+
+
+def take(
+  given: str,
+  text_file: str,
+  lines: Sequence[str],
+  kept: Sequence[int],
+  split: str,
+  path: pathlib.Path,
+) -> None:
+  """Writes the trees of the kept lines from a CoNLL-U file of all lines.
+
+  Args:
+    given: CoNLL-U by another parser, of the raw file before cleaning.
+    text_file: name of the raw file, for messages.
+    lines: all lines of the raw file.
+    kept: numbers of those that stay, from 0, ascending.
+    split: name of the split; sentence ids are SPLIT-NUMBER.
+    path: file to write, gzip.
+
+  Raises:
+    InputError: the CoNLL-U is malformed, or of another text.
+  """
+  stays = set(kept)
+  parses = conllu.match(conllu.read(given), lines, text_file)
+  write_text(
+    path,
+    (
+      conllu.to_text(parse, f"{split}-{i + 1}")
+      for i, parse in enumerate(parses)
+      if i in stays
+    ),
+  )
+
+
+def relations(path: pathlib.Path) -> list[str]:
+  """The relation labels in a CoNLL-U file, sorted."""
+  labels = set()
+  for block in conllu.read(path):
+    labels.update(block.relation_W)
+  return sorted(labels)
+
+
+def write_text(path: pathlib.Path, texts: Iterable[str]) -> None:
+  """Writes texts one after the other, gzip, the same bytes always."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+  try:
+    with (
+      open(temporary, "wb") as file,
+      # Level 6 packs as well as 9 for text, three times as fast.
+      gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
+    ):
+      for text in texts:
+        packed.write(text.encode("utf-8"))
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
+
+
+def _read(path: pathlib.Path) -> str:
+  try:
+    return gzip.decompress(path.read_bytes()).decode("utf-8")
+  except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError):
+    path.unlink()
+    raise InputError(
+      f"{path} was damaged and is deleted. Run the same command again: only"
+      " its lines are parsed anew."
+    ) from None
+
+
+def _run(
+  jobs: dict[pathlib.Path, Sequence[str]],
+  parser: UDPipe,
+  beam: int,
+  workers: int,
+) -> Iterator[int]:
+  """Does the jobs; yields the number of lines of each one done."""
+  if workers <= 1:
+    for path, texts in jobs.items():
+      yield _parse_chunk(parser, path, texts)
+    return
+  # Not forked: a notebook may have threads (JAX) that a fork would not carry.
+  pool = concurrent.futures.ProcessPoolExecutor(
+    workers,
+    mp_context=multiprocessing.get_context("spawn"),
+    initializer=_start_worker,
+    initargs=(str(parser.path), beam),
+  )
+  try:
+    waiting, rest = set(), iter(jobs.items())
+    while True:
+      # A few in hand are enough, and a failure is seen at once.
+      for job in itertools.islice(rest, 2 * workers - len(waiting)):
+        waiting.add(pool.submit(_work, *job))
+      if not waiting:
+        return
+      done, waiting = concurrent.futures.wait(
+        waiting, return_when=concurrent.futures.FIRST_COMPLETED
+      )
+      for future in done:
+        yield future.result()
+  except concurrent.futures.process.BrokenProcessPool:
+    raise InputError(
+      "a parser process died, perhaps for want of memory. Run the same command"
+      " again, what is parsed stays; --config.prepare.workers=1 needs least."
+    ) from None
+  finally:
+    pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _parse_chunk(
+  parser: UDPipe, path: pathlib.Path, texts: Sequence[str]
+) -> int:
+  write_text(path, (_conllu(parser, t, str(i)) for i, t in enumerate(texts)))
+  return len(texts)
+
+
+def _conllu(parser: UDPipe, text: str, sentence_id: str) -> str:
+  if len(text) <= LONGEST_LINE:
+    return parser.conllu(text, sentence_id)
+  whole = conllu.unparsed(text)
+  if not whole.head_W:
+    return ""
+  one = conllu.Parse(
+    text, whole.start_W[:1], whole.end_W[-1:], (0,), ("root",), parsed=False
+  )
+  return conllu.to_text(one, sentence_id)
+
+
+_PARSER: list[UDPipe] = []  # of this worker process
+
+
+def _start_worker(path: str, beam: int) -> None:
+  """Loads the parser of a process, and ends with the main process."""
+  signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process tells us
+  threading.Thread(target=_end_with_parent, daemon=True).start()
+  _PARSER.append(UDPipe(path, beam))
+
+
+def _end_with_parent() -> None:
+  multiprocessing.parent_process().join()  # also where it was killed
+  os._exit(1)
+
+
+def _work(path: pathlib.Path, texts: Sequence[str]) -> int:
+  return _parse_chunk(_PARSER[0], path, texts)

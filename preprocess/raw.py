@@ -1,0 +1,187 @@
+"""Raw text: found or fetched, checked, read strictly line by line.
+
+A line ends at "\\n" and nowhere else, so that line N of one file is the
+translation of line N of the other whatever the text holds. After this comes
+`preprocess.clean`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import http
+import http.client
+import os
+import pathlib
+import urllib.error
+import urllib.request
+import zlib
+
+from jaxsyn.data import manifest as manifests
+from jaxsyn.errors import InputError
+
+_BLOCK = 1 << 20
+_TIMEOUT = 60  # seconds without an answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+  """The lines of a split, one pair a line.
+
+  Attributes:
+    source, target: the texts, as they are in the files.
+    files: the two files.
+    sha256: hash of all lines of both.
+  """
+
+  source: list[str]
+  target: list[str]
+  files: tuple[pathlib.Path, pathlib.Path]
+  sha256: str
+
+  def __len__(self) -> int:
+    return len(self.source)
+
+
+def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Pairs:
+  """Two parallel files.
+
+  Raises:
+    InputError: a file cannot be read (see `read_lines`), or one has more lines.
+  """
+  lines = read_lines(source), read_lines(target)
+  if len(lines[0]) != len(lines[1]):
+    short = min(map(len, lines))
+    raise InputError(
+      f"{source} has {len(lines[0])} lines, but {target} has {len(lines[1])}:"
+      " line N of one must be the translation of line N of the other. Look at"
+      f" line {short + 1} of the longer file, and before."
+    )
+  both = (text for side in lines for text in side)
+  return Pairs(*lines, (source, target), manifests.sha256_texts(both))
+
+
+def read_lines(path: pathlib.Path) -> list[str]:
+  """The lines of a UTF-8 file, plain or .gz.
+
+  A byte order mark at the start is dropped, and so is one carriage return at
+  the end of a line; all else stays, U+2028 and its like included.
+
+  Raises:
+    InputError: the file is missing, no gzip, cut off, or not UTF-8; the
+      message gives the line.
+  """
+  try:
+    data = path.read_bytes()
+    if data[:2] == b"\x1f\x8b":
+      data = gzip.decompress(data)
+    elif path.suffix == ".gz":
+      raise gzip.BadGzipFile("it does not start as gzip does")
+  except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+    raise InputError(f"{path} is missing or no file.") from None
+  except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    raise InputError(
+      f"{path} cannot be unpacked ({error}). Copy or fetch it again."
+    ) from None
+  try:
+    text = data.decode("utf-8")
+  except UnicodeDecodeError as error:
+    line = data.count(b"\n", 0, error.start) + 1
+    byte = error.start - data.rfind(b"\n", 0, error.start)
+    raise InputError(
+      f"{path}:{line}: byte {byte} (0x{data[error.start]:02x}) is not UTF-8."
+      " Mend the line, or convert the file: iconv -f latin1 -t utf-8 (say"
+      " which encoding it has)."
+    ) from None
+  text = text.removeprefix("\ufeff")
+  lines = text.split("\n")
+  if lines[-1] == "":  # what follows the last line end is no line
+    lines.pop()
+  return [line.removesuffix("\r") for line in lines]
+
+
+def find(
+  name: str,
+  raw_dir: str,
+  own: pathlib.Path,
+  downloads: dict[str, tuple[str, str]],
+) -> pathlib.Path:
+  """The file of a name: in raw_dir, else fetched before, else fetched now.
+
+  Args:
+    name: as config.prepare.splits gives it.
+    raw_dir: the user's folder; "" for none.
+    own: folder for fetched files.
+    downloads: name -> (URL, SHA-256).
+
+  Raises:
+    InputError: there is none and it cannot be fetched, or it is another file
+      than the config expects.
+  """
+  places = [pathlib.Path(raw_dir)] if raw_dir else []
+  for place in [*places, own]:
+    path = place / name
+    if path.is_file():
+      _check(path, name, downloads)
+      return path
+  if name not in downloads:
+    where = f"not in {raw_dir}" if raw_dir else "nowhere: --raw_dir is not set"
+    raise InputError(
+      f"raw file {name} is {where}, and config.prepare.downloads gives no"
+      " address for it. Give the folder of the raw files as --raw_dir."
+    )
+  return _fetch(name, *downloads[name], own)
+
+
+def _check(path: pathlib.Path, name: str, downloads) -> None:
+  expected = downloads[name][1] if name in downloads else ""
+  if expected and (found := manifests.sha256_file(path)) != expected:
+    raise InputError(
+      f"{path} is not the file that the config means: its SHA-256 is {found},"
+      f" config.prepare.downloads says {expected}. Delete it to have it fetched,"
+      " or take it out of config.prepare.downloads to use your own."
+    )
+
+
+def _fetch(name: str, url: str, sha256: str, own: pathlib.Path) -> pathlib.Path:
+  """Fetches a file; what an interrupted run fetched is not fetched again."""
+  own.mkdir(parents=True, exist_ok=True)
+  path = own / name
+  partial = own / (name + ".partial")
+  done = partial.stat().st_size if partial.exists() else 0
+  request = urllib.request.Request(url, headers={"User-Agent": "jaxsyn"})
+  if done:
+    request.add_header("Range", f"bytes={done}-")
+  print(f"fetching {url}")
+  try:
+    with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
+      goes_on = answer.status == http.HTTPStatus.PARTIAL_CONTENT
+      with open(partial, "ab" if goes_on else "wb") as file:
+        while block := answer.read(_BLOCK):
+          file.write(block)
+  except urllib.error.HTTPError as error:
+    # All of it was there already, or it changed: start afresh next time.
+    partial.unlink(missing_ok=True)
+    raise _unfetched(name, url, own, error) from None
+  except (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    TimeoutError,
+  ) as error:
+    raise _unfetched(name, url, own, error) from None
+  found = manifests.sha256_file(partial)
+  if found != sha256:
+    partial.unlink()
+    raise InputError(
+      f"{url} has changed or was cut off: its SHA-256 is {found}, the config"
+      f" says {sha256}. Try again; if it stays so, the publisher changed it."
+    )
+  os.replace(partial, path)
+  return path
+
+
+def _unfetched(name, url, own, error) -> InputError:
+  return InputError(
+    f"raw file {name} cannot be fetched from {url} ({error}). Try again, fetch"
+    f" it by hand to {own / name}, or give its folder as --raw_dir."
+  )

@@ -1,0 +1,188 @@
+"""What a prepared data set looks like: report.txt and report.png.
+
+Made from the examples as they are written: lengths, subwords a word, tree
+depths, and how many pairs were dropped and why.
+"""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxsyn.data import schema, tree
+
+
+class Counts:
+  """Histograms of one split: side -> how often each number occurs.
+
+  Attributes:
+    subwords: of a sentence, EOS included.
+    words: of a sentence with a tree.
+    pieces: subwords of a word.
+    depth: edges from a sentence's deepest word to its root.
+    unparsed: sentences without a tree, empty lines included.
+    unknown: subwords that the vocabulary lacks.
+  """
+
+  def __init__(self, sides: Sequence[str]):
+    self.sides = tuple(sides)
+    self.subwords = {s: collections.Counter() for s in schema.SIDES}
+    self.words = {s: collections.Counter() for s in sides}
+    self.pieces = {s: collections.Counter() for s in sides}
+    self.depth = {s: collections.Counter() for s in sides}
+    self.unparsed = 0
+    self.unknown = dict.fromkeys(schema.SIDES, 0)
+
+  def add(self, example: Mapping[str, np.ndarray]) -> None:
+    """Counts one example."""
+    for side in schema.SIDES:
+      ids = example[f"{side}_id"]
+      self.subwords[side][len(ids)] += 1
+      self.unknown[side] += int((ids == schema.UNK).sum())
+    for side in self.sides:
+      if not example[f"{side}_parsed"]:
+        self.unparsed += 1
+        continue
+      head_W = example[f"{side}_head"]
+      word_S = example[f"{side}_word"]
+      self.words[side][len(head_W)] += 1
+      self.depth[side][int(tree.depth(head_W).max())] += 1
+      pieces = np.bincount(word_S[word_S >= 0], minlength=len(head_W))
+      self.pieces[side].update(pieces.tolist())
+
+
+def write(
+  folder: pathlib.Path,
+  title: str,
+  facts: Mapping[str, Mapping[str, Any]],
+  counts: Mapping[str, Counts],
+  train: str,
+) -> None:
+  """Writes report.txt and report.png.
+
+  Args:
+    folder: where to.
+    title: what the data set is, one line.
+    facts: of each split: "lines", "examples", "dropped", "unparsed".
+    counts: of each split.
+    train: the training split, which the histograms show.
+  """
+  text = text_report(title, facts, counts)
+  (folder / "report.txt").write_text(text, encoding="utf-8")
+  _plot(folder / "report.png", title, facts[train], counts[train])
+
+
+def text_report(
+  title: str,
+  facts: Mapping[str, Mapping[str, Any]],
+  counts: Mapping[str, Counts],
+) -> str:
+  """The report as text, a paragraph a split."""
+  paragraphs = [title]
+  for split, fact in facts.items():
+    count = counts[split]
+    dropped = {k: n for k, n in fact["dropped"].items() if n}
+    rows = [
+      f"{split}: {fact['examples']:,} of {fact['lines']:,} pairs",
+      f"  dropped    {_listed(dropped)}",
+      f"  unparsed   {fact['unparsed']:,}",
+    ]
+    for side in schema.SIDES:
+      unknown = count.unknown[side]
+      rows.append(
+        f"  {side}     subwords a sentence {_summary(count.subwords[side])},"
+        f" {unknown:,} unknown"
+      )
+      if side in count.sides:
+        rows += [
+          f"             words a sentence {_summary(count.words[side])}",
+          f"             subwords a word {_summary(count.pieces[side])}",
+          f"             tree depth {_summary(count.depth[side])}",
+        ]
+    paragraphs.append("\n".join(rows))
+  return "\n\n".join(paragraphs) + "\n"
+
+
+def _listed(dropped: Mapping[str, int]) -> str:
+  return ", ".join(f"{k} {n:,}" for k, n in dropped.items()) or "none"
+
+
+def _summary(histogram: Mapping[int, int]) -> str:
+  """Mean, median, 99th percentile and largest number."""
+  if not histogram:
+    return "none"
+  numbers, times = map(np.array, zip(*sorted(histogram.items())))
+  total = np.cumsum(times)
+  median, high = (
+    numbers[np.searchsorted(total, share * total[-1])] for share in (0.5, 0.99)
+  )
+  mean = (numbers * times).sum() / total[-1]
+  return f"mean {mean:.2f}, median {median}, 99 % {high}, most {numbers[-1]}"
+
+
+def _plot(
+  path: pathlib.Path, title: str, fact: Mapping[str, Any], counts: Counts
+) -> None:
+  # The object interface: no global state, no display.
+  from matplotlib.backends.backend_agg import FigureCanvasAgg
+  from matplotlib.figure import Figure
+
+  figure = Figure(figsize=(11, 7), layout="constrained")
+  FigureCanvasAgg(figure)
+  axes = figure.subplots(2, 2)
+  figure.suptitle(
+    f"{title}\n{fact['examples']:,} training pairs of {fact['lines']:,} lines"
+  )
+  for axis, heading, label, histograms in (
+    (axes[0, 0], "Sentence length", "subwords, EOS included", counts.subwords),
+    (axes[0, 1], "Subwords a word", "subwords", counts.pieces),
+    (axes[1, 0], "Tree depth", "edges from the root down", counts.depth),
+  ):
+    axis.set(title=heading, xlabel=label, ylabel="share (%)")
+    _histograms(axis, {k: h for k, h in histograms.items() if h})
+  _drops(axes[1, 1], fact)
+  for axis in axes.flat:
+    axis.spines[["top", "right"]].set_visible(False)
+  figure.savefig(path, dpi=100, metadata={"Software": None})
+
+
+def _histograms(axis, histograms: Mapping[str, Mapping[int, int]]) -> None:
+  """A histogram a side; the axis ends where nothing can be seen any more."""
+  highest = 0
+  for side, histogram in histograms.items():
+    total = sum(histogram.values())
+    low, high = min(histogram), max(histogram)
+    share = [100 * histogram.get(n, 0) / total for n in range(low, high + 1)]
+    edges = np.arange(low, high + 2) - 0.5
+    color = "C0" if side == "source" else "C1"
+    label = f"{side} (mean {_mean(histogram):.1f}, most {high})"
+    axis.stairs(share, edges, fill=True, color=color, alpha=0.3, label=label)
+    axis.stairs(share, edges, color=color)
+    seen = [n for n, s in zip(range(low, high + 1), share) if s > 0.02]
+    highest = max([highest, *seen])
+  if histograms:
+    axis.set_xlim(right=highest + 1)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.legend(frameon=False)
+  else:
+    axis.text(0.5, 0.5, "no trees", ha="center", transform=axis.transAxes)
+
+
+def _drops(axis, fact: Mapping[str, Any]) -> None:
+  rows = {**fact["dropped"], "kept, not parsed": fact["unparsed"]}
+  axis.set(title="Dropped pairs, by the first reason", xlabel="pairs")
+  colors = ["C3"] * len(fact["dropped"]) + ["0.6"]
+  axis.barh(list(rows), list(rows.values()), color=colors)
+  for i, n in enumerate(rows.values()):
+    axis.annotate(f" {n:,}", (n, i), va="center")
+  axis.invert_yaxis()
+  axis.set_xlim(0, 1.15 * max(*rows.values(), 1))
+  axis.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _mean(histogram: Mapping[int, int]) -> float:
+  return sum(n * k for n, k in histogram.items()) / sum(histogram.values())

@@ -1,0 +1,157 @@
+"""Columns and batches: the same numbers as the examples, padded."""
+
+import itertools
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from jaxsyn.data.batch_plan import Plan, Planned, Position, Shape
+from jaxsyn.data.batches import ahead, assemble, features_for, pad, stream
+from jaxsyn.data.columns import open_columns
+from jaxsyn.errors import InputError
+
+NAMES = (
+  "source_id",
+  "target_id",
+  "source_word",
+  "source_parent_mid",
+  "source_tree_distance",
+  "source_parsed",
+)
+
+
+def example(words: int, target: int, start: int):
+  size = words + 1
+  distance = np.abs(np.subtract.outer(np.arange(words), np.arange(words)))
+  return {
+    "source_id": np.arange(start, start + size, dtype=np.int32),
+    "target_id": np.arange(start, start + target, dtype=np.int32),
+    "source_word": np.r_[np.arange(words), -1].astype(np.int32),
+    "source_parent_mid": np.arange(size, dtype=np.float32) + 0.5,
+    "source_tree_distance": distance.astype(np.uint8).ravel(),
+    "source_parsed": np.uint8(words % 2),
+  }
+
+
+@pytest.fixture
+def examples():
+  return [example(w, t, 4 + 10 * w) for w, t in [(1, 3), (3, 2), (2, 4)]]
+
+
+@pytest.fixture(params=[1.0, 0.0], ids=["memory", "mapped"])
+def columns(examples, tmp_path, request):
+  return open_columns(examples, NAMES, tmp_path / "cache", request.param)
+
+
+def test_a_batch_by_hand(columns):
+  planned = Planned(Shape(rows=3, source=5, target=4), np.array([2, 0]))
+  batch = assemble(columns, NAMES, planned)
+  assert batch["source_id_BS"].tolist() == [
+    [24, 25, 26, 0, 0],
+    [14, 15, 0, 0, 0],
+    [0, 0, 0, 0, 0],
+  ]
+  assert batch["target_id_BT"].tolist() == [
+    [24, 25, 26, 27],
+    [14, 15, 16, 0],
+    [0, 0, 0, 0],
+  ]
+  assert batch["source_word_BS"][1].tolist() == [0, -1, -1, -1, -1]
+  assert batch["source_parent_mid_BS"][0].tolist() == [0.5, 1.5, 2.5, 0, 0]
+  assert batch["source_parsed_B"].tolist() == [0, 1, 0]
+  assert batch["weight_B"].tolist() == [1, 1, 0]
+  distance = batch["source_tree_distance_BWW"]
+  assert distance.shape == (3, 5, 5)
+  assert distance[0, :3, :3].tolist() == [[0, 1, 255], [1, 0, 255], [255] * 3]
+  assert (distance[2] == 255).all()
+
+
+def test_hosts_share_the_rows(columns):
+  planned = Planned(Shape(rows=4, source=5, target=4), np.array([2, 0, 1]))
+  whole = assemble(columns, NAMES, planned)
+  halves = [assemble(columns, NAMES, planned, host, 2) for host in (0, 1)]
+  for name, array in whole.items():
+    joined = np.concatenate([half[name] for half in halves])
+    np.testing.assert_array_equal(joined, array)
+
+
+def test_a_translation_batch_is_the_same_as_a_training_batch(columns, examples):
+  names = [name for name in NAMES if name.startswith("source")]
+  planned = Planned(Shape(rows=4, source=6, target=4), np.arange(3))
+  trained = assemble(columns, names, planned)
+  translated = pad(examples, names, 6, 4)
+  for name, array in translated.items():
+    np.testing.assert_array_equal(array, trained[name])
+
+
+def test_the_cache_is_used_and_made_again(examples, tmp_path):
+  cache = tmp_path / "cache"
+  open_columns(examples, NAMES, cache, 1.0)
+
+  def never():
+    raise AssertionError("read again")
+    yield
+
+  again = open_columns(never(), NAMES, cache, 1.0)
+  assert again.rows("target_id", np.array([1]), 2, 0).tolist() == [[34, 35]]
+  (cache / "columns.json").unlink()  # as if a kill had come in between
+  open_columns(examples, NAMES, cache, 1.0)
+  assert (cache / "columns.json").is_file()
+  assert [p.name for p in tmp_path.iterdir()] == ["cache"]
+
+
+def test_the_stream_goes_on_from_any_position(columns):
+  plan = Plan(
+    np.array([2, 4, 3]),
+    np.array([3, 2, 4]),
+    tokens=8,
+    shapes=2,
+    seed=0,
+    row_multiple=1,
+  )
+  whole = list(itertools.islice(stream(columns, NAMES, plan, Position()), 9))
+  middle = whole[4][0]
+  rest = itertools.islice(stream(columns, NAMES, plan, middle), 4)
+  for (_, a), (_, b) in zip(whole[5:], rest):
+    for name, array in a.items():
+      np.testing.assert_array_equal(array, b[name])
+
+
+def test_items_ahead_are_the_same_items_in_order():
+  assert list(ahead(iter(range(20)), 3)) == list(range(20))
+
+
+def test_an_error_ahead_reaches_the_reader():
+  def items():
+    yield 1
+    raise InputError("bad record")
+
+  reader = ahead(items(), 2)
+  assert next(reader) == 1
+  with pytest.raises(InputError, match="bad record"):
+    next(reader)
+
+
+def test_closing_ends_the_thread():
+  reader = ahead(itertools.count(), 2)
+  assert next(reader) == 0
+  reader.close()
+  for _ in range(50):
+    if not any(t.name == "batches" for t in threading.enumerate()):
+      return
+    time.sleep(0.1)
+  raise AssertionError("the thread still runs")
+
+
+def test_a_fact_the_data_lacks_is_named():
+  assert features_for(["source_parent_mid"], ["source"]) == (
+    "source_id",
+    "target_id",
+    "source_word",
+    "source_parsed",
+    "source_parent_mid",
+  )
+  with pytest.raises(InputError, match="no trees of the target side"):
+    features_for(["target_head"], ["source"])

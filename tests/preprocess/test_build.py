@@ -1,0 +1,403 @@
+"""Whole preparations: made twice, made again, killed, and given bad input."""
+
+import gzip
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from configs import base
+from jaxsyn.data import conllu, schema
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.records import Records
+from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.errors import InputError
+from preprocess import build
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WORDS = ("the", "old", "man", "saw", "a", "small", "dog", "near", "house")
+
+
+def sentences(count, seed):
+  random = np.random.default_rng(seed)
+  return [
+    " ".join(random.choice(WORDS, random.integers(2, 9))) for _ in range(count)
+  ]
+
+
+def chain(line):
+  """CoNLL-U of a line in which each word hangs on the one before it."""
+  rows = [
+    f"{i}\t{w}\t_\t_\t_\t_\t{i - 1}\t{'dep' if i > 1 else 'root'}\t_\t_\n"
+    for i, w in enumerate(line.split(), 1)
+  ]
+  return "".join(rows) + "\n" if rows else ""
+
+
+def corpus(tmp_path, train=60, test=7):
+  """Raw files, their CoNLL-U, and a config that prepares them."""
+  folder = tmp_path / "raw"
+  folder.mkdir(parents=True)
+  config = base.get_config()
+  config.data.name = "toy"
+  config.data.directory = str(tmp_path / "out")
+  config.prepare.raw_dir = str(folder)
+  config.prepare.vocabulary.size = 60
+  config.prepare.shards = 2
+  for split, count in (("train", train), ("test", test)):
+    source = sentences(count, seed=count)
+    target = [line.upper() for line in source]
+    (folder / f"{split}.en").write_text("".join(f"{x}\n" for x in source))
+    with gzip.open(folder / f"{split}.de.gz", "wt") as file:
+      file.write("".join(f"{x}\n" for x in target))
+    (folder / f"{split}.conllu").write_text("".join(map(chain, source)))
+    config.prepare.splits[split] = (f"{split}.en", f"{split}.de.gz")
+    config.prepare.parse.source_conllu[split] = str(folder / f"{split}.conllu")
+  return config
+
+
+def change(path, old, new):
+  data = path.read_bytes()
+  assert old in data
+  path.write_bytes(data.replace(old, new, 1))
+
+
+def lines_of(config, name):
+  return (
+    (pathlib.Path(config.prepare.raw_dir) / name).read_text().split("\n")[:-1]
+  )
+
+
+def records_of(folder):
+  """Name -> bytes of all that is prepared, but for the times."""
+  found = {}
+  for path in sorted(pathlib.Path(folder).rglob("*")):
+    name = str(path.relative_to(folder))
+    if (
+      path.is_file() and not name.startswith("work") and name != "manifest.json"
+    ):
+      found[name] = path.read_bytes()
+  assert any("tfrecord" in name for name in found)
+  return found
+
+
+def test_what_is_made(tmp_path):
+  config = corpus(tmp_path)
+  folder = build.run(config)
+  manifest = manifests.read(folder)
+  assert manifest["splits"]["train"]["examples"] == 60
+  assert manifest["splits"]["train"]["lines"] == 60
+  assert manifest["splits"]["train"]["unparsed"] == 0
+  assert manifest["relations"] == {"source": ["dep", "root"]}
+  assert manifest["parser"]["source"]["file"] == ""
+  assert manifest["options"]["vocabulary"]["size"] == 60
+  assert list(manifest["splits"]) == ["train", "test"]
+  vocabulary = Vocabulary(folder / "vocabulary.model")
+  for side in schema.SIDES:
+    manifests.check_vocabulary(manifest, vocabulary, side)
+  for split in ("train", "test"):
+    records = Records(folder, split)
+    texts = lines_of(config, f"{split}.en")
+    assert len(records) == len(texts)
+    packed = manifests.text_file(folder, split, "source").read_bytes()
+    assert gzip.decompress(packed).decode().split("\n")[:-1] == texts
+    trees = conllu.read(manifests.conllu_file(folder, split, "source"))
+    for i, (one, tree) in enumerate(zip(records, trees, strict=True)):
+      words = len(texts[i].split())
+      assert one["line"] == i + 1
+      assert f"# sent_id = {split}-{i + 1}" in tree.comments
+      assert one["source_head"].tolist() == [0, *range(words - 1)]
+      assert one["source_relation"].tolist() == [2] + [1] * (words - 1)
+      assert one["source_tree_distance"].shape == (words**2,)
+      assert one["source_id"][-1] == schema.EOS
+      assert vocabulary.decode(one["source_id"]) == texts[i]
+      assert vocabulary.decode(one["target_id"]) == texts[i].upper()
+      assert records.index.source_length[i] == len(one["source_id"])
+  assert (folder / "report.txt").read_text().startswith("toy: en to de")
+  assert (
+    not list(folder.rglob("*.partial")) and not (folder / "work/new").exists()
+  )
+
+
+def test_same_input_same_bytes(tmp_path):
+  a = build.run(corpus(tmp_path / "a"))
+  b = build.run(corpus(tmp_path / "b"))
+  assert records_of(a) == records_of(b)
+
+
+def test_nothing_to_do(tmp_path, capsys):
+  config = corpus(tmp_path)
+  folder = build.run(config)
+  before = (folder / "manifest.json").stat().st_mtime_ns
+  build.run(config)
+  assert "is prepared already" in capsys.readouterr().out
+  assert (folder / "manifest.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("damage", ["record", "vocabulary", "text", "manifest"])
+def test_made_again_where_damaged(tmp_path, damage):
+  config = corpus(tmp_path)
+  folder = build.run(config)
+  expected = records_of(folder)
+  path = {
+    "record": folder / "toy/1.0.0/toy-train.tfrecord-00001-of-00002",
+    "vocabulary": folder / "vocabulary.model",
+    "text": folder / "text/test.target.gz",
+    "manifest": folder / "manifest.json",
+  }[damage]
+  path.unlink()
+  build.run(config)
+  assert records_of(folder) == expected
+  assert manifests.read(folder)["splits"]["train"]["examples"] == 60
+
+
+def test_made_again_for_other_options(tmp_path):
+  config = corpus(tmp_path)
+  build.run(config)
+  with config.unlocked():
+    config.prepare.shards = 3
+    config.data.name = "toy2"
+  folder = build.run(config)
+  assert manifests.read(folder)["name"] == "toy2"
+  assert len(manifests.read(folder)["splits"]["train"]["shards"]) == 3
+
+
+def test_train_is_cleaned_and_the_rest_is_not(tmp_path):
+  config = corpus(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  for split in ("train", "test"):
+    source = lines_of(config, f"{split}.en")
+    source[2], source[4] = "", " ".join(["dog"] * 200)
+    source[5] = "a\x01b"
+    (raw / f"{split}.en").write_text("".join(f"{x}\n" for x in source))
+    text = "".join(map(chain, source)).replace("a\x01b", "ab")
+    (raw / f"{split}.conllu").write_text(text)
+  # U+0001 in the text cannot be seen, so "ab" of the CoNLL-U covers it.
+  folder = build.run(config)
+  manifest = manifests.read(folder)
+  assert manifest["splits"]["train"]["dropped"] == {
+    "empty": 1,
+    "control": 1,
+    "max_words": 1,
+    "max_characters": 0,
+    "max_subwords": 0,
+  }
+  assert [int(one["line"]) for one in Records(folder, "train")][:5] == [
+    1,
+    2,
+    4,
+    7,
+    8,
+  ]
+  test = list(Records(folder, "test"))
+  assert len(test) == 7
+  assert test[2]["source_id"].tolist() == [schema.EOS]
+  assert test[2]["source_head"].tolist() == []
+  assert len(test[4]["source_head"]) == 200
+  report = (folder / "report.txt").read_text()
+  assert "dropped    empty 1, control 1, max_words 1" in report
+
+
+def test_too_many_subwords(tmp_path):
+  config = corpus(tmp_path)
+  config.prepare.max_subwords = 9
+  folder = build.run(config)
+  records = Records(folder, "train")
+  dropped = manifests.read(folder)["splits"]["train"]["dropped"]["max_subwords"]
+  assert 0 < dropped == 60 - len(records)
+  assert max(records.index.source_length) <= 9
+  config.prepare.max_subwords = 2
+  with pytest.raises(InputError, match=r"max_subwords=2 drops all"):
+    build.run(config)
+
+
+def test_two_vocabularies_and_no_trees(tmp_path):
+  config = corpus(tmp_path)
+  config.prepare.vocabulary.joint = False
+  config.prepare.parse.sides = ()
+  folder = build.run(config)
+  manifest = manifests.read(folder)
+  assert manifest["vocabulary"]["target"]["file"] == "target.model"
+  assert (folder / "source.model").is_file()
+  assert Records(folder, "train").features == ("line", "source_id", "target_id")
+
+
+def test_unequal_length(tmp_path):
+  config = corpus(tmp_path)
+  with (pathlib.Path(config.prepare.raw_dir) / "test.en").open("a") as file:
+    file.write("more\n")
+  with pytest.raises(
+    InputError, match=r"test\.en has 8 lines.*test\.de\.gz has 7"
+  ):
+    build.run(config)
+  assert not pathlib.Path(config.data.directory).exists()
+
+
+def test_conllu_of_another_text(tmp_path):
+  config = corpus(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  words = lines_of(config, "train.en")[1].split()
+  path = raw / "train.conllu"
+  blocks = path.read_text().split("\n\n")
+  blocks[1] = blocks[1].replace(f"\t{words[0]}\t", "\tcat\t", 1)
+  path.write_text("\n\n".join(blocks))
+  message = r"train\.conllu:\d+: the word 'cat'.*Line 2 of .*train\.en"
+  with pytest.raises(InputError, match=message):
+    build.run(config)
+  out = pathlib.Path(config.data.directory)
+  assert not (out / "manifest.json").exists()
+  assert not (out / "work" / "new").exists()
+
+
+def test_failure_leaves_the_old_folder(tmp_path):
+  config = corpus(tmp_path)
+  folder = build.run(config)
+  expected = records_of(folder)
+  path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
+  change(path, b"\t_\t", b"\t")
+  with pytest.raises(InputError, match=r"test\.conllu:1: 9 columns"):
+    build.run(config)
+  assert records_of(folder) == expected
+  assert manifests.read(folder)["splits"]["test"]["examples"] == 7
+
+
+@pytest.mark.parametrize(
+  ("field", "value", "message"),
+  [
+    ("data.name", "To-y", "config.data.name must be lower case.*'To-y'"),
+    ("data.train", "trian", "config.data.train: no split 'trian'.*'train'"),
+    ("prepare.shards", 0, "config.prepare.shards must be at least 1, got 0"),
+    ("prepare.splits.test", ("a",), r"splits.test must be .* two files"),
+    ("prepare.downloads", (("a", "b"),), "downloads must hold"),
+    ("prepare.vocabulary.type", "pbe", "vocabulary.type must be one of"),
+    ("prepare.vocabulary.size", 5, "5"),
+    ("prepare.raw_dir", "nowhere", "train.en is not in nowhere"),
+    (
+      "prepare.parse.source_conllu.test",
+      "no.conllu",
+      "there is no file no.con",
+    ),
+    ("prepare.clean.max_characters", 1, "no training pair is left of 60"),
+  ],
+)
+def test_faulty_config(tmp_path, field, value, message):
+  config = corpus(tmp_path)
+  *sections, name = field.split(".")
+  section = config
+  for part in sections:
+    section = section[part]
+  section[name] = value
+  with pytest.raises(InputError, match=message):
+    build.run(config)
+
+
+def test_conllu_for_some_splits_only(tmp_path):
+  config = corpus(tmp_path)
+  del config.prepare.parse.source_conllu["test"]
+  with pytest.raises(
+    InputError, match=r"source_conllu must name a file for each"
+  ):
+    build.run(config)
+
+
+def test_no_parser(tmp_path):
+  config = corpus(tmp_path)
+  config.prepare.parse.source_conllu = {}
+  config.prepare.parse.source_model = "no.udpipe"
+  with pytest.raises(InputError, match=r"'no.udpipe' is no file"):
+    build.run(config)
+
+
+CONFIG = """
+import sys
+sys.path.insert(0, {root!r})
+from configs import base
+
+def get_config():
+  config = base.get_config()
+  config.data.name = "toy"
+  config.data.directory = {out!r}
+  config.prepare.splits.train = ("train.en", "train.de")
+  config.prepare.vocabulary.size = 500
+  config.prepare.workers = 2
+  config.prepare.parse.source_model = {model!r}
+  return config
+"""
+
+
+def test_killed_in_the_middle_of_parsing(shared_data, tmp_path):
+  """kill -9, then the same command: as if nothing had happened."""
+  model = shared_data / "udpipe" / "english.udpipe"
+  if not model.is_file():
+    pytest.skip(f"no parser at {model}")
+  for side in ("en", "de"):
+    with gzip.open(shared_data / "multi30k" / f"train.{side}.gz", "rt") as file:
+      (tmp_path / f"train.{side}").write_text(
+        "".join(next(file) for _ in range(600))
+      )
+
+  def start(name):
+    out = tmp_path / name
+    (tmp_path / f"{name}.py").write_text(
+      CONFIG.format(root=str(ROOT), out=str(out), model=str(model))
+    )
+    return out, subprocess.Popen(
+      [
+        *(sys.executable, "-m", "preprocess.build"),
+        f"--config={tmp_path / name}.py",
+        f"--raw_dir={tmp_path}",
+      ],
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+
+  def chunks(out):
+    return {p.name: p.stat().st_mtime_ns for p in out.glob("work/parse/*.gz")}
+
+  whole, process = start("whole")
+  output, _ = process.communicate(timeout=120)
+  assert process.returncode == 0, output
+
+  out, process = start("killed")
+  deadline = time.monotonic() + 120
+  while len(chunks(out)) < 2 and time.monotonic() < deadline:
+    time.sleep(0.02)
+  children = subprocess.run(
+    ["ps", "-o", "pid=", "--ppid", str(process.pid)],
+    capture_output=True,
+    text=True,
+    check=False,
+  ).stdout.split()
+  os.kill(process.pid, signal.SIGKILL)
+  process.communicate()
+  early = chunks(out)
+  assert 2 <= len(early) < len(chunks(whole))
+  assert not (out / "manifest.json").exists()
+  with pytest.raises(
+    InputError, match=r"is not a prepared folder.*interrupted"
+  ):
+    Records(out, "train")
+  for child in children:  # the parser processes do not outlive it
+    while pathlib.Path(f"/proc/{child}").exists():
+      assert time.monotonic() < deadline, f"process {child} lives on"
+      time.sleep(0.05)
+
+  out, process = start("killed")
+  output, _ = process.communicate(timeout=120)
+  assert process.returncode == 0, output
+  late = chunks(out)
+  assert early.items() <= late.items()  # used again, not made again
+  assert records_of(out) == records_of(whole)
+  sums = [
+    json.loads((folder / "manifest.json").read_text())["splits"]
+    for folder in (out, whole)
+  ]
+  assert sums[0] == sums[1]

@@ -1,0 +1,90 @@
+"""Cleaning: each reason by a pair made for it."""
+
+import pytest
+
+from jaxsyn import config as configs
+from jaxsyn.errors import InputError
+from preprocess import clean
+
+OFF = configs.Clean(
+  empty=False,
+  control=False,
+  max_words=0,
+  max_characters=0,
+  max_ratio=0.0,
+  duplicates=False,
+  nfc=False,
+  language=False,
+)
+
+
+def kept(pairs, **options):
+  """Which pairs stay, and the counts."""
+  fields = {f: getattr(OFF, f) for f in OFF.__dataclass_fields__}
+  steps = clean.steps(configs.Clean(**{**fields, **options}), "en", "de")
+  done = clean.clean(*zip(*pairs), steps)
+  return done.kept, done.dropped
+
+
+GOOD = ("a b", "c d")
+
+
+@pytest.mark.parametrize(
+  ("option", "bad", "good"),
+  [
+    ({"empty": True}, ("", "x"), ("x", "y")),
+    ({"empty": True}, ("x", " \t\u3000"), ("x", "\u200b")),
+    ({"control": True}, ("a\x00b", "c"), ("a\tb", "c")),
+    ({"control": True}, ("a", "b\rc"), ("a", "b\u2028c")),
+    ({"max_words": 3}, ("a", "1 2 3 4"), ("a b c", "1 2 3")),
+    ({"max_characters": 4}, ("abcde", "x"), ("abcd", "x")),
+    ({"max_ratio": 2.0}, ("a", "1 2 3"), ("a", "1 2")),
+    ({"max_ratio": 2.0}, ("a", ""), ("a", "1")),
+  ],
+)
+def test_one_step(option, bad, good):
+  (reason,) = option
+  assert kept([bad, good], **option) == ([1], {reason: 1})
+  assert kept([bad, good]) == ([0, 1], {})
+
+
+def test_duplicates_keep_the_first():
+  pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("b", "a"), ("a", "b")]
+  assert kept(pairs, duplicates=True) == ([0, 1, 3], {"duplicates": 2})
+
+
+def test_language():
+  english, german = "Two young men are playing.", "Zwei Männer spielen draußen."
+  pairs = [(english, german), (german, english), (english, english)]
+  assert kept(pairs, language=True) == ([0], {"language": 2})
+
+
+def test_unknown_language():
+  with pytest.raises(InputError, match=r"source_language: .* know 'qaa'"):
+    options = {**OFF.__dict__, "language": True}
+    clean.steps(configs.Clean(**options), "qaa", "de")
+
+
+def test_a_pair_counts_once_for_the_first_reason():
+  pairs = [("", "1 2 3 4"), ("1 2 3 4", "x"), GOOD]
+  assert kept(pairs, empty=True, max_words=3) == (
+    [2],
+    {"empty": 1, "max_words": 1},
+  )
+
+
+def test_ten_thousand_words():
+  long = " ".join(["word"] * 10_000)
+  assert kept([(long, "x"), GOOD], max_words=175) == ([1], {"max_words": 1})
+
+
+def test_nothing_left():
+  with pytest.raises(
+    InputError, match=r"no training pair is left of 2 .*empty 2"
+  ):
+    kept([("", ""), ("", "")], empty=True)
+
+
+def test_nfc():
+  # "ü" as u and a combining diaeresis becomes one character.
+  assert clean.nfc(["u\u0308ber", "plain"]) == (["\u00fcber", "plain"], 1)

@@ -1,0 +1,143 @@
+"""Chunks, their reuse, and trees that come as CoNLL-U."""
+
+import gzip
+
+import pytest
+
+from jaxsyn.data import conllu
+from jaxsyn.data.parser import UDPipe
+from jaxsyn.errors import InputError
+from preprocess import parse
+
+LINES = [f"Sentence number {i} is here ." for i in range(2000)]
+
+
+def test_chunks_cover_all_lines():
+  found = parse.chunks(LINES)
+  assert [i for chunk in found for i in chunk] == list(range(2000))
+  assert len(found) > 8
+  assert parse.chunks([]) == []
+  assert parse.chunks(["same"] * 1025) == [
+    range(0, 512),
+    range(512, 1024),
+    range(1024, 1025),
+  ]
+
+
+def test_a_new_line_changes_one_chunk():
+  def texts(lines):
+    return {tuple(lines[i] for i in chunk) for chunk in parse.chunks(lines)}
+
+  changed = [*LINES[:700], "One more line .", *LINES[700:]]
+  assert len(texts(changed) - texts(LINES)) <= 2
+
+
+def test_write_text_is_the_same_always(tmp_path):
+  for name in "ab":
+    parse.write_text(tmp_path / name, ["one\n", "zwei ü\n"])
+  data = (tmp_path / "a").read_bytes()
+  assert data == (tmp_path / "b").read_bytes()
+  assert gzip.decompress(data).decode() == "one\nzwei ü\n"
+
+
+@pytest.fixture(scope="module")
+def parser(shared_data):
+  path = shared_data / "udpipe" / "english.udpipe"
+  if not path.is_file():
+    pytest.skip(f"no parser at {path}")
+  return UDPipe(path)
+
+
+LONG = "ten thousand words " * 3333
+TEXT = ["Two men play.", "", "I can't. You can!", "nul\x00 line", LONG]
+
+
+def test_parsed_and_joined(parser, tmp_path):
+  files = parse.parse(
+    TEXT, parser, tmp_path / "work", beam=0, workers=1, what="test"
+  )
+  out = tmp_path / "out.conllu.gz"
+  parse.join(files, parse.chunks(TEXT), "train", [3, 4, 5, 8, 9], out)
+  found = list(conllu.match(conllu.read(out), TEXT, "text"))
+  assert [p.text for p in found] == TEXT
+  assert [p.parsed for p in found] == [True, False, True, False, False]
+  assert found[4].head_W == (0,)  # no 100 million distances
+  assert (found[4].start_W, found[4].end_W) == ((0,), (len(LONG) - 1,))
+  assert found[0].head_W == parser(TEXT[0]).head_W
+  ids = [
+    comment.removeprefix("# sent_id = ")
+    for block in conllu.read(out)
+    for comment in block.comments
+    if comment.startswith("# sent_id")
+  ]
+  assert ids == ["train-3", "train-5", "train-8", "train-9"]
+
+
+def test_processes_and_reuse(parser, tmp_path, monkeypatch):
+  work = tmp_path / "work"
+  lines = LINES[:600]
+  files = parse.parse(lines, parser, work, beam=0, workers=2, what="test")
+  assert len(set(files)) == len(parse.chunks(lines)) > 2
+  data = [file.read_bytes() for file in files]
+
+  done = []
+  monkeypatch.setattr(
+    parse,
+    "_parse_chunk",
+    lambda _, file, texts: done.append(file) or len(texts),
+  )
+  again = parse.parse(lines, parser, work, beam=0, workers=1, what="test")
+  assert again == files and not done
+  files[1].unlink()
+  parse.parse(lines, parser, work, beam=0, workers=1, what="test")
+  assert done == [files[1]]
+  # Another beam is another parser.
+  done.clear()
+  parse.parse(lines, parser, work, beam=1, workers=1, what="test")
+  assert len(done) == len(files)
+
+  # Two processes write what one does.
+  monkeypatch.undo()
+  one = parse.parse(
+    lines, parser, tmp_path / "one", beam=0, workers=1, what="test"
+  )
+  assert [file.read_bytes() for file in one] == data
+
+
+def test_damaged_chunk(parser, tmp_path):
+  files = parse.parse(TEXT, parser, tmp_path, beam=0, workers=1, what="test")
+  files[0].write_bytes(files[0].read_bytes()[:40])
+  with pytest.raises(InputError, match=r"was damaged and is deleted. Run"):
+    parse.join(files, parse.chunks(TEXT), "train", range(1, 6), tmp_path / "x")
+  assert not files[0].exists()
+
+
+def given(tmp_path, forms):
+  rows = "".join(
+    f"{i}\t{form}\t_\t_\t_\t_\t{i - 1}\t{'dep' if i > 1 else 'root'}\t_\t_\n"
+    for i, form in enumerate(forms, 1)
+  )
+  return rows + "\n"
+
+
+def test_taken_for_the_kept_lines(tmp_path):
+  lines = ["a b", "c", "", "d e"]
+  file = tmp_path / "all.conllu"
+  file.write_text(
+    given(tmp_path, "ab") + given(tmp_path, "c") + given(tmp_path, "de")
+  )
+  out = tmp_path / "out.gz"
+  parse.take(str(file), "text", lines, [0, 2, 3], "train", out)
+  kept = [lines[i] for i in (0, 2, 3)]
+  found = list(conllu.match(conllu.read(out), kept, "text"))
+  assert [p.head_W for p in found] == [(0, 0), (), (0, 0)]
+  assert parse.relations(out) == ["dep", "root"]
+
+
+def test_other_text(tmp_path):
+  file = tmp_path / "all.conllu"
+  file.write_text(given(tmp_path, "ab") + given(tmp_path, "cX"))
+  out = tmp_path / "out.gz"
+  with pytest.raises(InputError, match=r"all.conllu:4: .*'X'.*Line 2 of text"):
+    parse.take(str(file), "text", ["a b", "c d"], [0, 1], "train", out)
+  assert not out.exists()

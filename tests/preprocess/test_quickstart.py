@@ -1,0 +1,135 @@
+"""The quickstart's corpus and its parser, on a tiny corpus."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from configs import quickstart as settings
+from configs import systems
+from jaxsyn import config as checked
+from jaxsyn.errors import InputError
+from preprocess import grammar, quickstart
+
+SIZES = quickstart.Sizes(train=150, validation=20, test=30, parser=150)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+  """The folder of a tiny run and its report."""
+  folder = tmp_path_factory.mktemp("quickstart") / "raw"
+  return folder, quickstart.run(folder, seed=3, sizes=SIZES)
+
+
+def test_files(made):
+  folder, report = made
+  assert report.pairs == {"train": 150, "validation": 20, "test": 30}
+  for split, count in report.pairs.items():
+    source, target = (
+      (folder / f"{split}.{language}").read_text().splitlines()
+      for language in quickstart.LANGUAGES
+    )
+    assert len(source) == len(target) == count
+    blocks = (folder / f"{split}.en.conllu").read_text().split("\n\n")[:-1]
+    texts = [block.splitlines()[1] for block in blocks]
+    assert texts == [f"# text = {line}" for line in source]
+  assert not list(folder.glob("*.tmp"))
+  stored = json.loads((folder / "report.json").read_text())
+  assert stored["uas"] == report.uas and "UAS" in str(report)
+
+
+def test_no_sentence_in_two_splits(made):
+  folder, _ = made
+  lines = [
+    line
+    for split in ("train", "validation", "test")
+    for line in (folder / f"{split}.en").read_text().splitlines()
+  ]
+  assert len(set(lines)) == len(lines) == 200
+
+
+def test_model_parses_raw_text(made):
+  import ufal.udpipe as udpipe
+
+  folder, report = made
+  # 150 sentences make no good parser, but one much better than chance.
+  assert report.las > 0.6 and report.uas >= report.las
+  model = udpipe.Model.load(str(folder / quickstart.PARSER))
+  tokenizer = model.newTokenizer("presegmented")
+  tokenizer.setText("Today, an old king slept.\n")
+  sentence, error = udpipe.Sentence(), udpipe.ProcessingError()
+  assert tokenizer.nextSentence(sentence, error)
+  model.tag(sentence, "")
+  model.parse(sentence, "")
+  words = list(sentence.words)[1:]
+  forms = ["Today", ",", "an", "old", "king", "slept", "."]
+  assert [w.form for w in words] == forms
+  # Numbers from 1: the commas and the king hang on "slept" (6).
+  assert [w.head for w in words] == [6, 6, 5, 5, 6, 0, 6]
+
+
+def test_training_says_nothing_and_is_the_same_again(made, capfd):
+  folder, _ = made
+  pairs = quickstart.make_splits(3, SIZES)["train"]
+  model = quickstart.train_parser(pairs)
+  assert model == (folder / quickstart.PARSER).read_bytes()
+  assert capfd.readouterr().err == ""
+
+
+def test_attachment_counts_wrong_words_as_wrong(made):
+  folder, _ = made
+  pair = grammar.pairs(1, seed=3)[0]
+  shares = quickstart.attachment(folder / quickstart.PARSER, [pair])
+  assert 0 <= shares[1] <= shares[0] <= 1
+  strange = pair.source.replace(" ", " . ")
+  pair = grammar.Pair(**{**vars(pair), "source": strange})
+  shares = quickstart.attachment(folder / quickstart.PARSER, [pair])
+  assert shares == (0, 0)
+
+
+def test_the_parent_tells_what_its_neighbours_do_not():
+  """The claim that the quickstart stands on."""
+  sizes = quickstart.Sizes(train=3000, validation=1, test=300)
+  splits = quickstart.make_splits(1, sizes)
+  share = quickstart.predictability(splits["train"], splits["test"])
+  assert share["the word alone"] < 0.3
+  assert share["and its parent"] > 0.9
+  for neighbour in ("previous", "next", "random"):
+    (name,) = (name for name in share if neighbour in name)
+    assert share[name] < share["and its parent"] - 0.3
+
+
+def test_all_but_main_verbs_follow_from_word_and_parent():
+  """Without exception, given its relation and the parent's class."""
+  seen = {}
+  for pair in grammar.pairs(1000, seed=2):
+    for i, translation in enumerate(pair.translations):
+      head = pair.heads[i]
+      if translation and head != i:
+        word = (pair.tokens[i].lower(), pair.relations[i])
+        known = (*word, pair.classes[head])
+        assert seen.setdefault(known, translation) == translation
+
+
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+def test_config_is_accepted(system):
+  config = checked.read(settings.get_config(system))
+  assert config.system == system
+  assert config.prepare.splits["test"] == ("test.en", "test.qaa")
+  assert config.prepare.raw_dir == settings.RAW
+
+
+def test_folder_that_cannot_be_made(tmp_path):
+  (tmp_path / "file").write_text("")
+  with pytest.raises(InputError, match="cannot make the folder"):
+    quickstart.run(tmp_path / "file" / "raw", sizes=SIZES)
+
+
+def test_command_line_says_what_is_wrong():
+  command = [sys.executable, "-m", "preprocess.quickstart", "--sed=1"]
+  done = subprocess.run(command, capture_output=True, text=True)
+  assert done.returncode == 2
+  assert "sed" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,55 @@
+"""The report's numbers."""
+
+import numpy as np
+
+from preprocess import report
+
+
+def example(ids, word, head, parsed=1):
+  return {
+    "source_id": np.array(ids),
+    "source_word": np.array(word),
+    "source_head": np.array(head),
+    "source_parsed": np.uint8(parsed),
+    "target_id": np.array([9, 3]),
+  }
+
+
+def counted():
+  counts = report.Counts(["source"])
+  # Words 0 1 2, of 2, 1 and 1 subwords; 2 hangs on 0 hangs on 1.
+  counts.add(example([5, 6, 1, 8, 3], [0, 0, 1, 2, -1], [1, 1, 0]))
+  counts.add(example([3], [-1], [], parsed=0))
+  return counts
+
+
+def test_counts():
+  counts = counted()
+  assert counts.subwords["source"] == {5: 1, 1: 1}
+  assert counts.subwords["target"] == {2: 2}
+  assert counts.words["source"] == {3: 1}
+  assert counts.pieces["source"] == {2: 1, 1: 2}
+  assert counts.depth["source"] == {2: 1}
+  assert counts.unparsed == 1
+  assert counts.unknown == {"source": 1, "target": 0}
+
+
+def test_files(tmp_path):
+  fact = {"lines": 5, "examples": 2, "unparsed": 1, "dropped": {"empty": 3}}
+  counts = {"train": counted(), "test": report.Counts([])}
+  facts = {"train": fact, "test": {**fact, "examples": 0, "dropped": {}}}
+  report.write(tmp_path, "toy: en to de", facts, counts, "train")
+  text = (tmp_path / "report.txt").read_text()
+  assert "train: 2 of 5 pairs\n  dropped    empty 3\n  unparsed   1" in text
+  # Of 5 and 1: mean 3, half are at most 1.
+  assert "subwords a sentence mean 3.00, median 1, 99 % 5, most 5" in text
+  assert "test: 0 of 5 pairs\n  dropped    none" in text
+  assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_without_trees(tmp_path):
+  counts = report.Counts([])
+  counts.add(example([3], [-1], []))
+  fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}}
+  report.write(tmp_path, "toy", {"train": fact}, {"train": counts}, "train")
+  assert (tmp_path / "report.png").stat().st_size > 1000

@@ -1,0 +1,140 @@
+"""What a config may say: every wrong field gets one message with its name."""
+
+import dataclasses
+import importlib
+import pathlib
+
+import pytest
+
+from configs import base, multi30k_en_de, systems
+from jaxsyn import config as configs
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+
+JOINT = {side: {"size": 100, "sha256": "a"} for side in ("source", "target")}
+APART = {
+  "source": {"size": 100, "sha256": "a"},
+  "target": {"size": 90, "sha256": "b"},
+}
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def changed(**fields):
+  """The base config as a plain dict with dotted fields set."""
+  config = base.get_config().to_dict()
+  for name, value in fields.items():
+    *sections, field = name.split("__")
+    section = config
+    for part in sections:
+      section = section[part]
+    section[field] = value
+  return config
+
+
+def test_base_is_complete_and_returns_from_json_unchanged():
+  config = configs.read(base.get_config())
+  assert configs.read(configs.to_dict(config)) == config
+
+
+@pytest.mark.parametrize(
+  "fields, message",
+  [
+    ({"model__widht": 3}, r"config\.model has no option 'widht'\. Did you mean 'width'"),
+    ({"modle": {}}, r"config has no option 'modle'\. Did you mean 'model'"),
+    ({"model__width": "wide"}, r"config\.model\.width must be of type int, got 'wide'"),
+    ({"model__width": True}, r"config\.model\.width must be of type int, got True"),
+    ({"model__norm": "both"}, r"config\.model\.norm must be one of 'pre', 'post'"),
+    ({"prepare__splits": {"train": 3}}, r"config\.prepare\.splits\.train"),
+    ({"data__test": ("a", 3)}, r"config\.data\.test\[1\] must be of type str"),
+    ({"train": 7}, r"config\.train must be a section, got 7"),
+  ],
+)
+def test_a_wrong_field_is_named(fields, message):
+  with pytest.raises(InputError, match=message):
+    configs.read(changed(**fields))
+
+
+def test_a_missing_field_is_named():
+  config = base.get_config().to_dict()
+  del config["model"]["heads"]
+  with pytest.raises(InputError, match=r"config\.model\.heads is missing"):
+    configs.read(config)
+
+
+def test_an_integer_is_a_float():
+  assert configs.read(changed(model__dropout=0)).model.dropout == 0.0
+
+
+@pytest.mark.parametrize(
+  "fields, message",
+  [
+    ({"model__heads": 3}, r"config\.model\.heads=3 must divide config\.model\.width=128"),
+    ({"model__width": 9, "model__heads": 3}, "must be even"),
+    ({"model__dropout": 1.5}, r"config\.model\.dropout is a probability"),
+    ({"model__encoder_layers": 0}, r"config\.model\.encoder_layers must be at least 1"),
+    ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
+    ({"optimiser__learning_rate": 0.0}, r"learning_rate must be above 0"),
+    ({"decode__nbest": 9}, r"config\.decode\.nbest=9 is more than"),
+    ({"train__average": 9}, r"config\.train\.average=9 is more than"),
+    ({"train__ema": 1.0}, r"config\.train\.ema"),
+    ({"losses": {}}, "nothing to train on"),
+    ({"losses": {"nil": {}}}, "no loss 'nil'. Did you mean 'nll'"),
+    ({"losses": {"nll": {"smooth": 1}}}, r"config\.losses\.nll has no option 'smooth'"),
+    (
+      {"parts__encoder": {"parent_scale": {}}},
+      "has no part 'parent_scale'. Did you mean 'parent_scaled'",
+    ),
+    (
+      {"parts__encoder": {"parent_scaled": {"simga": 2.0}}},
+      "no option 'simga'. Did you mean 'sigma'",
+    ),
+    (
+      {"parts__encoder": {"parent_scaled": {"heads": (0, 4)}}},
+      r"parent_scaled\.heads: 4 is not one of the 4 heads",
+    ),
+    (
+      {"parts__encoder": {"parent_scaled": {"layers": (4,)}}},
+      r"parent_scaled\.layers: 4 is not one of the 4 layers of the encoder",
+    ),
+    (
+      {"parts__encoder": {"parent_scaled": {"sigma": 0.0}}},
+      r"parent_scaled\.sigma must be above 0",
+    ),
+    (
+      {"parts__encoder": {"parent_scaled": {"ignore": 1.5}}},
+      r"parent_scaled\.ignore is a probability",
+    ),
+    ({"parts__decoder": {"parent_scaled": {}}}, "it works in encoder only"),
+  ],
+)
+def test_fields_that_do_not_fit_are_named(fields, message):
+  with pytest.raises(InputError, match=message):
+    resolve(configs.read(changed(**fields)), JOINT)
+
+
+def test_tied_embeddings_need_one_vocabulary():
+  config = configs.read(base.get_config())
+  with pytest.raises(InputError, match="tie_embeddings=True needs one"):
+    resolve(config, APART)
+  model = dataclasses.replace(config.model, tie_embeddings=False)
+  spec = resolve(dataclasses.replace(config, model=model), APART).spec
+  assert (spec.source_vocabulary, spec.target_vocabulary) == (100, 90)
+
+
+def test_an_unknown_system_is_named():
+  with pytest.raises(InputError, match="no system 'pascall'. Did you mean 'pascal"):
+    multi30k_en_de.get_config("pascall")
+
+
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+@pytest.mark.parametrize(
+  "name", sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
+)
+def test_every_file_and_system_resolves(name, system):
+  module = importlib.import_module(f"configs.{name}")
+  if not hasattr(module, "get_config") or name == "base":
+    pytest.skip("no settings of a data set")
+  config = configs.read(module.get_config(system))
+  plan = resolve(config, JOINT)
+  assert config.system == system
+  assert bool(plan.needs) == system.startswith("pascal")
