@@ -65,7 +65,12 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
   work = directory / "work"
   new = work / "new"  # everything is made here, then moved
   shutil.rmtree(new, ignore_errors=True)
-  new.mkdir(parents=True)
+  try:
+    new.mkdir(parents=True)
+  except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+    raise InputError(
+      f"config.data.directory: cannot make the folder {directory} ({error})."
+    ) from None
   try:
     _clean(config, splits)
     vocabularies = _vocabularies(config, splits, work)

@@ -1,9 +1,9 @@
 """A small synchronous dependency grammar: English and an invented language.
 
 One random dependency tree is read out twice. The English order follows the
-productions below; the target order puts every word after its dependents, and
-the target form of almost every word depends on the word it hangs on, however
-far away that is:
+productions below; in the target the verb ends its clause, articles and
+prepositions follow their noun, and the form of almost every word depends on
+the word it hangs on, however far away that is:
 
   noun       case by its role and by the class of its VERB (three classes, a
              property of the verb alone, to be learnt), or, hanging on a noun,
@@ -200,6 +200,7 @@ class Writer:
       verb.right.append(self.word("adverb", "advmod"))
 
   def place(self) -> Node:
+    """Where it happens: "near the river"."""
     return self.noun("obl", ("place",), 2, "near")
 
   def noun(
@@ -238,6 +239,7 @@ class Writer:
     return node
 
   def article(self, many: bool) -> Node:
+    """An article that can stand before one, or many."""
     node = self.word("article", "det")
     other = {"a": "some", "every": "the"} if many else {"some": "a"}
     if node.word.lemma in other:
@@ -259,6 +261,7 @@ class Writer:
     return verb
 
   def chance(self, probability: float) -> bool:
+    """True with this probability."""
     return self.rng.random() < probability
 
   def word(self, kind: str, relation: str, lemma: str = "") -> Node:

@@ -151,8 +151,8 @@ def _plot(
 
 
 def _histograms(axis, histograms: Mapping[str, Mapping[int, int]]) -> None:
-  """A histogram a side; the axis ends where nothing can be seen any more."""
-  highest = 0
+  """A histogram a side; the axis ends where there is nothing to see."""
+  shown = set()
   for side, histogram in histograms.items():
     total = sum(histogram.values())
     low, high = min(histogram), max(histogram)
@@ -162,10 +162,9 @@ def _histograms(axis, histograms: Mapping[str, Mapping[int, int]]) -> None:
     label = f"{side} (mean {_mean(histogram):.1f}, most {high})"
     axis.stairs(share, edges, fill=True, color=color, alpha=0.3, label=label)
     axis.stairs(share, edges, color=color)
-    seen = [n for n, s in zip(range(low, high + 1), share) if s > 0.02]
-    highest = max([highest, *seen])
+    shown |= {low + i for i, s in enumerate(share) if s > 0.02}
   if histograms:
-    axis.set_xlim(right=highest + 1)
+    axis.set_xlim(min(shown) - 1, max(shown) + 1)
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend(frameon=False)
   else:

@@ -11,6 +11,7 @@ import pytest
 # thread pool is larger than the devices (XLA's in-process rendezvous).
 os.environ.setdefault("PJRT_NPROC", "64")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

@@ -39,11 +39,23 @@ def test_base_is_complete_and_returns_from_json_unchanged():
 @pytest.mark.parametrize(
   "fields, message",
   [
-    ({"model__widht": 3}, r"config\.model has no option 'widht'\. Did you mean 'width'"),
+    (
+      {"model__widht": 3},
+      r"config\.model has no option 'widht'\. Did you mean 'width'",
+    ),
     ({"modle": {}}, r"config has no option 'modle'\. Did you mean 'model'"),
-    ({"model__width": "wide"}, r"config\.model\.width must be of type int, got 'wide'"),
-    ({"model__width": True}, r"config\.model\.width must be of type int, got True"),
-    ({"model__norm": "both"}, r"config\.model\.norm must be one of 'pre', 'post'"),
+    (
+      {"model__width": "wide"},
+      r"config\.model\.width must be of type int, got 'wide'",
+    ),
+    (
+      {"model__width": True},
+      r"config\.model\.width must be of type int, got True",
+    ),
+    (
+      {"model__norm": "both"},
+      r"config\.model\.norm must be one of 'pre', 'post'",
+    ),
     ({"prepare__splits": {"train": 3}}, r"config\.prepare\.splits\.train"),
     ({"data__test": ("a", 3)}, r"config\.data\.test\[1\] must be of type str"),
     ({"train": 7}, r"config\.train must be a section, got 7"),
@@ -68,10 +80,16 @@ def test_an_integer_is_a_float():
 @pytest.mark.parametrize(
   "fields, message",
   [
-    ({"model__heads": 3}, r"config\.model\.heads=3 must divide config\.model\.width=128"),
+    (
+      {"model__heads": 3},
+      r"config\.model\.heads=3 must divide config\.model\.width=128",
+    ),
     ({"model__width": 9, "model__heads": 3}, "must be even"),
     ({"model__dropout": 1.5}, r"config\.model\.dropout is a probability"),
-    ({"model__encoder_layers": 0}, r"config\.model\.encoder_layers must be at least 1"),
+    (
+      {"model__encoder_layers": 0},
+      r"config\.model\.encoder_layers must be at least 1",
+    ),
     ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
     ({"optimiser__learning_rate": 0.0}, r"learning_rate must be above 0"),
     ({"decode__nbest": 9}, r"config\.decode\.nbest=9 is more than"),
@@ -79,7 +97,10 @@ def test_an_integer_is_a_float():
     ({"train__ema": 1.0}, r"config\.train\.ema"),
     ({"losses": {}}, "nothing to train on"),
     ({"losses": {"nil": {}}}, "no loss 'nil'. Did you mean 'nll'"),
-    ({"losses": {"nll": {"smooth": 1}}}, r"config\.losses\.nll has no option 'smooth'"),
+    (
+      {"losses": {"nll": {"smooth": 1}}},
+      r"config\.losses\.nll has no option 'smooth'",
+    ),
     (
       {"parts__encoder": {"parent_scale": {}}},
       "has no part 'parent_scale'. Did you mean 'parent_scaled'",
@@ -122,7 +143,9 @@ def test_tied_embeddings_need_one_vocabulary():
 
 
 def test_an_unknown_system_is_named():
-  with pytest.raises(InputError, match="no system 'pascall'. Did you mean 'pascal"):
+  with pytest.raises(
+    InputError, match="no system 'pascall'.* Did you mean 'pascal'"
+  ):
     multi30k_en_de.get_config("pascall")
 
 

@@ -48,7 +48,9 @@ def test_jaxsyn_does_not_import_what_stands_on_it():
 
 def loaded_by(statement: str) -> set[str]:
   """Top-level modules in a fresh process after a statement."""
-  code = f"{statement}\nimport sys\nprint(*{{m.split('.')[0] for m in sys.modules}})"
+  code = (
+    f"{statement}\nimport sys\nprint(*{{m.split('.')[0] for m in sys.modules}})"
+  )
   done = subprocess.run(
     [sys.executable, "-c", code],
     capture_output=True,

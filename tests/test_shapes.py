@@ -17,7 +17,10 @@ def test_nothing_is_asked_of_an_absent_array():
 @pytest.mark.parametrize(
   "arrays, message",
   [
-    ({"a_BS": np.zeros((2, 3)), "b_BS": np.zeros((2, 4))}, "axis S: b_BS has 4"),
+    (
+      {"a_BS": np.zeros((2, 3)), "b_BS": np.zeros((2, 4))},
+      "axis S: b_BS has 4",
+    ),
     ({"a_BSS": np.zeros((2, 3, 4))}, "axis S: a_BSS has 4, but a_BSS has 3"),
     ({"a_BS": np.zeros(2)}, "a_BS must have axes BS"),
     ({"a_B1": np.zeros((2, 2))}, "axis 1: a_B1 has 2, but the letter 1 has 1"),

@@ -39,7 +39,7 @@ def read(directory: os.PathLike | str) -> dict[str, Any]:
   prepare = "Run python -m preprocess.build --config FILE"
   try:
     manifest = json.loads(path.read_text(encoding="utf-8"))
-  except FileNotFoundError:
+  except (FileNotFoundError, NotADirectoryError):
     state = "is not a prepared folder" if path.parent.is_dir() else "is missing"
     raise InputError(
       f"{path.parent} {state}: there is no {path}. {prepare} (again, if it was"

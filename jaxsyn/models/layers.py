@@ -34,9 +34,9 @@ def keep_mask(key: Array, rate: float, shape: tuple[int, ...]) -> Array:
   word = jax.random.key_data(key)  # two words or more, by kind of key
   size = int(np.prod(shape))
   x = jax.lax.iota(jnp.uint32, size).reshape(shape)
-  x = (x + word[0]) * jnp.uint32(0x9E3779B9)
+  x = (x * jnp.uint32(0x9E3779B9) + word[0]) ^ word[-1]
   x = (x ^ (x >> 16)) * jnp.uint32(0x21F0AAAD)
-  x = (x ^ (x >> 15) ^ word[-1]) * jnp.uint32(0x735A2D97)
+  x = (x ^ (x >> 15)) * jnp.uint32(0x735A2D97)
   x = x ^ (x >> 15)
   return x >= jnp.uint32(min(round(rate * 2**32), 2**32 - 1))
 

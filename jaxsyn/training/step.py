@@ -133,7 +133,7 @@ def train_step(
   mean_grads = jax.tree.map(
     lambda g: g / jnp.maximum(pending[1], 1.0), pending[0]
   )
-  norm = optax.global_norm(mean_grads)
+  norm = optax.tree.norm(mean_grads)
   step = state.step + 1
 
   def update(state: State) -> State:

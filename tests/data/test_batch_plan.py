@@ -41,7 +41,7 @@ def test_every_pair_is_in_exactly_one_batch_that_holds_it(lengths, epoch):
     assert 0 < len(batch.ids) <= batch.shape.rows
     assert lengths[0][batch.ids].max() <= batch.shape.source
     assert lengths[1][batch.ids].max() <= batch.shape.target
-  assert sum(len(b.ids) < b.shape.rows for b in batches) == 1
+  assert sum(len(b.ids) < b.shape.rows for b in batches) <= 1
 
 
 def test_order_depends_on_seed_and_epoch_alone(lengths):

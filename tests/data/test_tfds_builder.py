@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from configs import base
+from jaxsyn.data import manifest as manifests
 from jaxsyn.data import records, schema, tfds_builder, tfrecord
+from jaxsyn.errors import InputError
+from preprocess import build
 
 SIDES = ("source", "target")
 
@@ -93,6 +97,99 @@ def test_old_folder_stays_when_writing_fails(tmp_path):
       tmp_path, "toy", "1.2.3", features, {"train": (9, EXAMPLES)}
     )
   assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.fixture(scope="module")
+def prepared(shared_data, tmp_path_factory):
+  """Three pairs prepared with a real parser."""
+  model = shared_data / "udpipe" / "english.udpipe"
+  if not model.is_file():
+    pytest.skip(f"no parser at {model}")
+  folder = tmp_path_factory.mktemp("prepared")
+  (folder / "x.en").write_text("Two men play.\n\nI can't see it.\n")
+  (folder / "x.de").write_text(
+    "Zwei Männer spielen.\nleer\nIch sehe es nicht.\n"
+  )
+  config = base.get_config()
+  config.data.name = "toy"
+  config.data.directory = str(folder / "out")
+  config.prepare.raw_dir = str(folder)
+  config.prepare.splits.train = ("x.en", "x.de")
+  config.prepare.clean.empty = False
+  config.prepare.parse.source_model = str(model)
+  config.prepare.vocabulary.size = 50
+  return build.run(config)
+
+
+def made(builder):
+  builder.download_and_prepare()
+  source = builder.as_data_source("train")
+  return sorted(
+    (source[i] for i in range(len(source))), key=lambda e: e["line"]
+  )
+
+
+@pytest.mark.parametrize("beam", [False, True])
+def test_builder_makes_what_preprocess_made(prepared, tmp_path, beam):
+  if beam:
+    pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  builder = tfds_builder.SyntaxPairs(
+    prepared=str(prepared),
+    data_dir=tmp_path,
+    file_format="array_record",
+    beam=beam,
+  )
+  assert builder.info.full_name == "syntax_pairs/source/1.0.0"
+  expected = records.Records(prepared, "train")
+  for one, other in zip(made(builder), expected, strict=True):
+    same(one, other)
+
+
+def test_builder_of_other_texts(prepared, tmp_path):
+  for name, text in (("a.en", "Men play.\n"), ("a.de", "Männer spielen.\n")):
+    (tmp_path / name).write_text(text)
+  builder = tfds_builder.SyntaxPairs(
+    prepared=str(prepared),
+    texts={"train": (str(tmp_path / "a.en"), str(tmp_path / "a.de"))},
+    data_dir=tmp_path / "out",
+    file_format="array_record",
+  )
+  (one,) = made(builder)
+  assert one["source_head"].tolist()[1] == 1  # "play" is the root
+
+
+def test_builder_of_faulty_texts(tmp_path):
+  for name, data in (("a", b"1\n2\n"), ("b", b"1\n"), ("c", b"1\n\xff\n")):
+    (tmp_path / name).write_bytes(data)
+  for other in "bc":
+    files = str(tmp_path / "a"), str(tmp_path / other)
+    with pytest.raises(
+      InputError, match=r"must be UTF-8 and have as many lines"
+    ):
+      list(tfds_builder._line_pairs(*files))
+
+
+def test_builder_with_the_wrong_sides(prepared, tmp_path):
+  builder = tfds_builder.SyntaxPairs(
+    prepared=str(prepared),
+    config="both",
+    data_dir=tmp_path,
+    file_format="array_record",
+  )
+  with pytest.raises(InputError, match=r"has trees on \['source'\].*'both'"):
+    builder.download_and_prepare()
+
+
+def test_builder_without_a_parser(prepared, tmp_path):
+  manifest = manifests.read(prepared)
+  manifest["parser"]["source"] |= {"file": "", "sha256": ""}
+  manifests.write(tmp_path, manifest)
+  (tmp_path / "vocabulary.model").write_bytes(
+    (prepared / "vocabulary.model").read_bytes()
+  )
+  work = tfds_builder._Encode(str(tmp_path))
+  with pytest.raises(InputError, match=r"names no parser for the source"):
+    work((1, "a", "b"))
 
 
 @pytest.mark.skipif(

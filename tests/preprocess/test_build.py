@@ -297,6 +297,38 @@ def test_faulty_config(tmp_path, field, value, message):
     build.run(config)
 
 
+def test_stopped_while_moving_the_pieces(tmp_path, monkeypatch):
+  """A mix of old and new pieces is never taken for a data set."""
+  config = corpus(tmp_path)
+  folder = build.run(config)
+  with config.unlocked():
+    config.prepare.shards = 3
+  whole = build.manifests.write
+
+  def stop(*_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(build.manifests, "write", stop)
+  with pytest.raises(KeyboardInterrupt):
+    build.run(config)
+  with pytest.raises(
+    InputError, match=r"is not a prepared folder.*interrupted"
+  ):
+    Records(folder, "train")
+  monkeypatch.setattr(build.manifests, "write", whole)
+  build.run(config)
+  assert len(Records(folder, "train")) == 60
+
+
+def test_no_place_for_the_folder(tmp_path):
+  config = corpus(tmp_path)
+  (tmp_path / "out").write_text("a file")
+  with pytest.raises(
+    InputError, match=r"config.data.directory: cannot make the"
+  ):
+    build.run(config)
+
+
 def test_conllu_for_some_splits_only(tmp_path):
   config = corpus(tmp_path)
   del config.prepare.parse.source_conllu["test"]
@@ -377,7 +409,7 @@ def test_killed_in_the_middle_of_parsing(shared_data, tmp_path):
     check=False,
   ).stdout.split()
   os.kill(process.pid, signal.SIGKILL)
-  process.communicate()
+  process.communicate(timeout=60)  # ends when no child holds the output
   early = chunks(out)
   assert 2 <= len(early) < len(chunks(whole))
   assert not (out / "manifest.json").exists()

@@ -96,7 +96,7 @@ def test_the_parent_tells_what_its_neighbours_do_not():
   splits = quickstart.make_splits(1, sizes)
   share = quickstart.predictability(splits["train"], splits["test"])
   assert share["the word alone"] < 0.3
-  assert share["and its parent"] > 0.9
+  assert share["and its parent"] > 0.85
   for neighbour in ("previous", "next", "random"):
     (name,) = (name for name in share if neighbour in name)
     assert share[name] < share["and its parent"] - 0.3

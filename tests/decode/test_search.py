@@ -1,0 +1,172 @@
+"""Searches against exhaustive enumeration, forced decoding and each other."""
+
+import dataclasses
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import batch_of, logits, parameters, plan_of, sentence
+
+from jaxsyn.data.schema import BOS, EOS, PAD
+from jaxsyn.decode.beam import NEVER, Search, beam_search
+from jaxsyn.decode.greedy import greedy_search
+from jaxsyn.decode.rank import PENALTIES, top_k
+from jaxsyn.models.contract import view_of
+from jaxsyn.training.losses import token_log_probability
+
+PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(7, 5, 3)]
+
+
+@pytest.fixture(scope="module")
+def model():
+  plan = plan_of("pascal")
+  return plan, parameters(plan, batch_of(PAIRS))
+
+
+def find(search_function, plan, params, batch, search):
+  run = jax.jit(
+    lambda params, batch: search_function(
+      plan.recipe.model,
+      params,
+      batch["source_id_BS"],
+      view_of(batch, "source"),
+      search,
+    )
+  )
+  return jax.device_get(run(params, batch))
+
+
+def forced(plan, params, batch, token_BT):
+  """Log probability of given outputs, by the teacher-forced pass."""
+  out = logits(plan, params, dict(batch, target_id_BT=jnp.asarray(token_BT)))
+  log_p_BT = token_log_probability(out, jnp.asarray(token_BT))
+  return np.asarray(jnp.sum(log_p_BT * (token_BT != PAD), axis=1))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_scores_are_those_of_forced_decoding(model, penalty):
+  plan, params = model
+  batch = batch_of(PAIRS)
+  found = find(
+    beam_search, plan, params, batch, Search(4, 9, penalty=penalty, alpha=0.6)
+  )
+  assert (found.score_BN > NEVER / 2).all()
+  for n in range(4):
+    token_BT = found.token_BNT[:, n]
+    length_B = (token_BT != PAD).sum(1)
+    assert (np.take_along_axis(token_BT, length_B[:, None] - 1, 1) == EOS).all()
+    log_p_B = forced(plan, params, batch, token_BT)
+    np.testing.assert_allclose(found.log_p_BN[:, n], log_p_B, atol=1e-4)
+    np.testing.assert_allclose(
+      found.score_BN[:, n],
+      log_p_B / PENALTIES[penalty](length_B.astype(float), 0.6),
+      atol=1e-4,
+    )
+  assert (np.diff(found.score_BN, axis=1) <= 0).all()
+
+
+def test_penalties_by_hand():
+  # 4 ** 0.5 = 2; ((5 + 7) / 6) ** 2 = 4.
+  assert PENALTIES["fairseq"](4.0, 0.5) == 2.0
+  assert PENALTIES["gnmt"](7.0, 2.0) == 4.0
+
+
+def test_a_beam_of_one_is_greedy_search(model):
+  plan, params = model
+  batch = batch_of(PAIRS)
+  one = find(beam_search, plan, params, batch, Search(1, 9))
+  greedy = find(greedy_search, plan, params, batch, Search(1, 9))
+  np.testing.assert_array_equal(one.token_BNT, greedy.token_BNT)
+  np.testing.assert_allclose(one.score_BN, greedy.score_BN, atol=1e-5)
+  np.testing.assert_allclose(one.log_p_BN, greedy.log_p_BN, atol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
+  plan, params = model
+  # A vocabulary of 6: PAD, UNK, BOS, EOS and two more; outputs of up to 3.
+  # Allowed before the end are UNK, 4 and 5: 1 + 3 + 9 outputs.
+  kept = {"target_table": None}
+  small = jax.tree_util.tree_map_with_path(
+    lambda path, x: x[:6] if path[0].key in kept else x, params
+  )
+  batch = batch_of(PAIRS)
+  batch["source_id_BS"] = jnp.minimum(batch["source_id_BS"], 5)
+  spec = dataclasses.replace(
+    plan.spec, source_vocabulary=6, target_vocabulary=6
+  )
+  recipe = plan.recipe.replace(model=type(plan.recipe.model)(spec))
+  plan = dataclasses.replace(plan, spec=spec, recipe=recipe)
+  search = Search(16, 3, alpha=alpha, stop="bound")
+  found = find(beam_search, plan, small, batch, search)
+  outputs = [
+    (*middle, EOS)
+    for size in (0, 1, 2)
+    for middle in itertools.product((1, 4, 5), repeat=size)
+  ]
+  assert len(outputs) == 13
+  scores = []
+  for output in outputs:
+    token_BT = np.zeros((3, 3), np.int32)
+    token_BT[:, : len(output)] = output
+    scores.append(forced(plan, small, batch, token_BT) / len(output) ** alpha)
+  scores = np.stack(scores, 1)
+  for row in range(3):
+    order = np.argsort(-scores[row])
+    np.testing.assert_allclose(
+      found.score_BN[row, :13], scores[row][order], atol=1e-5
+    )
+    best = found.token_BNT[row, 0]
+    assert tuple(best[best != PAD]) == outputs[order[0]]
+    assert (found.score_BN[row, 13:] <= NEVER / 2).all()
+
+
+@pytest.mark.parametrize(
+  "beams, function", [(1, greedy_search), (3, beam_search)]
+)
+def test_a_sentence_is_translated_alike_alone_and_in_a_batch(
+  model, beams, function
+):
+  plan, params = model
+  search = Search(beams, 12)
+  together = find(function, plan, params, batch_of(PAIRS, extra=4), search)
+  for row, pair in enumerate(PAIRS):
+    alone = find(function, plan, params, batch_of([pair]), search)
+    np.testing.assert_array_equal(together.token_BNT[row], alone.token_BNT[0])
+    np.testing.assert_allclose(
+      together.score_BN[row], alone.score_BN[0], atol=1e-4
+    )
+
+
+def test_rows_of_padding_give_nothing(model):
+  plan, params = model
+  batch = batch_of(PAIRS)
+  batch = {k: v.at[1].set(0) if v.ndim else v for k, v in batch.items()}
+  for function, beams in ((beam_search, 2), (greedy_search, 1)):
+    found = find(function, plan, params, batch, Search(beams, 9))
+    assert (found.token_BNT[1] == PAD).all()
+    assert (found.score_BN[1] <= NEVER / 2).all()
+    assert (found.score_BN[0] > NEVER / 2).all()
+
+
+def test_outputs_hold_no_pad_or_bos_before_the_end(model):
+  plan, params = model
+  found = find(beam_search, plan, params, batch_of(PAIRS), Search(4, 30))
+  for tokens in found.token_BNT.reshape(-1, 30):
+    length = np.count_nonzero(tokens)
+    assert (tokens[:length] != BOS).all()
+    assert (tokens[length:] == PAD).all()
+    assert tokens[length - 1] == EOS and (tokens[: length - 1] != EOS).all()
+
+
+@pytest.mark.parametrize("size", [40, 5000, 5001])
+def test_top_k_is_exact(size):
+  rng = np.random.default_rng(size)
+  x = jnp.asarray(rng.integers(0, 300, (3, 2, size)), jnp.float32)  # with ties
+  for got, expected in zip(
+    jax.jit(functools.partial(top_k, k=9))(x), jax.lax.top_k(x, 9)
+  ):
+    np.testing.assert_array_equal(got, expected)

@@ -1,0 +1,110 @@
+"""Tiny models and batches for the property tests over whole tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from configs import base, systems
+from jaxsyn import config as configs
+from jaxsyn.data import tree as trees
+from jaxsyn.models.contract import forward
+from jaxsyn.plan import Plan, resolve
+
+VOCABULARY = 20
+JOINT = {
+  side: {"size": VOCABULARY, "sha256": "a"} for side in ("source", "target")
+}
+
+
+def plan_of(system: str, **model) -> Plan:
+  """A system on a tiny model, without dropout unless asked for."""
+  config = systems.apply(base.get_config(), system)
+  config.model.update(
+    encoder_layers=2,
+    decoder_layers=2,
+    width=16,
+    feed_forward=16,
+    heads=2,
+    dropout=0.0,
+    **model,
+  )
+  return resolve(configs.read(config), JOINT)
+
+
+def sentence(words: int, target: int, seed: int) -> dict[str, np.ndarray]:
+  """One pair with every fact: words of one or two subwords, a random tree."""
+  rng = np.random.default_rng(seed)
+  word_S = np.repeat(np.arange(words), rng.integers(1, 3, words))
+  word_S = np.r_[word_S, -1].astype(np.int32)
+  head_W = np.asarray(trees.random(words, seed))
+  return {
+    "source_id_BS": np.r_[rng.integers(4, VOCABULARY, len(word_S) - 1), 3],
+    "source_word_BS": word_S,
+    "source_head_BW": head_W,
+    "source_relation_BW": rng.integers(1, 5, words),
+    "source_parent_mid_BS": trees.parent_mid(word_S, head_W),
+    "source_tree_distance_BWW": np.asarray(trees.tree_distance(head_W)),
+    "source_parsed_B": np.asarray(1, np.uint8),
+    "source_weighting_BSS": rng.uniform(size=(len(word_S),) * 2),
+    "target_id_BT": np.r_[rng.integers(4, VOCABULARY, target - 1), 3],
+  }
+
+
+FILL = {"source_word_BS": -1, "source_tree_distance_BWW": 255}
+
+
+def batch_of(pairs, extra: int = 0) -> dict[str, jax.Array]:
+  """Pads pairs to their longest, and `extra` beyond it."""
+  batch = {}
+  for name in pairs[0]:
+    arrays = [np.asarray(pair[name]) for pair in pairs]
+    shape = np.max([a.shape for a in arrays], axis=0)
+    shape = tuple((shape + extra).astype(int)) if arrays[0].ndim else ()
+    dtype = np.float32 if arrays[0].dtype.kind == "f" else arrays[0].dtype
+    whole = np.full((len(pairs), *shape), FILL.get(name, 0), dtype)
+    for row, array in enumerate(arrays):
+      whole[(row, *(slice(0, n) for n in array.shape))] = array
+    batch[name] = jnp.asarray(whole)
+  return batch
+
+
+def parameters(plan: Plan, batch, seed: int = 0):
+  """Random parameters, biases and norms included, so that all of them count."""
+  model = plan.recipe.model
+  keys = {"params": jax.random.key(seed), "syntax": jax.random.key(1)}
+  shapes = jax.eval_shape(
+    lambda: model.init(keys, batch, train=False, method=forward)
+  )["params"]
+  rng = np.random.default_rng(seed)
+  return jax.tree.map(
+    lambda x: jnp.asarray(rng.normal(0, 0.3, x.shape), x.dtype), shapes
+  )
+
+
+@functools.partial(jax.jit, static_argnames="model")
+def _logits(params, batch, key, model):
+  return model.apply(
+    {"params": params},
+    batch,
+    train=False,
+    method=forward,
+    rngs={"syntax": key},
+  )
+
+
+def logits(plan: Plan, params, batch, key: int = 0):
+  """logits_BTV in evaluation; the key must make no difference."""
+  return _logits(params, batch, jax.random.key(key), plan.recipe.model)
+
+
+def without_parts(plan: Plan) -> Plan:
+  """The same model as the plain Transformer."""
+  config = dataclasses.replace(
+    plan.config, parts=configs.Places({}, {}, {}), system="transformer"
+  )
+  return resolve(config, JOINT)

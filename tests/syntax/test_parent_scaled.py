@@ -1,0 +1,138 @@
+"""PASCAL: numbers that can be checked by hand, and the paper's conventions."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxsyn.syntax import View, Where
+from jaxsyn.syntax.parent_scaled import (
+  ParentScaled,
+  parent_gaussian_BQM,
+  parent_only_BQM,
+)
+
+WHERE = Where("encoder", 0, heads=2, width=8, dtype="float32")
+
+
+def rescored(spec, score_BHQM, parent_BS, *, train=False, **facts):
+  """The scores after a part; queries and keys are not read by it."""
+  B, H, Q, M = score_BHQM.shape
+  view = View(
+    real_BS=jnp.ones((B, M), bool),
+    parent_mid_BS=jnp.asarray(parent_BS),
+    **facts,
+  )
+  q_BQHK = jnp.zeros((B, Q, H, 4))
+  return spec.make(WHERE).apply(
+    {},
+    score_BHQM,
+    q_BQHK,
+    jnp.zeros((B, M, H, 4)),
+    view,
+    train=train,
+    method="rescore",
+    rngs={"syntax": jax.random.key(0)},
+  )
+
+
+def test_the_monkey_eats_a_banana():
+  # Parents [1, 2, 2, 4, 2]: φ(0), φ(1), φ(2), φ(3), φ(4) of the standard
+  # normal are .39894, .24197, .05399, .00443, .00013.
+  parent_BQ = jnp.array([[1.0, 2.0, 2.0, 4.0, 2.0]])
+  density_BQM = parent_gaussian_BQM(parent_BQ, 5, 1.0)
+  middle = [0.05399, 0.24197, 0.39894, 0.24197, 0.05399]
+  np.testing.assert_allclose(
+    density_BQM[0],
+    [
+      [0.24197, 0.39894, 0.24197, 0.05399, 0.00443],
+      middle,
+      middle,
+      [0.00013, 0.00443, 0.05399, 0.24197, 0.39894],
+      middle,
+    ],
+    atol=1e-5,
+  )
+
+
+def test_a_parent_of_two_subwords():
+  # Middle 3.5: φ(.5) = .35207 at 3 and 4, φ(1.5) = .12952 at 2 and 5.
+  row = parent_gaussian_BQM(jnp.array([[3.5]]), 6, 1.0)[0, 0]
+  np.testing.assert_allclose(
+    row[2:], [0.12952, 0.35207, 0.35207, 0.12952], atol=1e-5
+  )
+
+
+def test_sigma_is_the_root_of_the_variance():
+  # Variance 4: φ(0)/2 = .19947, φ(.5)/2 = .17603.
+  row = parent_gaussian_BQM(jnp.array([[1.0]]), 3, 2.0)[0, 0]
+  np.testing.assert_allclose(row, [0.17603, 0.19947, 0.17603], atol=1e-5)
+
+
+def test_sigma_must_be_positive():
+  with pytest.raises(ValueError, match="sigma must be > 0"):
+    parent_gaussian_BQM(jnp.zeros((1, 1)), 1, 0.0)
+
+
+def test_parent_only_takes_both_middles():
+  weighting = parent_only_BQM(jnp.array([[1.0, 2.5]]), 5)[0]
+  assert weighting.tolist() == [[0, 1, 0, 0, 0], [0, 0, 1, 1, 0]]
+
+
+def test_only_the_chosen_head_changes_in_every_sentence():
+  # The reference code of the paper scales all heads of the last sentences of
+  # a batch where fewer heads than all are chosen; here a head stays a head.
+  rng = np.random.default_rng(0)
+  score = jnp.asarray(rng.normal(size=(2, 2, 3, 3)), jnp.float32)
+  parents = [[0.0, 0.0, 1.0], [2.0, 2.0, 2.0]]
+  out = rescored(ParentScaled(heads=(1,)), score, parents)
+  np.testing.assert_array_equal(out[:, 0], score[:, 0])
+  for sentence in (0, 1):
+    alone = rescored(
+      ParentScaled(heads=(1,)),
+      score[sentence : sentence + 1],
+      parents[sentence : sentence + 1],
+    )
+    np.testing.assert_array_equal(out[sentence], alone[0])
+  # Row 2 of sentence 0 has parent 1: score · (φ(1), φ(0), φ(1)).
+  np.testing.assert_allclose(
+    out[0, 1, 2],
+    score[0, 1, 2] * np.array([0.24197, 0.39894, 0.24197]),
+    atol=1e-5,
+  )
+
+
+def test_ignoring_everything_is_the_plain_score_in_training_alone():
+  score = jnp.asarray(np.random.default_rng(1).normal(size=(2, 2, 4, 4)))
+  parents = np.ones((2, 4), np.float32)
+  spec = ParentScaled(heads=(0, 1), ignore=1.0)
+  trained = rescored(spec, score, parents, train=True)
+  np.testing.assert_array_equal(trained, score)
+  evaluated = rescored(spec, score, parents)
+  never = rescored(dataclasses.replace(spec, ignore=0.0), score, parents)
+  np.testing.assert_array_equal(evaluated, never)
+  assert not np.array_equal(evaluated, score)
+
+
+def test_ignoring_draws_for_each_sentence_head_and_query():
+  score = jnp.ones((8, 2, 64, 16))
+  out = rescored(
+    ParentScaled(heads=(0, 1), ignore=0.3), score, np.ones((8, 64)), train=True
+  )
+  ignored_BHQ = np.asarray((out == 1.0).all(-1))
+  assert ((out == 1.0).any(-1) == ignored_BHQ).all()  # whole rows
+  # 1,024 draws of probability 0.3: five standard deviations are 0.072.
+  assert abs(ignored_BHQ.mean() - 0.3) < 0.072
+  assert not np.array_equal(ignored_BHQ[:, 0], ignored_BHQ[:, 1])
+  assert not np.array_equal(ignored_BHQ[0], ignored_BHQ[1])
+
+
+def test_an_unparsed_sentence_keeps_its_scores():
+  score = jnp.asarray(np.random.default_rng(2).normal(size=(2, 2, 3, 3)))
+  out = rescored(
+    ParentScaled(heads=(0,)), score, np.ones((2, 3)), parsed_B=jnp.array([0, 1])
+  )
+  np.testing.assert_array_equal(out[0], score[0])
+  assert not np.array_equal(out[1], score[1])

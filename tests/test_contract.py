@@ -1,0 +1,75 @@
+"""The contract of `jaxsyn.models.contract`, for every family and system."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import batch_of, logits, parameters, plan_of, sentence
+
+from configs.systems import SYSTEMS
+from jaxsyn.models.contract import shift_right, view_of
+
+PAIRS = [sentence(5, 6, 1), sentence(2, 6, 2)]
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_step_by_step_equals_at_once(system, norm):
+  plan, batch = plan_of(system, norm=norm), batch_of(PAIRS)
+  params = parameters(plan, batch)
+
+  def call(method, *arguments, **options):
+    return plan.recipe.model.apply(
+      {"params": params}, *arguments, method=method, **options
+    )
+
+  source = view_of(batch, "source")
+  encoded = call("encode", batch["source_id_BS"], source, train=False)
+  encoded = call("remember", encoded)
+  input_BT = shift_right(batch["target_id_BT"])
+  cache = call("start", encoded, 1, 6)
+  advance = jax.jit(lambda *arguments: call("advance", *arguments))
+  steps = []
+  for at in range(6):
+    logits_B1V, cache = advance(
+      encoded, cache, input_BT[:, at : at + 1], jnp.array(at)
+    )
+    steps.append(logits_B1V[:, 0])
+  np.testing.assert_allclose(
+    np.stack(steps, 1), logits(plan, params, batch), atol=2e-5
+  )
+
+
+def test_beams_that_change_their_parent_keep_their_own_past():
+  """Two beams swap at every step; each must read its own history."""
+  plan, batch = plan_of("pascal"), batch_of(PAIRS)
+  params = parameters(plan, batch)
+
+  def call(method, *arguments, **options):
+    return plan.recipe.model.apply(
+      {"params": params}, *arguments, method=method, **options
+    )
+
+  source = view_of(batch, "source")
+  encoded = call("encode", batch["source_id_BS"], source, train=False)
+  encoded = call("remember", encoded)
+  advance = jax.jit(lambda *arguments: call("advance", *arguments))
+  rng = np.random.default_rng(0)
+  first, second = rng.integers(4, 20, (2, 2, 6))  # two targets of 6 a sentence
+  swap_BN = jnp.array([[1, 0], [1, 0]])
+  cache, found = call("start", encoded, 2, 7), []
+  beams = [first, second]
+  last_BN = jnp.full((2, 2), 2)  # BOS
+  for at in range(6):
+    logits_BNV, cache = advance(encoded, cache, last_BN, jnp.array(at))
+    found.append(logits_BNV if at % 2 == 0 else logits_BNV[:, ::-1])
+    cache = call("reorder", cache, swap_BN)
+    beams = beams[::-1]
+    last_BN = jnp.stack([beams[0][:, at], beams[1][:, at]], 1)
+  for n, target in enumerate((first, second)):
+    forced = dict(batch, target_id_BT=jnp.asarray(target))
+    np.testing.assert_allclose(
+      np.stack([f[:, n] for f in found], 1),
+      logits(plan, params, forced),
+      atol=2e-5,
+    )

@@ -1,0 +1,162 @@
+"""Properties of every system and every part, over the whole tables."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import (
+  JOINT,
+  batch_of,
+  logits,
+  parameters,
+  plan_of,
+  sentence,
+  without_parts,
+)
+
+from configs.systems import SYSTEMS
+from jaxsyn import config as configs
+from jaxsyn.models.contract import view_of
+from jaxsyn.plan import resolve
+from jaxsyn.syntax import PARTS, Where
+
+PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(8, 9, 3)]
+
+
+@pytest.fixture(scope="module", params=sorted(SYSTEMS))
+def system(request):
+  plan = plan_of(request.param)
+  return plan, parameters(plan, batch_of(PAIRS))
+
+
+def real(pair, out, row):
+  """The logits of a sentence's own target positions."""
+  return np.asarray(out[row, : len(pair["target_id_BT"])])
+
+
+def test_every_part_is_in_a_system():
+  used = {name for s in SYSTEMS for name, _ in plan_of(s).spec.parts.all()}
+  assert used == set(PARTS)
+
+
+def test_alone_or_in_any_batch_a_sentence_gives_the_same(system):
+  plan, params = system
+  together = logits(plan, params, batch_of(PAIRS, extra=3))
+  for row, pair in enumerate(PAIRS):
+    alone = logits(plan, params, batch_of([pair]))
+    np.testing.assert_allclose(
+      real(pair, together, row), real(pair, alone, 0), atol=2e-5
+    )
+
+
+def test_what_stands_in_pads_never_reaches_real_words(system):
+  plan, params = system
+  batch = batch_of(PAIRS, extra=2)
+  pad_BS = batch["source_id_BS"] == 0
+  dirty = dict(batch)
+  dirty["source_parent_mid_BS"] = jnp.where(
+    pad_BS, 1.5, batch["source_parent_mid_BS"]
+  )
+  dirty["source_word_BS"] = jnp.where(pad_BS, 0, batch["source_word_BS"])
+  either = pad_BS[:, :, None] | pad_BS[:, None, :]
+  dirty["source_weighting_BSS"] = jnp.where(
+    either, 9.0, batch["source_weighting_BSS"]
+  )
+  clean, other = logits(plan, params, batch), logits(plan, params, dirty)
+  for row, pair in enumerate(PAIRS):
+    np.testing.assert_array_equal(
+      real(pair, clean, row), real(pair, other, row)
+    )
+
+
+def test_a_sentence_is_scored_by_its_own_tree(system):
+  plan, params = system
+  batch = batch_of(PAIRS)
+  order = jnp.array([2, 0, 1])
+  moved = {name: array[order] for name, array in batch.items()}
+  np.testing.assert_allclose(
+    logits(plan, params, moved), logits(plan, params, batch)[order], atol=2e-5
+  )
+  for name in plan.needs:
+    changed = dict(batch)
+    letters = "BS" if name.endswith("mid") else "BWW"
+    array = changed[f"{name}_{letters}"]
+    changed[f"{name}_{letters}"] = array.at[0].set(array[0] + 1)
+    out, was = logits(plan, params, changed), logits(plan, params, batch)
+    assert not np.allclose(real(PAIRS[0], out, 0), real(PAIRS[0], was, 0))
+    np.testing.assert_array_equal(out[1:], was[1:])
+
+
+def test_the_decoder_does_not_see_the_future(system):
+  plan, params = system
+  batch = batch_of(PAIRS)
+  for t in (1, 3):
+    later = dict(batch)
+    changed = (batch["target_id_BT"][:, t:] + 5) % 16 + 4
+    later["target_id_BT"] = batch["target_id_BT"].at[:, t:].set(changed)
+    out, was = logits(plan, params, later), logits(plan, params, batch)
+    np.testing.assert_array_equal(out[:, : t + 1], was[:, : t + 1])
+    assert not np.array_equal(out[:, t + 1 :], was[:, t + 1 :])
+
+
+def test_training_noise_is_off_in_evaluation(system):
+  plan, params = system
+  batch = batch_of(PAIRS)
+  outs = [logits(plan, params, batch, key) for key in (0, 1)]
+  np.testing.assert_array_equal(*outs)
+
+
+@pytest.mark.parametrize("words", [0, 1])
+def test_a_sentence_of_one_word_or_none(system, words):
+  plan, params = system
+  pair = sentence(max(words, 1), 2, 4)
+  batch = batch_of([pair])
+  if words == 0:  # the end sign alone
+    for name, array in batch.items():
+      if array.ndim > 1 and name.startswith("source"):
+        batch[name] = array[:, -1:] if array.ndim == 2 else array[:, :1, :1]
+  assert np.isfinite(logits(plan, params, batch)).all()
+
+
+def test_bfloat16_gives_numbers(system):
+  plan, params = system
+  model = dataclasses.replace(plan.config.model, dtype="bfloat16")
+  half = resolve(dataclasses.replace(plan.config, model=model), JOINT)
+  out = logits(half, params, batch_of(PAIRS))
+  assert np.isfinite(np.asarray(out, np.float32)).all()
+
+
+@pytest.mark.parametrize("place", ["encoder"])
+@pytest.mark.parametrize("name", PARTS)
+def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
+  plain = plan_of("transformer")
+  params = parameters(plain, batch_of(PAIRS))
+  places = configs.Places({}, {}, {})
+  places = dataclasses.replace(places, **{place: {name: {"heads": ()}}})
+  off = resolve(dataclasses.replace(plain.config, parts=places), JOINT)
+  np.testing.assert_array_equal(
+    logits(off, params, batch_of(PAIRS)), logits(plain, params, batch_of(PAIRS))
+  )
+
+
+def test_a_system_is_not_the_baseline(system):
+  plan, params = system
+  if plan.config.system == "transformer":
+    pytest.skip("it is the baseline")
+  plain = without_parts(plan)
+  batch = batch_of(PAIRS)
+  assert not np.allclose(
+    logits(plan, params, batch), logits(plain, params, batch), atol=1e-4
+  )
+
+
+def test_stages_left_alone_are_the_identity():
+  for name, kind in PARTS.items():
+    where = Where(kind.places[0], 0, heads=2, width=8, dtype="float32")
+    part = kind().make(where)
+    view = view_of(batch_of(PAIRS), "source")
+    x = jnp.ones((3, view.real_BS.shape[1], 8))
+    if "embed" not in type(part).__dict__:
+      same = part.apply({}, x, view, train=False, method="embed")
+      np.testing.assert_array_equal(same, x, err_msg=name)

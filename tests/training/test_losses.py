@@ -1,0 +1,99 @@
+"""The loss against loops, the optimiser against its formulas."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import base
+from jaxsyn import config as configs
+from jaxsyn.training import optimiser
+from jaxsyn.training.losses import NegativeLogLikelihood, token_log_probability
+
+
+def test_smoothed_loss_by_hand():
+  # Two outcomes with logits (0, ln 3): p = (1/4, 3/4).
+  logits_BTV = jnp.array([[[0.0, np.log(3.0)]] * 2])
+  batch = {"target_id_BT": jnp.array([[1, 0]])}  # 1, then a pad
+  total, count = NegativeLogLikelihood(smoothing=0.0)(logits_BTV, {}, batch)
+  assert total == pytest.approx(-np.log(0.75)) and count == 1
+  # ε = 0.5: half of -ln .75, half of the mean of -ln .25 and -ln .75.
+  total, _ = NegativeLogLikelihood(smoothing=0.5)(logits_BTV, {}, batch)
+  by_hand = -0.5 * np.log(0.75) - 0.25 * (np.log(0.25) + np.log(0.75))
+  assert total == pytest.approx(by_hand)
+
+
+def test_smoothed_loss_against_loops():
+  rng = np.random.default_rng(0)
+  logits = rng.normal(size=(3, 4, 7)).astype(np.float32)
+  ids = rng.integers(0, 7, (3, 4))
+  expected, number = 0.0, 0
+  for b in range(3):
+    for t in range(4):
+      if ids[b, t] == 0:
+        continue
+      p = np.exp(logits[b, t]) / np.exp(logits[b, t]).sum()
+      smooth = np.full(7, 0.1 / 7)
+      smooth[ids[b, t]] += 0.9
+      expected -= (smooth * np.log(p)).sum()
+      number += 1
+  batch = {"target_id_BT": jnp.asarray(ids)}
+  total, count = NegativeLogLikelihood()(jnp.asarray(logits), {}, batch)
+  np.testing.assert_allclose(total, expected, rtol=1e-5)
+  assert count == number
+  log_p = token_log_probability(jnp.asarray(logits), jnp.asarray(ids))
+  np.testing.assert_allclose(
+    log_p,
+    np.take_along_axis(jax.nn.log_softmax(logits), ids[..., None], 2)[..., 0],
+    atol=1e-5,
+  )
+
+
+def section(**fields):
+  config = base.get_config()
+  config.optimiser.update(fields)
+  return configs.read(config).optimiser
+
+
+def test_inverse_square_root_schedule():
+  rate = optimiser.learning_rate(
+    section(learning_rate=1e-3, warmup=100, warmup_start=1e-7, minimum=2e-4),
+    128,
+  )
+  assert rate(0) == pytest.approx(1e-7)
+  assert rate(50) == pytest.approx(1e-7 + 0.5 * (1e-3 - 1e-7))
+  assert rate(100) == pytest.approx(1e-3)
+  assert rate(400) == pytest.approx(5e-4)  # √(100 / 400) = 1/2
+  assert rate(10**6) == pytest.approx(2e-4)
+
+
+def test_noam_schedule():
+  rate = optimiser.learning_rate(
+    section(schedule="noam", learning_rate=2.0, warmup=4000), 256
+  )
+  # Update 1: 2 · 256^-½ · 1 · 4000^-3/2; peak at 4000: 2/16 · 4000^-½.
+  assert rate(0) == pytest.approx(2 / 16 * 4000**-1.5)
+  assert rate(3999) == pytest.approx(2 / 16 * 4000**-0.5)
+  assert rate(15999) == pytest.approx(2 / 16 * 16000**-0.5)
+
+
+def test_clipping_and_decay():
+  params = {"w": jnp.array([3.0, 4.0])}
+  plain = section(schedule="constant", learning_rate=1.0)
+  # Adam's first update is -lr · g / |g|, whatever the size of g.
+  update, _ = _first_update(plain, params, {"w": jnp.array([30.0, -0.4])})
+  np.testing.assert_allclose(update["w"], [-1.0, 1.0], rtol=1e-5)
+  decayed = section(schedule="constant", learning_rate=0.1, weight_decay=0.5)
+  update, _ = _first_update(decayed, params, {"w": jnp.array([1.0, 1.0])})
+  # -0.1 · (1 + 0.5 · w)
+  np.testing.assert_allclose(update["w"], [-0.25, -0.3], rtol=1e-5)
+  clipped = section(clip=1.0)
+  _, state = _first_update(clipped, params, {"w": jnp.array([30.0, 40.0])})
+  moments = [x for x in jax.tree.leaves(state) if x.shape == (2,)]
+  # The first moment is (1 - β1) · g / 50.
+  np.testing.assert_allclose(moments[0], [0.06, 0.08], rtol=1e-5)
+
+
+def _first_update(config, params, grads):
+  rule = optimiser.make(config, 128)
+  return rule.update(grads, rule.init(params), params)

@@ -1,0 +1,191 @@
+"""The step: pure, exact over devices and accumulation."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import batch_of, plan_of, sentence
+
+from jaxsyn.config import Mesh
+from jaxsyn.models.layers import Dropout, keep_mask
+from jaxsyn.training.mesh import Layout, make_mesh, parameter_spec
+from jaxsyn.training.step import evaluate_step, first_state, train_step
+
+BATCH = {
+  k: np.asarray(v)
+  for k, v in batch_of(
+    [sentence(3 + i % 5, 4 + i % 3, i) for i in range(16)]
+  ).items()
+}
+ONE = Mesh(data=-1, fsdp=1, tensor=1)
+
+
+def recipe_of(**changes):
+  plan = plan_of("pascal_ignoring")
+  return plan.recipe.replace(**changes)
+
+
+def run(recipe, steps=3, layout=None, batches=(BATCH,)):
+  """The state after some steps, and the metrics of each."""
+  layout = layout or Layout("jit", ONE)
+  state = layout.place_state(first_state(recipe, BATCH, 0))
+  step = functools.partial(train_step, recipe=recipe)
+  found = []
+  for number in range(steps):
+    placed = layout.place_batch(batches[number % len(batches)])
+    state, metrics = layout.train(step, state, placed)
+    found.append(jax.device_get(metrics))
+  return jax.device_get(layout.take_state(state)), found
+
+
+def loss(metrics):
+  total, count = metrics["terms"]["nll"]
+  return np.ravel(total)[0] / np.ravel(count)[0]
+
+
+def test_equal_inputs_give_equal_outputs():
+  (a, _), (b, _) = run(recipe_of()), run(recipe_of())
+  for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)):
+    np.testing.assert_array_equal(x, y)
+
+
+def test_the_loss_falls():
+  _, found = run(recipe_of(), steps=30)
+  assert loss(found[-1]) < loss(found[0]) - 0.1
+
+
+@pytest.mark.parametrize(
+  "parallelism, mesh",
+  [
+    ("jit", Mesh(data=8, fsdp=1, tensor=1)),
+    ("jit", Mesh(data=2, fsdp=2, tensor=2)),
+    ("pmap", Mesh(data=8, fsdp=1, tensor=1)),
+  ],
+)
+def test_eight_devices_are_one(parallelism, mesh):
+  # Training noise off: pmap draws its own on each device.
+  recipe = plan_of("pascal").recipe
+  layout = Layout(parallelism, mesh)
+  assert layout.mesh.size == 8
+  state, found = run(recipe, 5, layout)
+  single = jax.jit(functools.partial(train_step, recipe=recipe))
+  expected = first_state(recipe, BATCH, 0)
+  for number in range(5):
+    expected, metrics = single(expected, BATCH)
+    assert loss(found[number]) == pytest.approx(float(loss(metrics)), rel=1e-5)
+    norm = np.ravel(found[number]["grad_norm"])[0]
+    assert norm == pytest.approx(float(metrics["grad_norm"]), rel=1e-4)
+  assert int(state.step) == 5
+
+
+def test_dropout_masks_do_not_depend_on_devices():
+  plan = plan_of("pascal_ignoring")
+  model = type(plan.recipe.model)
+  spec = dataclasses.replace(
+    plan.spec, model=dataclasses.replace(plan.spec.model, dropout=0.3)
+  )
+  recipe = plan.recipe.replace(model=model(spec))
+  _, many = run(recipe, 2, Layout("jit", Mesh(data=8, fsdp=1, tensor=1)))
+  single = jax.jit(functools.partial(train_step, recipe=recipe))
+  state = first_state(recipe, BATCH, 0)
+  for metrics in many:
+    state, expected = single(state, BATCH)
+    assert loss(metrics) == pytest.approx(float(loss(expected)), rel=1e-5)
+
+
+def test_accumulating_halves_is_the_whole_batch():
+  halves = [{k: v[i::2] for k, v in BATCH.items()} for i in (0, 1)]
+  recipe = plan_of("pascal").recipe
+  single = jax.jit(functools.partial(train_step, recipe=recipe))
+  whole, _ = single(first_state(recipe, BATCH, 0), BATCH)
+  parts = recipe.replace(accumulate=2)
+  step = jax.jit(functools.partial(train_step, recipe=parts))
+  state = first_state(parts, BATCH, 0)
+  first = state.params
+  state, _ = step(state, halves[0])
+  for x, y in zip(jax.tree.leaves(state.params), jax.tree.leaves(first)):
+    np.testing.assert_array_equal(x, y)  # nothing yet
+  state, _ = step(state, halves[1])
+  # The mean gradient is compared, before Adam makes ±lr of rounding noise.
+  mu, mu_whole = (s.opt[0].mu for s in (state, whole))
+  for x, y in zip(jax.tree.leaves(mu), jax.tree.leaves(mu_whole)):
+    np.testing.assert_allclose(x, y, atol=1e-7, rtol=1e-4)
+  assert float(state.pending[1]) == 0.0
+
+
+def test_the_moving_average():
+  recipe = recipe_of(ema=0.5)
+  start = first_state(recipe, BATCH, 0)
+  state, _ = run(recipe, 1)
+  for average, old, new in zip(
+    *(jax.tree.leaves(t) for t in (state.ema, start.params, state.params))
+  ):
+    np.testing.assert_allclose(average, (old + new) / 2, atol=1e-6)
+  assert state.evaluated is state.ema
+
+
+def test_sums_do_not_depend_on_how_pairs_are_batched():
+  recipe = recipe_of()
+  params = first_state(recipe, BATCH, 0).params
+  evaluate = jax.jit(functools.partial(evaluate_step, recipe=recipe))
+  whole = evaluate(params, BATCH)
+  parts = [
+    evaluate(params, {k: v[i : i + 4] for k, v in BATCH.items()})
+    for i in range(0, 16, 4)
+  ]
+  for name in whole:
+    for which in (0, 1):
+      total = sum(float(p[name][which]) for p in parts)
+      assert total == pytest.approx(float(whole[name][which]), rel=1e-5)
+
+
+def test_keep_mask_is_fair_and_changes_with_its_key():
+  masks = [
+    np.asarray(keep_mask(jax.random.key(k), 0.3, (64, 1000))) for k in (0, 1)
+  ]
+  # 64,000 draws: five standard deviations are 0.009.
+  assert abs(masks[0].mean() - 0.7) < 0.009
+  # Two independent masks agree in 0.7² + 0.3² = 58 % of places.
+  assert abs((masks[0] == masks[1]).mean() - 0.58) < 0.01
+  # Neighbours along both axes are independent too.
+  for a, b in (
+    (masks[0][:, 1:], masks[0][:, :-1]),
+    (masks[0][1:], masks[0][:-1]),
+  ):
+    assert abs((a == b).mean() - 0.58) < 0.01
+  # No row or column is treated specially (five deviations of 1,000 draws).
+  assert np.abs(masks[0].mean(1) - 0.7).max() < 0.0725
+
+
+def test_dropout_keeps_the_mean():
+  x = jnp.ones((64, 1000))
+  out = Dropout(0.25).apply(
+    {}, x, train=True, rngs={"dropout": jax.random.key(0)}
+  )
+  assert set(np.unique(out)) == {0.0, np.float32(1 / 0.75)}
+  assert abs(float(out.mean()) - 1.0) < 0.012
+  same = Dropout(0.25).apply({}, x, train=False)
+  np.testing.assert_array_equal(same, x)
+
+
+def test_a_mesh_that_does_not_fit_is_an_error():
+  with pytest.raises(ValueError, match="does not make up the 8 devices"):
+    make_mesh(Mesh(data=3, fsdp=1, tensor=1))
+  with pytest.raises(ValueError, match="at most one may be -1"):
+    make_mesh(Mesh(data=-1, fsdp=-1, tensor=1))
+  with pytest.raises(ValueError, match="pmap"):
+    Layout("pmap", Mesh(data=4, fsdp=2, tensor=1))
+
+
+def test_parameters_are_cut_along_what_divides():
+  mesh = make_mesh(Mesh(data=2, fsdp=2, tensor=2))
+  assert parameter_spec((6, 16), mesh) == jax.sharding.PartitionSpec(
+    "fsdp", "tensor"
+  )
+  assert parameter_spec((5, 16), mesh) == jax.sharding.PartitionSpec(
+    None, "tensor"
+  )
+  assert parameter_spec((16,), mesh) == jax.sharding.PartitionSpec(None)
