@@ -149,6 +149,7 @@ def get_config() -> ml_collections.ConfigDict:
     stop="first",  # end when "first" beams ended, or none can win: "bound"
     max_length_factor=1.5,  # longest output = factor * source subwords + offset
     max_length_offset=10,
+    checkpoint="best",  # parameters to translate with: "best" or "last"
     sentences=64,  # rows decoded together
     nbest=1,
   )

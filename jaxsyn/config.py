@@ -159,6 +159,7 @@ class Decode:
   stop: Literal["first", "bound"]
   max_length_factor: float
   max_length_offset: int
+  checkpoint: Literal["best", "last"]
   sentences: int
   nbest: int
 

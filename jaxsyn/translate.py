@@ -14,6 +14,7 @@ import itertools
 import pathlib
 import re
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 import jax
@@ -60,8 +61,8 @@ class Session:
 
     Args:
       folder: of the run.
-      checkpoint: "best", "last" or a step; "": the best one, or the mean that
-        config.train.average asks for.
+      checkpoint: "best", "last" or a step; "": as config.decode.checkpoint
+        says, or the mean that config.train.average asks for.
       parser: file of the parser, if it is not in the folder.
       longest: source subwords; of longer lines only the beginning is read.
       **decode: fields of config.decode to change, e.g. beam=1.
@@ -120,7 +121,7 @@ class Session:
           config.train.average, abstract, config.train.ema > 0
         )
       return checkpoints.restore_params(
-        checkpoint or "best", abstract, config.train.ema > 0
+        checkpoint or config.decode.checkpoint, abstract, config.train.ema > 0
       )
     finally:
       checkpoints.close()
@@ -145,6 +146,9 @@ class Session:
     Args:
       source: a raw line, or its parse.
     """
+    clean = self.run.manifest["options"]["clean"]
+    if isinstance(source, str) and clean["nfc"]:  # as the training text was
+      source = unicodedata.normalize("NFC", source)
     raw = source if isinstance(source, str) else source.text
     pieces = self._vocabularies[0].encode(raw)
     if len(pieces.id) >= self._longest:

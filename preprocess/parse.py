@@ -28,14 +28,11 @@ from tqdm import tqdm
 
 from jaxsyn.data import conllu
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data.parser import UDPipe
+from jaxsyn.data.parser import LONGEST_LINE, UDPipe
 from jaxsyn.errors import InputError
 
 _CUT = 128  # a chunk ends where the hash of its line is 0 modulo this ...
 _LONGEST = 512  # ... or after so many lines
-# UDPipe's time grows faster than a line, and tree distances as its square: a
-# line of more characters is no sentence, and is kept as one unparsed word.
-LONGEST_LINE = 5000
 _ID = re.compile(r"^# sent_id = (\d+)", re.MULTILINE)
 
 
@@ -248,20 +245,8 @@ def _run(
 def _parse_chunk(
   parser: UDPipe, path: pathlib.Path, texts: Sequence[str]
 ) -> int:
-  write_text(path, (_conllu(parser, t, str(i)) for i, t in enumerate(texts)))
+  write_text(path, (parser.conllu(t, str(i)) for i, t in enumerate(texts)))
   return len(texts)
-
-
-def _conllu(parser: UDPipe, text: str, sentence_id: str) -> str:
-  if len(text) <= LONGEST_LINE:
-    return parser.conllu(text, sentence_id)
-  whole = conllu.unparsed(text)
-  if not whole.head_W:
-    return ""
-  one = conllu.Parse(
-    text, whole.start_W[:1], whole.end_W[-1:], (0,), ("root",), parsed=False
-  )
-  return conllu.to_text(one, sentence_id)
 
 
 _PARSER: list[UDPipe] = []  # of this worker process

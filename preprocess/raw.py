@@ -1,23 +1,20 @@
-"""Raw text: found or fetched, checked, read strictly line by line.
+"""Raw text: found or fetched, and checked.
 
-A line ends at "\\n" and nowhere else, so that line N of one file is the
-translation of line N of the other whatever the text holds. After this comes
-`preprocess.clean`.
+Lines are those of `jaxsyn.data.text`. After this comes `preprocess.clean`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import http
 import http.client
 import os
 import pathlib
 import urllib.error
 import urllib.request
-import zlib
 
 from jaxsyn.data import manifest as manifests
+from jaxsyn.data.text import read_lines
 from jaxsyn.errors import InputError
 
 _BLOCK = 1 << 20
@@ -59,45 +56,6 @@ def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Pairs:
     )
   both = (text for side in lines for text in side)
   return Pairs(*lines, (source, target), manifests.sha256_texts(both))
-
-
-def read_lines(path: pathlib.Path) -> list[str]:
-  """The lines of a UTF-8 file, plain or .gz.
-
-  A byte order mark at the start is dropped, and so is one carriage return at
-  the end of a line; all else stays, U+2028 and its like included.
-
-  Raises:
-    InputError: the file is missing, no gzip, cut off, or not UTF-8; the
-      message gives the line.
-  """
-  try:
-    data = path.read_bytes()
-    if data[:2] == b"\x1f\x8b":
-      data = gzip.decompress(data)
-    elif path.suffix == ".gz":
-      raise gzip.BadGzipFile("it does not start as gzip does")
-  except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-    raise InputError(f"{path} is missing or no file.") from None
-  except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-    raise InputError(
-      f"{path} cannot be unpacked ({error}). Copy or fetch it again."
-    ) from None
-  try:
-    text = data.decode("utf-8")
-  except UnicodeDecodeError as error:
-    line = data.count(b"\n", 0, error.start) + 1
-    byte = error.start - data.rfind(b"\n", 0, error.start)
-    raise InputError(
-      f"{path}:{line}: byte {byte} (0x{data[error.start]:02x}) is not UTF-8."
-      " Mend the line, or convert the file: iconv -f latin1 -t utf-8 (say"
-      " which encoding it has)."
-    ) from None
-  text = text.removeprefix("\ufeff")
-  lines = text.split("\n")
-  if lines[-1] == "":  # what follows the last line end is no line
-    lines.pop()
-  return [line.removesuffix("\r") for line in lines]
 
 
 def find(

@@ -144,7 +144,7 @@ def test_tied_embeddings_need_one_vocabulary():
 
 def test_an_unknown_system_is_named():
   with pytest.raises(
-    InputError, match="no system 'pascall'.* Did you mean 'pascal'"
+    InputError, match=r"no system 'pascall'.* Did you mean 'pascal'"
   ):
     multi30k_en_de.get_config("pascall")
 

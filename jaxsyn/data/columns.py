@@ -174,7 +174,7 @@ def examples_of(records: Records, tree: str) -> Iterator[Example]:
 def of_split(
   records: Records, features: tuple[str, ...], tree: str, memory_gib: float
 ) -> Columns:
-  """The columns of a prepared split, cached beside its records.
+  """The columns of a prepared split, cached in its folder.
 
   Args:
     records: the opened split.
@@ -184,5 +184,5 @@ def of_split(
   """
   about = json.dumps([records.fingerprint, sorted(features), tree])
   name = hashlib.sha256(about.encode()).hexdigest()[:16]
-  cache = records.folder / "cache" / f"{records.split}-{name}"
+  cache = records.directory / "work" / "columns" / name
   return open_columns(examples_of(records, tree), features, cache, memory_gib)

@@ -20,6 +20,10 @@ from jaxsyn.data import conllu
 from jaxsyn.data.align import visible
 from jaxsyn.errors import InputError, did_you_mean
 
+# UDPipe's time grows faster than a line, and tree distances as its square: a
+# line of more characters is no sentence, and is kept as one unparsed word.
+LONGEST_LINE = 5000
+
 
 class UDPipe:
   """A UDPipe 1 model that cuts lines into words and parses them.
@@ -87,13 +91,18 @@ class UDPipe:
     return self._parse(line, sentence_id)[1]
 
   def _parse(self, line: str, sentence_id: str) -> tuple[conllu.Parse, str]:
+    parse = None
     try:
-      text = self._text(line, sentence_id)
-      parse = conllu.attach(conllu.blocks_of_text(text, str(self.path)), line)
+      if len(line) <= LONGEST_LINE:
+        text = self._text(line, sentence_id)
+        parse = conllu.attach(conllu.blocks_of_text(text, str(self.path)), line)
     except InputError:  # characters lost or changed, or no tree at all
-      parse = None
+      pass
     if parse is None or not parse.parsed:
       parse = conllu.unparsed(line)
+      if len(line) > LONGEST_LINE and parse.head_W:
+        ends = parse.start_W[:1], parse.end_W[-1:]
+        parse = conllu.Parse(line, *ends, (0,), ("root",), parsed=False)
       text = conllu.to_text(parse, sentence_id)
     return parse, text
 

@@ -86,7 +86,7 @@ class Records:
     manifest: of the prepared folder.
     index: an `Index`; taken from the file, or made from the records where that
       is missing or belongs to other records.
-    folder: of the TFDS data set.
+    directory: the prepared folder.
     features: names of the arrays of an example.
     fingerprint: SHA-256 that changes whenever a record does.
   """
@@ -106,7 +106,7 @@ class Records:
     facts = manifests.split(self.manifest, split)
     folder = manifests.tfds_folder(directory, self.manifest)
     self.split = split
-    self.folder = folder
+    self.directory = pathlib.Path(directory)
     self.fingerprint = facts["records_sha256"]
     self.features = tuple(schema.features(self.manifest["sides"]))
     self._paths = [folder / shard["file"] for shard in facts["shards"]]

@@ -22,10 +22,13 @@ from jaxsyn.data.columns import examples_of, of_split
 from jaxsyn.data.records import Records
 from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.decode.translator import Translator
+from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.scoring.metrics import score
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.step import evaluate_step
+
+LONGEST = 1024  # subwords of a side
 
 
 class Validator:
@@ -54,6 +57,7 @@ class Validator:
     """
     config: Config = plan.config
     records = Records(config.data.directory, split)
+    _check_lengths(records)
     self._layout, self._names = layout, names
     self._columns = of_split(
       records, names, config.data.tree, config.batch.memory_gib
@@ -113,6 +117,18 @@ def _on_one_device(params: Any) -> Any:
   if jax.device_count() == 1:
     return params
   return jax.device_put(jax.device_get(params), jax.local_devices()[0])
+
+
+def _check_lengths(records: Records) -> None:
+  """A line of thousands of subwords would need more memory than all others."""
+  index = records.index
+  number = int(np.argmax(np.maximum(index.source_length, index.target_length)))
+  if _longest(records) > LONGEST:
+    raise InputError(
+      f"split {records.split}, line {records[number]['line']}: "
+      f"{_longest(records)} subwords on one side, more than {LONGEST}. It is no "
+      "sentence; take it out of both raw files and prepare the data again."
+    )
 
 
 def _longest(records: Records) -> int:

@@ -1,0 +1,19 @@
+"""WMT16, English to German, as in Bugliarello & Okazaki 2020.
+
+Paper:   PASCAL 33.9 BLEU on the test set (their Tables 3 to 5).
+Prepare: python -m preprocess.build --config configs/paper_pascal_wmt16_en_de.py \
+           --raw_dir FOLDER
+Train:   python -m jaxsyn.train --workdir runs/wmt16_en_de \
+           --config configs/paper_pascal_wmt16_en_de.py:pascal
+Ours:    not run; see configs/papers/pascal.py for the settings.
+"""
+
+from __future__ import annotations
+
+import ml_collections
+
+from configs.papers import pascal
+
+
+def get_config(system: str = "pascal") -> ml_collections.ConfigDict:
+  return pascal.get_config("wmt16_en_de", system)

@@ -1,0 +1,19 @@
+"""WMT18, English to Turkish, as in Bugliarello & Okazaki 2020.
+
+Paper:   PASCAL 14.0 BLEU on the test set (their Tables 3 to 5).
+Prepare: python -m preprocess.build --config configs/paper_pascal_wmt18_en_tr.py \
+           --raw_dir FOLDER
+Train:   python -m jaxsyn.train --workdir runs/wmt18_en_tr \
+           --config configs/paper_pascal_wmt18_en_tr.py:pascal
+Ours:    not run; see configs/papers/pascal.py for the settings.
+"""
+
+from __future__ import annotations
+
+import ml_collections
+
+from configs.papers import pascal
+
+
+def get_config(system: str = "pascal") -> ml_collections.ConfigDict:
+  return pascal.get_config("wmt18_en_tr", system)

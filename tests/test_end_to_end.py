@@ -1,0 +1,303 @@
+"""Raw text to score through the real commands, and runs that are killed.
+
+Everything is real: processes, signals, UDPipe, SentencePiece, Orbax.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SIZES = [
+  "--config.model.encoder_layers=1",
+  "--config.model.decoder_layers=1",
+  "--config.model.width=32",
+  "--config.model.feed_forward=32",
+  "--config.batch.tokens=1024",
+  "--config.batch.shapes=2",
+  "--config.decode.beam=2",
+  "--config.train.minutes=0.0",
+  "--config.train.steps=12",
+  "--config.train.evaluate_every=6",
+  "--config.train.save_every=3",
+  "--config.train.log_every=3",
+]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+  """One device, and programs that are compiled once for all processes."""
+  return {
+    **os.environ,
+    "JAX_NUM_CPU_DEVICES": "1",
+    "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("programs")),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+  }
+
+
+@pytest.fixture(scope="module")
+def command(prepared):
+  def make(workdir, *more):
+    return [
+      *(sys.executable, "-m", "jaxsyn.train"),
+      *("--config", "configs/quickstart.py:pascal_ignoring"),
+      *("--workdir", str(workdir)),
+      f"--config.data.directory={prepared}",
+      *SIZES,
+      *more,
+    ]
+
+  return make
+
+
+@pytest.fixture(scope="module")
+def straight(command, environment, tmp_path_factory):
+  """A run of 12 steps that nothing disturbs."""
+  workdir = tmp_path_factory.mktemp("runs") / "straight"
+  done = subprocess.run(
+    command(workdir), env=environment, cwd=ROOT, capture_output=True, text=True
+  )
+  assert done.returncode == 0, done.stderr
+  return workdir, done.stdout
+
+
+def last_checkpoint(workdir):
+  """(step, all arrays, the JSON page without its clock) of a run."""
+  path = workdir / "checkpoints"
+  step = max(int(p.name) for p in path.iterdir() if p.name.isdigit())
+  with ocp.StandardCheckpointer() as reader:
+    state = reader.restore(path / str(step) / "state")
+  (page,) = (path / str(step) / "progress").glob("*metadata*") or [None]
+  progress = json.loads(page.read_text())
+  del progress["minutes"]
+  return step, jax.tree.map(np.asarray, state), progress
+
+
+def assert_same_end(a, b):
+  step_a, state_a, progress_a = last_checkpoint(a)
+  step_b, state_b, progress_b = last_checkpoint(b)
+  assert step_a == step_b
+  assert progress_a == progress_b
+  jax.tree.map(np.testing.assert_array_equal, state_a, state_b)
+
+
+def steps_logged(workdir, kind="train"):
+  lines = (workdir / "log.jsonl").read_text().splitlines()
+  records = [json.loads(line) for line in lines]
+  return [(r["step"], r.get("loss")) for r in records if r["kind"] == kind]
+
+
+def start_and(condition, then, command, environment, timeout=120):
+  """Starts a process, waits for a condition, sends a signal; returns it."""
+  process = subprocess.Popen(
+    command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True
+  )
+  deadline = time.monotonic() + timeout
+  while not condition() and process.poll() is None:
+    assert time.monotonic() < deadline, "the condition never came"
+    time.sleep(0.002)
+  if process.poll() is None:
+    process.send_signal(then)
+  output, _ = process.communicate(timeout=timeout)
+  return process.returncode, output
+
+
+def test_training_says_what_it_did(straight):
+  workdir, output = straight
+  assert "2 shapes, 2 compilations of the step" in output
+  assert "stopped at step 12 (steps)" in output
+  assert [s for s, _ in steps_logged(workdir)] == [3, 6, 9, 12]
+  assert [s for s, _ in steps_logged(workdir, "validation")] == [6, 12]
+  record = json.loads((workdir / "log.jsonl").read_text().splitlines()[0])
+  for name in ("loss", "tokens_per_s", "padding", "waiting", "eta_minutes"):
+    assert np.isfinite(record[name])
+  assert list(workdir.glob("events.*"))
+
+
+def test_a_finished_run_is_not_run_again(straight, command, environment):
+  workdir, _ = straight
+  before = (workdir / "log.jsonl").read_text()
+  subprocess.run(command(workdir), env=environment, cwd=ROOT, check=True)
+  assert (workdir / "log.jsonl").read_text() == before
+
+
+def test_killed_and_gone_on_it_is_the_same_run(
+  straight, command, environment, tmp_path
+):
+  workdir = tmp_path / "killed"
+  code, _ = start_and(
+    (workdir / "checkpoints" / "6").is_dir,
+    signal.SIGKILL,
+    command(workdir),
+    environment,
+  )
+  assert code == -signal.SIGKILL
+  assert not (workdir / "checkpoints" / "12").exists()
+  subprocess.run(command(workdir), env=environment, cwd=ROOT, check=True)
+  assert_same_end(workdir, straight[0])
+  assert steps_logged(workdir) == steps_logged(straight[0])
+
+
+def test_killed_in_the_middle_of_saving(
+  straight, command, environment, tmp_path
+):
+  workdir = tmp_path / "saving"
+
+  def saving():
+    return any((workdir / "checkpoints").glob("6.orbax-checkpoint-tmp*"))
+
+  code, _ = start_and(saving, signal.SIGKILL, command(workdir), environment)
+  assert code == -signal.SIGKILL
+  assert not (workdir / "checkpoints" / "6").exists()
+  subprocess.run(command(workdir), env=environment, cwd=ROOT, check=True)
+  assert_same_end(workdir, straight[0])
+
+
+def test_sigterm_saves_and_says_how_to_go_on(
+  straight, command, environment, tmp_path
+):
+  workdir = tmp_path / "asked"
+
+  def begun():
+    log = workdir / "log.jsonl"
+    return log.is_file() and '"step": 3' in log.read_text()
+
+  code, output = start_and(
+    begun, signal.SIGTERM, command(workdir), environment
+  )
+  assert code == 0
+  assert "(SIGTERM)" in output and "To go on: python -m jaxsyn.train" in output
+  step = last_checkpoint(workdir)[0]
+  assert 3 <= step < 12
+  subprocess.run(command(workdir), env=environment, cwd=ROOT, check=True)
+  assert_same_end(workdir, straight[0])
+
+
+def test_a_damaged_checkpoint_is_passed_over(
+  straight, command, environment, tmp_path
+):
+  workdir = tmp_path / "damaged"
+  subprocess.run(["cp", "-r", straight[0], workdir], check=True)
+  for path in (workdir / "checkpoints" / "12").rglob("*"):
+    if path.is_file() and path.stat().st_size > 2000:
+      path.write_bytes(path.read_bytes()[:100])
+  done = subprocess.run(
+    command(workdir), env=environment, cwd=ROOT, capture_output=True, text=True
+  )
+  assert done.returncode == 0, done.stderr
+  assert "cannot be read and is passed over" in done.stderr
+  assert_same_end(workdir, straight[0])
+
+
+@pytest.mark.parametrize(
+  "more, message",
+  [
+    (["--config.model.heads=2"], "config.model.heads was 4 and is now 2"),
+    (["--config.seed=1"], "config.seed was 0 and is now 1"),
+    (["--config.optimiser.learning_rate=1e9"], "learning_rate was"),
+  ],
+)
+def test_another_config_is_not_mixed_in(
+  straight, command, environment, more, message
+):
+  done = subprocess.run(
+    command(straight[0], *more),
+    env=environment,
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 2
+  assert message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_loss_that_is_no_number_stops_the_run(command, environment, tmp_path):
+  done = subprocess.run(
+    command(
+      tmp_path / "nan",
+      "--config.optimiser.learning_rate=1e30",
+      "--config.optimiser.schedule=constant",
+    ),
+    env=environment,
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 2
+  assert "became NaN or infinite at step" in done.stderr
+  assert "Last good checkpoint" in done.stderr
+
+
+def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
+  workdir, _ = straight
+  lines = ["The duck arrived .", "", "A farmer that a duck saw will arrive .", "?"]
+
+  def translate(*options, text="\n".join(lines) + "\n"):
+    return subprocess.run(
+      [
+        *(sys.executable, "-m", "jaxsyn.translate", "--workdir", str(workdir)),
+        *options,
+      ],
+      input=text,
+      env=environment,
+      cwd=ROOT,
+      capture_output=True,
+      text=True,
+      check=True,
+    ).stdout.splitlines()
+
+  plain = translate()
+  assert len(plain) == 4
+  source = tmp_path / "in.txt"
+  source.write_text("\n".join(lines) + "\n")
+  output = tmp_path / "out.txt"
+  translate("--input", str(source), "--output", str(output), "--scores")
+  scored = [line.split("\t") for line in output.read_text().splitlines()]
+  assert [text for text, _ in scored] == plain
+  best = translate("--nbest", "2")
+  assert [line.split(" ||| ")[0] for line in best] == list("00112233")
+  assert [line.split(" ||| ")[1] for line in best[::2]] == plain
+
+  # The parser's CoNLL-U gives what its raw text gives.
+  from jaxsyn.data.parser import UDPipe
+
+  parser = UDPipe(workdir / "parser.source.udpipe")
+  trees = tmp_path / "in.conllu"
+  full = [lines[0], lines[2], lines[3]]
+  trees.write_text("".join(parser.conllu(t, str(i)) for i, t in enumerate(full)))
+  assert translate("--input", str(trees)) == [plain[0], plain[2], plain[3]]
+
+
+def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):
+  from jaxsyn.errors import InputError
+  from jaxsyn.translate import Session
+
+  workdir = tmp_path / "run"
+  subprocess.run(["cp", "-r", straight[0], workdir], check=True)
+  parser = workdir / "parser.source.udpipe"
+  content = parser.read_bytes()
+  other = tmp_path / "other.udpipe"
+  other.write_bytes(content + b"\0")
+  with pytest.raises(InputError, match="is not the source parser .* SHA-256"):
+    Session(workdir, parser=str(other))(["The duck arrived ."])
+  vocabulary = workdir / "vocabulary.model"
+  vocabulary.write_bytes(vocabulary.read_bytes()[:-3])
+  with pytest.raises(InputError, match=r"vocabulary\.model"):
+    Session(workdir)
+
+
+def test_what_is_no_run_is_named(tmp_path):
+  from jaxsyn.errors import InputError
+  from jaxsyn.translate import Session
+
+  with pytest.raises(InputError, match="is not the folder of a run"):
+    Session(tmp_path)
