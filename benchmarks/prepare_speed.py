@@ -10,7 +10,6 @@ all processes together: it is the figure to compare on a busy machine.
 from __future__ import annotations
 
 import pathlib
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 
 from absl import flags
 
+from benchmarks.figures import processor_seconds, show
 from jaxsyn import cli
 from jaxsyn.data import schema, tfds_builder
 from jaxsyn.data.parser import UDPipe
@@ -46,11 +46,11 @@ def run(
 
   @contextmanager
   def measured(name: str, what: str) -> Iterator[None]:
-    wall, processor = time.perf_counter(), _processor_time()
+    wall, processor = time.perf_counter(), processor_seconds()
     yield
     wall, processor = (
       time.perf_counter() - wall,
-      _processor_time() - processor,
+      processor_seconds() - processor,
     )
     figures[name] = count / wall, f"{what}/s"
     figures[f"{name}_cpu"] = count / processor, f"{what}/cpu-s"
@@ -81,22 +81,11 @@ def run(
   return figures
 
 
-def _processor_time() -> float:
-  """Seconds of this process and of those of its children that have ended."""
-  return sum(
-    usage.ru_utime + usage.ru_stime
-    for usage in map(
-      resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-  )
-
-
 def _main(values: flags.FlagValues) -> None:
   figures = run(
     values.source, values.target, values.parser, values.lines, values.workers
   )
-  for name, (value, unit) in figures.items():
-    print(f"{name}={value:.1f} {unit}")
+  show(figures)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pathlib
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -168,7 +168,16 @@ class Session:
 
   def __call__(self, sources: Iterable[Source]) -> list[list[Translation]]:
     """The n best translations of each sentence, best first, in order."""
-    return self._translate(self.params, [self.example(s) for s in sources])
+    return self.search([self.example(s) for s in sources])
+
+  def search(self, examples: Sequence[dict]) -> list[list[Translation]]:
+    """The n best translations of examples that are made already."""
+    return self._translate(self.params, examples)
+
+  @property
+  def compilations(self) -> int:
+    """Programs made so far, one a shape."""
+    return self._translate.compilations
 
 
 def run(

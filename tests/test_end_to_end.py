@@ -171,9 +171,7 @@ def test_sigterm_saves_and_says_how_to_go_on(
     log = workdir / "log.jsonl"
     return log.is_file() and '"step": 3' in log.read_text()
 
-  code, output = start_and(
-    begun, signal.SIGTERM, command(workdir), environment
-  )
+  code, output = start_and(begun, signal.SIGTERM, command(workdir), environment)
   assert code == 0
   assert "(SIGTERM)" in output and "To go on: python -m jaxsyn.train" in output
   step = last_checkpoint(workdir)[0]
@@ -239,15 +237,20 @@ def test_a_loss_that_is_no_number_stops_the_run(command, environment, tmp_path):
 
 def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
   workdir, _ = straight
-  lines = ["The duck arrived .", "", "A farmer that a duck saw will arrive .", "?"]
+  lines = [
+    "The duck arrived .",
+    "",
+    "A farmer that a duck saw will arrive .",
+    "?",
+  ]
 
-  def translate(*options, text="\n".join(lines) + "\n"):
+  def translate(*options):
     return subprocess.run(
       [
         *(sys.executable, "-m", "jaxsyn.translate", "--workdir", str(workdir)),
         *options,
       ],
-      input=text,
+      input="".join(f"{line}\n" for line in lines),
       env=environment,
       cwd=ROOT,
       capture_output=True,
@@ -273,7 +276,9 @@ def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
   parser = UDPipe(workdir / "parser.source.udpipe")
   trees = tmp_path / "in.conllu"
   full = [lines[0], lines[2], lines[3]]
-  trees.write_text("".join(parser.conllu(t, str(i)) for i, t in enumerate(full)))
+  trees.write_text(
+    "".join(parser.conllu(t, str(i)) for i, t in enumerate(full))
+  )
   assert translate("--input", str(trees)) == [plain[0], plain[2], plain[3]]
 
 
@@ -287,7 +292,7 @@ def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):
   content = parser.read_bytes()
   other = tmp_path / "other.udpipe"
   other.write_bytes(content + b"\0")
-  with pytest.raises(InputError, match="is not the source parser .* SHA-256"):
+  with pytest.raises(InputError, match=r"is not the source parser .* SHA-256"):
     Session(workdir, parser=str(other))(["The duck arrived ."])
   vocabulary = workdir / "vocabulary.model"
   vocabulary.write_bytes(vocabulary.read_bytes()[:-3])

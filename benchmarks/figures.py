@@ -1,0 +1,30 @@
+"""How a benchmark prints, and what it reads off the machine."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Mapping
+
+Figures = Mapping[str, tuple[float, str]]  # name -> (value, unit)
+
+
+def show(figures: Figures) -> None:
+  """One line a figure: name=value unit."""
+  for name, (value, unit) in figures.items():
+    text = f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    print(f"{name}={text} {unit}", flush=True)
+
+
+def processor_seconds() -> float:
+  """Processor time of this process and of its ended children."""
+  return sum(
+    usage.ru_utime + usage.ru_stime
+    for usage in map(
+      resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+  )
+
+
+def peak_mib() -> float:
+  """Largest resident memory of this process so far."""
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,162 @@
+"""How fast systems train, side by side in one process.
+
+  python -m benchmarks.train_speed --data data/multi30k_en_de \\
+    [--systems transformer,pascal] [--seconds 60] [--size small]
+
+The systems take turns on the same batches, so that the ratio holds on a busy
+machine. One line a figure: name=value unit; tokens are real target subwords,
+the end sign included, and "/cpu-s" is per second of processor time.
+
+With --steps_of SYSTEM it trains that one for ever and prints "STEP n tokens=T"
+after each step, for a timer that pairs it with other programs.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+
+import jax
+import numpy as np
+from absl import flags
+
+from benchmarks.figures import peak_mib, processor_seconds, show
+from configs import base, systems
+from jaxsyn import cli
+from jaxsyn import config as configs
+from jaxsyn.data.batch_plan import Plan, Position
+from jaxsyn.data.batches import features_for
+from jaxsyn.data.columns import of_split
+from jaxsyn.data.records import Records
+from jaxsyn.data.schema import PAD
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+from jaxsyn.training.loop import Data
+from jaxsyn.training.mesh import Layout, set_up_jax
+from jaxsyn.training.step import first_state, train_step
+
+SIZES = {  # width, feed-forward, heads, layers of encoder and decoder
+  "tiny": (128, 256, 4, 4),
+  "small": (256, 1024, 4, 3),
+  "base": (512, 2048, 8, 6),
+}
+
+
+class Trainer:
+  """One system with its state, ready to take steps."""
+
+  def __init__(self, system: str, size: str, data: str, tokens: int):
+    config = systems.apply(base.get_config(), system)
+    width, feed_forward, heads, layers = SIZES[size]
+    config.model.update(
+      width=width,
+      feed_forward=feed_forward,
+      heads=heads,
+      encoder_layers=layers,
+      decoder_layers=layers,
+      dropout=0.1,
+      attention_dropout=0.1,
+      activation_dropout=0.1,
+    )
+    config.batch.tokens = tokens
+    records = Records(data, "train")
+    checked = configs.read(config)
+    plan = resolve(checked, records.manifest["vocabulary"])
+    names = features_for(plan.needs, records.manifest["sides"])
+    self.layout = Layout("jit", checked.train.mesh)
+    lengths = records.index.source_length, records.index.target_length
+    self.data = Data(
+      of_split(records, names, checked.data.tree, checked.batch.memory_gib),
+      names,
+      Plan(*lengths, tokens=tokens, shapes=checked.batch.shapes, seed=0),
+    )
+    self._step = functools.partial(train_step, recipe=plan.recipe)
+    empty = self.data.empty()
+    state = first_state(plan.recipe, empty[0], 0)
+    self.state = self.layout.place_state(state)
+    for batch in empty:
+      self.layout.compile_train(
+        self._step, self.state, self.layout.place_batch(batch)
+      )
+    self.parameters = sum(x.size for x in jax.tree.leaves(state.params))
+    self.batches = (batch for _, batch in self.data.batches(Position()))
+
+  def step(self) -> int:
+    """Takes one step and waits for it; returns its real target subwords."""
+    batch = next(self.batches)
+    placed = self.layout.place_batch(batch)
+    self.state, metrics = self.layout.train(self._step, self.state, placed)
+    jax.block_until_ready(metrics)
+    return int(np.count_nonzero(batch["target_id_BT"] != PAD))
+
+
+def run(
+  data: str, names: list[str], size: str, tokens: int, seconds: float
+) -> dict[str, tuple[float, str]]:
+  """Trains the systems in turns; the first is what the others are held to.
+
+  Args:
+    data: prepared folder.
+    names: systems.
+    size: of SIZES.
+    tokens: padded subwords a batch, of the longer side.
+    seconds: of training, all systems together.
+
+  Returns: name -> (value, unit).
+  """
+  if size not in SIZES:
+    raise InputError(f"no size {size!r}. {cli.did_you_mean(size, SIZES)}")
+  trainers = {name: Trainer(name, size, data, tokens) for name in names}
+  figures = {}
+  for name, trainer in trainers.items():
+    trainer.step()
+    figures[f"parameters.{name}"] = trainer.parameters, "parameters"
+  wall = dict.fromkeys(names, 0.0)
+  processor, done = dict(wall), dict.fromkeys(names, 0)
+  ratios: dict[str, list[float]] = {name: [] for name in names}
+  end = time.perf_counter() + seconds
+  while time.perf_counter() < end:
+    spent = {}
+    for name, trainer in trainers.items():
+      began, busy = time.perf_counter(), processor_seconds()
+      done[name] += trainer.step()
+      wall[name] += time.perf_counter() - began
+      spent[name] = processor_seconds() - busy
+      processor[name] += spent[name]
+    for name in names:
+      ratios[name].append(spent[name] / spent[names[0]])
+  plan = trainers[names[0]].data.plan
+  figures["shapes"] = len(plan.shapes), "shapes"
+  figures["padding"] = 100 * plan.padding(), "%"
+  for name in names:
+    figures[f"speed.{name}"] = done[name] / wall[name], "tokens/s"
+    figures[f"speed_cpu.{name}"] = done[name] / processor[name], "tokens/cpu-s"
+    cost = float(np.median(ratios[name]))
+    figures[f"cost.{name}"] = 100 * (cost - 1), f"% over {names[0]}"
+  figures["steps"] = len(ratios[names[0]]), "steps a system"
+  figures["peak_memory"] = peak_mib(), "MiB"
+  return figures
+
+
+def _main(values: flags.FlagValues) -> None:
+  if not values.data:
+    raise InputError("--data is missing: name a prepared folder.")
+  set_up_jax()
+  if values.steps_of:
+    trainer = Trainer(values.steps_of, values.size, values.data, values.tokens)
+    for number in itertools.count(1):
+      print(f"STEP {number} tokens={trainer.step()}", flush=True)
+  show(
+    run(values.data, values.systems, values.size, values.tokens, values.seconds)
+  )
+
+
+if __name__ == "__main__":
+  flags.DEFINE_string("data", None, "Prepared folder.")
+  flags.DEFINE_list("systems", ["transformer", "pascal"], "Which, in turns.")
+  flags.DEFINE_string("size", "small", "tiny, small or base.")
+  flags.DEFINE_integer("tokens", 4096, "Padded subwords a batch.")
+  flags.DEFINE_float("seconds", 60.0, "Of training, all systems together.")
+  flags.DEFINE_string("steps_of", "", "Train this system for ever.")
+  cli.main(_main)
