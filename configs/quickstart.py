@@ -4,7 +4,7 @@ Write:   python -m preprocess.quickstart --output data/quickstart/raw
 Prepare: python -m preprocess.build --config configs/quickstart.py
 Train:   python -m jaxsyn.train --config configs/quickstart.py:pascal \
            --workdir runs/quickstart/pascal
-Sizes:   for about two minutes of training on two CPU cores. It shows what a
+Sizes:   for about a minute of training on two CPU cores. It shows what a
          tree can do where words depend on their parents by construction
          (preprocess/grammar.py); it says nothing about natural languages.
 """
@@ -40,9 +40,8 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
   config.optimiser.learning_rate = 3e-3
   config.optimiser.warmup = 400
-  config.train.steps = 2000
-  config.train.minutes = 2.0
+  config.train.steps = 1000
   config.train.log_every = 100
-  config.train.evaluate_every = 500
+  config.train.evaluate_every = 250
   config.train.save_every = 500
   return systems.apply(config, system)
