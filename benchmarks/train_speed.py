@@ -32,7 +32,7 @@ from jaxsyn.data.records import Records
 from jaxsyn.data.schema import PAD
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
-from jaxsyn.training.loop import Data
+from jaxsyn.training.feed import Feed
 from jaxsyn.training.mesh import Layout, set_up_jax
 from jaxsyn.training.step import first_state, train_step
 
@@ -66,13 +66,13 @@ class Trainer:
     names = features_for(plan.needs, records.manifest["sides"])
     self.layout = Layout("jit", checked.train.mesh)
     lengths = records.index.source_length, records.index.target_length
-    self.data = Data(
+    self.feed = Feed(
       of_split(records, names, checked.data.tree, checked.batch.memory_gib),
       names,
       Plan(*lengths, tokens=tokens, shapes=checked.batch.shapes, seed=0),
     )
     self._step = functools.partial(train_step, recipe=plan.recipe)
-    empty = self.data.empty()
+    empty = self.feed.empty()
     state = first_state(plan.recipe, empty[0], 0)
     self.state = self.layout.place_state(state)
     for batch in empty:
@@ -80,7 +80,7 @@ class Trainer:
         self._step, self.state, self.layout.place_batch(batch)
       )
     self.parameters = sum(x.size for x in jax.tree.leaves(state.params))
-    self.batches = (batch for _, batch in self.data.batches(Position()))
+    self.batches = (batch for _, batch in self.feed.batches(Position()))
 
   def step(self) -> int:
     """Takes one step and waits for it; returns its real target subwords."""
@@ -126,7 +126,7 @@ def run(
       processor[name] += spent[name]
     for name in names:
       ratios[name].append(spent[name] / spent[names[0]])
-  plan = trainers[names[0]].data.plan
+  plan = trainers[names[0]].feed.plan
   figures["shapes"] = len(plan.shapes), "shapes"
   figures["padding"] = 100 * plan.padding(), "%"
   for name in names:

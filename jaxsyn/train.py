@@ -23,6 +23,7 @@ from jaxsyn.plan import resolve
 from jaxsyn.scoring.validation import Validator
 from jaxsyn.training import loop
 from jaxsyn.training.checkpoint import Checkpoints
+from jaxsyn.training.feed import Feed
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Layout, set_up_jax
 
@@ -53,7 +54,7 @@ def run(
   names = features_for(plan.needs, records.manifest["sides"])
   made = workdir.create(folder, config)
   layout = Layout(config.train.parallelism, config.train.mesh)
-  data = loop.Data(
+  feed = Feed(
     columns=of_split(records, names, config.data.tree, config.batch.memory_gib),
     names=names,
     plan=BatchPlan(
@@ -76,7 +77,7 @@ def run(
       config,
       plan.recipe,
       layout,
-      data,
+      feed,
       checkpoints,
       validator,
       lambda start: Log(made.workdir, config.train.steps, start),

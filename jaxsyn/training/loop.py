@@ -7,7 +7,6 @@ as if it had not.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import signal
@@ -22,62 +21,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxsyn.config import Config
-from jaxsyn.data.batch_plan import Plan as BatchPlan
-from jaxsyn.data.batch_plan import Planned, Position
-from jaxsyn.data.batches import Batch, ahead, assemble, stream
-from jaxsyn.data.columns import Columns
-from jaxsyn.data.schema import PAD
+from jaxsyn.data.batch_plan import Position
+from jaxsyn.data.batches import ahead
 from jaxsyn.errors import InputError
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.log import Log, peak_flops
+from jaxsyn.training.feed import Feed
+from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Layout
-from jaxsyn.training.optimiser import learning_rate
+from jaxsyn.training.meter import Meter, real_subwords
 from jaxsyn.training.step import Recipe, State, first_state, train_step
 
 # On CPU, collectives of too many programs in flight dead-lock a thread pool
 # of few cores; a wait now and then costs nothing.
 IN_FLIGHT = 8
-
-
-@dataclasses.dataclass(frozen=True)
-class Data:
-  """The training split: facts, and which batch comes when.
-
-  Attributes:
-    columns: facts of all pairs.
-    names: features in a batch.
-    plan: batches of every epoch.
-    change: a caller's own function on every host batch (its weighting
-      matrix, say); None: batches stay as they are.
-  """
-
-  columns: Columns
-  names: tuple[str, ...]
-  plan: BatchPlan
-  change: Callable[[Batch], Batch] | None = None
-
-  def batches(self, start: Position) -> Iterator[tuple[Position, Batch]]:
-    """This host's batches from a position on, without end."""
-    hosts = jax.process_index(), jax.process_count()
-    for position, batch in stream(
-      self.columns, self.names, self.plan, start, *hosts
-    ):
-      yield position, self.change(batch) if self.change else batch
-
-  def empty(self) -> list[Batch]:
-    """A batch of padding in every shape, to compile with."""
-    nobody = np.empty(0, np.int64)
-    batches = [
-      assemble(
-        self.columns,
-        self.names,
-        Planned(shape, nobody),
-        jax.process_index(),
-        jax.process_count(),
-      )
-      for shape in self.plan.shapes
-    ]
-    return [self.change(b) if self.change else b for b in batches]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +82,7 @@ def train(
   config: Config,
   recipe: Recipe,
   layout: Layout,
-  data: Data,
+  feed: Feed,
   checkpoints: Checkpoints,
   validate: Callable[[Any], dict[str, float]],
   open_log: Callable[[int], Log],
@@ -137,7 +93,7 @@ def train(
     config: of the run.
     recipe: of the step.
     layout: where it runs.
-    data: the training split.
+    feed: the training split.
     checkpoints: of the run.
     validate: parameters -> scores; "bleu" decides what is best.
     open_log: the log, from the step that is gone on from.
@@ -147,17 +103,18 @@ def train(
       last good checkpoint.
   """
   state, progress = _restore(
-    config, recipe, layout, checkpoints, data.empty()[0]
+    config, recipe, layout, checkpoints, feed.empty()[0]
   )
   start = int(jax.device_get(layout.take_state(state).step))
   log = open_log(start)
   step_function = functools.partial(train_step, recipe=recipe)
   try:
-    flops = _compile(layout, step_function, state, data, log)
+    flops = _compile(layout, step_function, state, feed, log)
+    runner = _Loop(
+      config, layout, step_function, feed, checkpoints, validate, log, flops
+    )
     with Signals() as signals:
-      return _Loop(
-        config, layout, step_function, data, checkpoints, validate, log, flops
-      ).run(state, progress, start, signals)
+      return runner.run(state, progress, start, signals)
   finally:
     log.close()
     checkpoints.wait()
@@ -179,9 +136,9 @@ def _restore(config, recipe, layout, checkpoints, batch):
   return layout.place_state(state), progress
 
 
-def _compile(layout, step_function, state, data, log) -> dict[Any, float]:
+def _compile(layout, step_function, state, feed, log) -> dict[Any, float]:
   """Compiles every shape before the first step; returns FLOPs by shape."""
-  batches = [layout.place_batch(batch) for batch in data.empty()]
+  batches = [layout.place_batch(batch) for batch in feed.empty()]
   began = time.monotonic()
   log.say(f"compiling the step for {len(batches)} shapes")
   with ThreadPoolExecutor(2) as pool:
@@ -192,8 +149,7 @@ def _compile(layout, step_function, state, data, log) -> dict[Any, float]:
     )
   log.say(f"compiled in {time.monotonic() - began:.0f} s")
   return {
-    batch["target_id_BT"].shape + batch["source_id_BS"].shape: _flops(program)
-    for batch, program in zip(batches, programs)
+    _sizes(batch): _flops(program) for batch, program in zip(batches, programs)
   }
 
 
@@ -207,79 +163,69 @@ class _Loop:
   """One call of `train`, from its first step to its last."""
 
   def __init__(
-    self, config, layout, step, data, checkpoints, validate, log, flops
+    self, config, layout, step, feed, checkpoints, validate, log, flops
   ):
-    self.config, self.layout, self.step_function = config, layout, step
-    self.data, self.checkpoints, self.log = data, checkpoints, log
-    self.validate, self.flops = validate, flops
-    self.rate = learning_rate(config.optimiser, config.model.width)
-    self.peak = peak_flops()
-    self.waiting: list[tuple[int, Any]] = []  # metrics still on the device
-    self.fetched: list[dict[str, Any]] = []  # since the last log line
-    self.since = collections.Counter()  # since the last log line
-    self.began = time.monotonic()
+    self._config, self._layout, self._train_step = config, layout, step
+    self._feed, self._checkpoints, self._log = feed, checkpoints, log
+    self._validate, self._flops = validate, flops
+    self._pending: list[tuple[int, Any]] = []  # metrics still on the device
 
-  def run(self, state, progress, start, signals) -> Outcome:
-    train = self.config.train
-    self.progress, self.minutes = progress, progress.minutes
-    self.begun_at = start
+  def run(
+    self, state: State, progress: Progress, start: int, signals: Signals
+  ) -> Outcome:
+    """Steps until there is a reason to end."""
+    train = self._config.train
+    self._progress, self._before = progress, progress.minutes
+    self._began = time.monotonic()
+    self._meter = Meter(self._config, start)
     batches = ahead(
-      self.data.batches(Position(progress.epoch, progress.batch)),
+      self._feed.batches(Position(progress.epoch, progress.batch)),
       train.prefetch,
     )
-    step, reason = start, self._over(start, signals)
-    self.since_time = time.monotonic()
+    step, reason = start, self._reason(start, signals)
     try:
       while not reason:
         state = self._step(state, step, batches)
         step += 1
-        reason = self._over(step, signals)
+        reason = self._reason(step, signals)
         if step % train.log_every == 0 or reason:
           self._report(step)
-        if step % train.evaluate_every == 0 or (
-          reason in ("steps", "minutes") and progress.best_step != step
-        ):
+        ends = reason in ("steps", "minutes")
+        if step % train.evaluate_every == 0 or ends:
           self._evaluate(step, state)
-          reason = reason or self._over(step, signals)
+          reason = reason or self._reason(step, signals)
         if step % train.save_every == 0 or reason:
-          self._check()
           self._save(step, state)
     finally:
       batches.close()
     return Outcome(
       step,
       reason,
-      self.progress,
-      len(self.data.plan.shapes),
-      self.layout.compilations["train"],
+      progress,
+      len(self._feed.plan.shapes),
+      self._layout.compilations["train"],
     )
 
-  def _step(self, state: State, step: int, batches) -> State:
+  def _step(self, state: State, step: int, batches: Iterator) -> State:
     asked = time.monotonic()
     position, batch = next(batches)
-    self.since["wait"] += time.monotonic() - asked
-    placed = self.layout.place_batch(batch)
-    state, metrics = self.layout.train(self.step_function, state, placed)
-    self.waiting.append((step + 1, metrics))
-    if len(self.waiting) % IN_FLIGHT == 0:
+    waited = time.monotonic() - asked
+    placed = self._layout.place_batch(batch)
+    state, metrics = self._layout.train(self._train_step, state, placed)
+    self._pending.append((step + 1, metrics))
+    if len(self._pending) % IN_FLIGHT == 0:
       jax.block_until_ready(metrics)
-    source, target = batch["source_id_BS"], batch["target_id_BT"]
-    tokens = int(np.count_nonzero(target != PAD))
-    self.since["tokens"] += tokens
-    self.since["real"] += tokens + int(np.count_nonzero(source != PAD))
-    self.since["positions"] += source.size + target.size
-    key = placed["target_id_BT"].shape + placed["source_id_BS"].shape
-    self.since["flops"] += self.flops[key]
-    self.since["steps"] += 1
-    self.progress.epoch, self.progress.batch = position.epoch, position.batch
-    self.progress.tokens += tokens * jax.process_count()
-    self.log.advance()
+    self._meter.batch(batch, self._flops[_sizes(placed)], waited)
+    progress = self._progress
+    progress.epoch, progress.batch = position.epoch, position.batch
+    progress.tokens += real_subwords(batch)[1] * jax.process_count()
+    self._log.advance()
     return state
 
-  def _over(self, step: int, signals: Signals) -> str:
-    train, progress = self.config.train, self.progress
-    spent = (time.monotonic() - self.began) / 60
-    progress.minutes = self.minutes + spent
+  def _reason(self, step: int, signals: Signals) -> str:
+    """Why the run is to end now; "" to go on."""
+    train, progress = self._config.train, self._progress
+    self._clock()
     if signals.name:
       return signals.name
     if step >= train.steps:
@@ -290,94 +236,69 @@ class _Loop:
       return "patience"
     return ""
 
-  def _check(self) -> None:
+  def _clock(self) -> None:
+    """Brings the minutes of the run, all calls together, up to date."""
+    spent = (time.monotonic() - self._began) / 60
+    self._progress.minutes = self._before + spent
+
+  def _fetch(self) -> None:
     """Fetches what is still on the device; raises if a loss is no number."""
-    fetched = jax.device_get([m for _, m in self.waiting])
-    steps = [s for s, _ in self.waiting]
-    self.waiting.clear()
-    if self.layout.is_pmap:
+    steps = [step for step, _ in self._pending]
+    fetched = jax.device_get([metrics for _, metrics in self._pending])
+    self._pending.clear()
+    if self._layout.is_pmap:
       fetched = [jax.tree.map(lambda x: x[0], m) for m in fetched]
     for step, metrics in zip(steps, fetched):
       bad = [k for k, (s, _) in metrics["terms"].items() if not np.isfinite(s)]
       if bad or not np.isfinite(metrics["grad_norm"]):
-        self.checkpoints.wait()
-        kept = self.checkpoints.steps()
-        good = f"step {kept[-1]}" if kept else "none yet"
+        self._checkpoints.wait()
+        kept = self._checkpoints.steps()
         raise InputError(
           f"the {bad[0] if bad else 'gradient'} became NaN or infinite at step "
-          f"{step}. Last good checkpoint: {good} in "
-          f"{self.checkpoints.workdir}. Lower config.optimiser.learning_rate "
+          f"{step}. Last good checkpoint: {kept[-1] if kept else 'none yet'} in "
+          f"{self._checkpoints.workdir}. Lower config.optimiser.learning_rate "
           "or set config.optimiser.clip, and train in another --workdir."
         )
-    self.fetched += fetched
+    self._meter.steps(fetched)
 
   def _report(self, step: int) -> None:
-    self._check()
-    fetched, since = self.fetched, self.since
-    if not fetched:  # a run that had nothing left to do
-      return
-    seconds = max(time.monotonic() - self.since_time, 1e-9)
-    losses = {}
-    for name in fetched[0]["terms"]:
-      total = sum(float(m["terms"][name][0]) for m in fetched)
-      count = sum(float(m["terms"][name][1]) for m in fetched)
-      losses[name] = total / max(count, 1.0)
-    weights = self.config.losses
-    loss = sum(weights[n].get("weight", 1.0) * v for n, v in losses.items())
-    done = step - self.begun_at
-    left = (time.monotonic() - self.began) / max(done, 1)
-    eta = left * (self.config.train.steps - step) / 60
-    if self.config.train.minutes:
-      rest = self.config.train.minutes - self.progress.minutes
-      eta = min(eta, max(rest, 0.0))
-    updates = max(step // self.config.optimiser.accumulate - 1, 0)
-    values = {
-      "epoch": self.progress.epoch,
-      "loss": loss,
-      **{f"loss/{name}": value for name, value in losses.items()},
-      "tokens_per_s": since["tokens"] * jax.process_count() / seconds,
-      "padding": 1.0 - since["real"] / max(since["positions"], 1),
-      "waiting": since["wait"] / seconds,
-      "flops": since["flops"] / seconds,
-      "learning_rate": float(self.rate(updates)),
-      "grad_norm": float(fetched[-1]["grad_norm"]),
-      "minutes": self.progress.minutes,
-      "eta_minutes": eta,
-    }
-    if self.peak:
-      values["mfu"] = values["flops"] / self.peak
-    self.log.record("train", step, values)
-    self.fetched = []
-    self.since = collections.Counter()
-    self.since_time = time.monotonic()
+    self._fetch()
+    if values := self._meter.record(step, self._progress):
+      self._log.record("train", step, values)
 
   def _evaluate(self, step: int, state: State) -> None:
-    self._check()
+    self._fetch()
     began = time.monotonic()
-    params = self.layout.take_state(state).evaluated
-    values = self.validate(params)
-    progress = self.progress
-    better = values["bleu"] > progress.best_score
-    if better:
+    params = self._layout.take_state(state).evaluated
+    values, progress = self._validate(params), self._progress
+    if values["bleu"] > progress.best_score:
       progress.best_score, progress.best_step = values["bleu"], step
       progress.bad = 0
-      self.checkpoints.save_best(
-        step, jax.tree.map(jnp.copy, params), values["bleu"]
-      )
+      self._checkpoints.save_best(step, _unshared(params), values["bleu"])
     else:
       progress.bad += 1
-    self._over(step, Signals())  # brings the minutes up to date
-    self.log.record(
-      "validation",
-      step,
-      {**values, "best": progress.best_score, "minutes": progress.minutes},
-    )
-    self.since_time += time.monotonic() - began  # not training time
+    self._clock()
+    values |= {"best": progress.best_score, "minutes": progress.minutes}
+    self._log.record("validation", step, values)
+    self._meter.pause(time.monotonic() - began)
 
   def _save(self, step: int, state: State) -> None:
-    state = self.layout.take_state(state)
-    if jax.default_backend() == "cpu":
-      # Orbax writes in the background; on a CPU its view of a buffer may be
-      # the buffer itself, which the next step is free to reuse.
-      state = jax.tree.map(jnp.copy, state)
-    self.checkpoints.save(step, state, self.progress)
+    self._fetch()
+    state = _unshared(self._layout.take_state(state))
+    self._checkpoints.save(step, state, self._progress)
+
+
+def _sizes(batch: dict[str, Any]) -> tuple[int, ...]:
+  """What tells the declared shapes of batches apart."""
+  return batch["source_id_BS"].shape + batch["target_id_BT"].shape
+
+
+def _unshared(tree: Any) -> Any:
+  """Arrays that no later step reuses, for Orbax to write in the background.
+
+  On a CPU its view of an array may be the buffer itself, which the next step,
+  to which the state is donated, is free to overwrite.
+  """
+  if jax.default_backend() != "cpu":
+    return tree
+  return jax.tree.map(jnp.copy, tree)

@@ -1,0 +1,188 @@
+"""The layers of the Transformer, pre- or post-norm, with attention by parts.
+
+Before this file: `attention`, `layers`. After it: `transformer`.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.config import Model
+from jaxsyn.models.attention import Attention, at_layer
+from jaxsyn.models.layers import Dropout, FeedForward, norm
+from jaxsyn.models.spec import Parts
+from jaxsyn.syntax import View, Where
+
+Array = jax.Array
+
+
+class Residual(nn.Module):
+  """Norm, sublayer, dropout and the sum, in pre- or post-norm order."""
+
+  style: str
+  dropout: float
+  dtype: str
+
+  def setup(self):
+    self.norm = norm(None, self.dtype)
+    self.drop = Dropout(self.dropout)
+
+  def enter(self, x_BSD: Array) -> Array:
+    """What the sublayer gets."""
+    return self.norm(x_BSD) if self.style == "pre" else x_BSD
+
+  def leave(self, x_BSD: Array, branch_BSD: Array, *, train: bool) -> Array:
+    """What the next sublayer gets."""
+    x_BSD = x_BSD + self.drop(branch_BSD, train=train)
+    return self.norm(x_BSD) if self.style == "post" else x_BSD
+
+
+def _attention(model: Model, parts: Parts, place: str, layer: int) -> Attention:
+  where = Where(place, layer, model.heads, model.width, model.dtype)
+  return Attention(
+    where, model.attention_dropout, at_layer(parts.at(place), layer)
+  )
+
+
+def _feed_forward(model: Model) -> FeedForward:
+  return FeedForward(
+    model.feed_forward, model.activation, model.activation_dropout, model.dtype
+  )
+
+
+def _residual(model: Model) -> Residual:
+  return Residual(model.norm, model.dropout, model.dtype)
+
+
+class EncoderLayer(nn.Module):
+  model: Model
+  parts: Parts
+  layer: int
+
+  def setup(self):
+    self.attention = _attention(self.model, self.parts, "encoder", self.layer)
+    self.feed_forward = _feed_forward(self.model)
+    self.around_attention = _residual(self.model)
+    self.around_feed_forward = _residual(self.model)
+
+  def __call__(
+    self, x_BSD: Array, view: View, *, train: bool
+  ) -> tuple[Array, View]:
+    """The layer's output, and the view with this layer's input added."""
+    around = self.around_attention
+    query_BSD = around.enter(x_BSD)
+    view = view.replace(inputs=(*view.inputs, query_BSD))
+    mixed_BSD = self.attention(
+      query_BSD,
+      query_BSD,
+      view.real_BS[:, None, None, :],
+      view,
+      train=train,
+    )
+    x_BSD = around.leave(x_BSD, mixed_BSD, train=train)
+    around = self.around_feed_forward
+    hidden_BSD = self.feed_forward(around.enter(x_BSD), train=train)
+    return around.leave(x_BSD, hidden_BSD, train=train), view
+
+
+class DecoderLayer(nn.Module):
+  model: Model
+  parts: Parts
+  layer: int
+
+  def setup(self):
+    self.attention = _attention(self.model, self.parts, "decoder", self.layer)
+    self.cross = _attention(self.model, self.parts, "cross", self.layer)
+    self.feed_forward = _feed_forward(self.model)
+    self.around_attention = _residual(self.model)
+    self.around_cross = _residual(self.model)
+    self.around_feed_forward = _residual(self.model)
+
+  def __call__(
+    self,
+    x_BTD: Array,
+    memory_BSD: Array,
+    target: View,
+    source: View,
+    *,
+    train: bool,
+  ) -> Array:
+    """All target positions at once, each seeing itself and the past."""
+    length = x_BTD.shape[1]
+    causal_11TT = jnp.tril(jnp.ones((length, length), bool))[None, None]
+    around = self.around_attention
+    query_BTD = around.enter(x_BTD)
+    mixed_BTD = self.attention(
+      query_BTD,
+      query_BTD,
+      causal_11TT & target.real_BS[:, None, None, :],
+      target,
+      train=train,
+    )
+    x_BTD = around.leave(x_BTD, mixed_BTD, train=train)
+    k_BSHK, v_BSHK = self.cross.remember(memory_BSD)
+    return self._rest(x_BTD, k_BSHK, v_BSHK, source, train=train)
+
+  def step(
+    self,
+    x_BND: Array,
+    past: dict,
+    memory: dict,
+    allowed_B1NM: Array,
+    target: View,
+    source: View,
+  ) -> tuple[Array, dict]:
+    """One target position of N beams a sentence; the past is in the cache.
+
+    The beams of a sentence are so many queries, of one memory that holds the
+    past of all of them: M = N·T slots, of which each beam may see its own
+    ancestors. So a beam that changes its parent moves no keys or values.
+    """
+    around = self.around_attention
+    query_BND = around.enter(x_BND)
+    at = target.position_Q[0]
+
+    def keep(past_BNTHK, new_BNHK):
+      return jax.lax.dynamic_update_slice_in_dim(
+        past_BNTHK, new_BNHK[:, :, None].astype(past_BNTHK.dtype), at, axis=2
+      )
+
+    k_BNHK, v_BNHK = self.attention.remember(query_BND)
+    past = {"k": keep(past["k"], k_BNHK), "v": keep(past["v"], v_BNHK)}
+    B, N, T, H, K = past["k"].shape
+    mixed_BND = self.attention.attend(
+      query_BND,
+      past["k"].reshape(B, N * T, H, K),
+      past["v"].reshape(B, N * T, H, K),
+      allowed_B1NM,
+      target,
+      train=False,
+    )
+    x_BND = around.leave(x_BND, mixed_BND, train=False)
+    x_BND = self._rest(x_BND, memory["k"], memory["v"], source, train=False)
+    return x_BND, past
+
+  def _rest(
+    self,
+    x_BTD: Array,
+    k_BSHK: Array,
+    v_BSHK: Array,
+    source: View,
+    *,
+    train: bool,
+  ) -> Array:
+    around = self.around_cross
+    mixed_BTD = self.cross.attend(
+      around.enter(x_BTD),
+      k_BSHK,
+      v_BSHK,
+      source.real_BS[:, None, None, :],
+      source,
+      train=train,
+    )
+    x_BTD = around.leave(x_BTD, mixed_BTD, train=train)
+    around = self.around_feed_forward
+    hidden_BTD = self.feed_forward(around.enter(x_BTD), train=train)
+    return around.leave(x_BTD, hidden_BTD, train=train)

@@ -1,0 +1,57 @@
+"""The training split as this host sees it: its rows of every batch.
+
+Before this file: the data room. After it: `loop`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import jax
+import numpy as np
+
+from jaxsyn.data.batch_plan import Plan, Planned, Position
+from jaxsyn.data.batches import Batch, assemble, stream
+from jaxsyn.data.columns import Columns
+
+
+@dataclasses.dataclass(frozen=True)
+class Feed:
+  """The training split: facts, and which batch comes when.
+
+  Attributes:
+    columns: facts of all pairs.
+    names: features in a batch.
+    plan: batches of every epoch.
+    change: a caller's own function on every host batch (its weighting
+      matrix, say); None: batches stay as they are.
+  """
+
+  columns: Columns
+  names: tuple[str, ...]
+  plan: Plan
+  change: Callable[[Batch], Batch] | None = None
+
+  def batches(self, start: Position) -> Iterator[tuple[Position, Batch]]:
+    """This host's batches from a position on, without end."""
+    hosts = jax.process_index(), jax.process_count()
+    for position, batch in stream(
+      self.columns, self.names, self.plan, start, *hosts
+    ):
+      yield position, self.change(batch) if self.change else batch
+
+  def empty(self) -> list[Batch]:
+    """A batch of padding in every shape, to compile with."""
+    nobody = np.empty(0, np.int64)
+    batches = [
+      assemble(
+        self.columns,
+        self.names,
+        Planned(shape, nobody),
+        jax.process_index(),
+        jax.process_count(),
+      )
+      for shape in self.plan.shapes
+    ]
+    return [self.change(b) if self.change else b for b in batches]

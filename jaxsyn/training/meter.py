@@ -1,0 +1,118 @@
+"""What happened since the last log line: counts in, one record out."""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxsyn.config import Config
+from jaxsyn.data.batches import Batch
+from jaxsyn.data.schema import PAD
+from jaxsyn.training.checkpoint import Progress
+from jaxsyn.training.log import peak_flops
+from jaxsyn.training.optimiser import learning_rate
+
+
+def real_subwords(batch: Batch) -> tuple[int, int]:
+  """Subwords of a batch that are no padding: of the source, of the target."""
+  return tuple(
+    int(np.count_nonzero(batch[name] != PAD))
+    for name in ("source_id_BS", "target_id_BT")
+  )
+
+
+class Meter:
+  """Adds up one run's numbers between log lines."""
+
+  def __init__(self, config: Config, start: int):
+    """Starts the clock.
+
+    Args:
+      config: of the run.
+      start: step that is gone on from.
+    """
+    self._config, self._start = config, start
+    self._rate = learning_rate(config.optimiser, config.model.width)
+    self._peak = peak_flops()
+    self._began = time.monotonic()
+    self._reset()
+
+  def _reset(self) -> None:
+    self._sums: collections.Counter = collections.Counter()
+    self._metrics: list[Mapping[str, Any]] = []
+    self._since = time.monotonic()
+
+  def batch(self, batch: Batch, flops: float, waited: float) -> None:
+    """One batch went in.
+
+    Args:
+      batch: this host's rows.
+      flops: of its step, on all devices.
+      waited: seconds until it was there.
+    """
+    source, target = real_subwords(batch)
+    positions = batch["source_id_BS"].size + batch["target_id_BT"].size
+    self._sums.update(
+      tokens=target,
+      real=source + target,
+      positions=positions,
+      flops=flops,
+      waited=waited,
+    )
+
+  def steps(self, metrics: Sequence[Mapping[str, Any]]) -> None:
+    """Metrics of steps, fetched from the device."""
+    self._metrics += metrics
+
+  def pause(self, seconds: float) -> None:
+    """Time that was not spent on training."""
+    self._since += seconds
+
+  def record(self, step: int, progress: Progress) -> dict[str, Any] | None:
+    """The numbers since the last record; None where there was no step."""
+    if not self._metrics:
+      return None
+    config, sums = self._config, self._sums
+    seconds = max(time.monotonic() - self._since, 1e-9)
+    terms = {name: self._mean(name) for name in self._metrics[0]["terms"]}
+    weights = {
+      name: section.get("weight", 1.0)
+      for name, section in config.losses.items()
+    }
+    updates = max(step // config.optimiser.accumulate - 1, 0)
+    values = {
+      "epoch": progress.epoch,
+      "loss": sum(weights[name] * value for name, value in terms.items()),
+      **{f"loss/{name}": value for name, value in terms.items()},
+      "tokens_per_s": sums["tokens"] * jax.process_count() / seconds,
+      "padding": 1.0 - sums["real"] / max(sums["positions"], 1),
+      "waiting": sums["waited"] / seconds,
+      "flops": sums["flops"] / seconds,
+      "learning_rate": float(self._rate(updates)),
+      "grad_norm": float(self._metrics[-1]["grad_norm"]),
+      "minutes": progress.minutes,
+      "eta_minutes": self._left(step, progress),
+    }
+    if self._peak:
+      values["mfu"] = values["flops"] / self._peak
+    self._reset()
+    return values
+
+  def _mean(self, name: str) -> float:
+    """Of a loss term over all subwords it counted."""
+    pairs = [m["terms"][name] for m in self._metrics]
+    return float(sum(s for s, _ in pairs) / max(sum(n for _, n in pairs), 1.0))
+
+  def _left(self, step: int, progress: Progress) -> float:
+    """Minutes to the end of the run, at the speed of this call."""
+    train = self._config.train
+    spent = (time.monotonic() - self._began) / 60
+    left = spent / max(step - self._start, 1) * (train.steps - step)
+    if train.minutes:
+      left = min(left, max(train.minutes - progress.minutes, 0.0))
+    return left
