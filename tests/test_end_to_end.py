@@ -26,10 +26,10 @@ SIZES = [
   "--config.batch.shapes=2",
   "--config.decode.beam=2",
   "--config.train.minutes=0.0",
-  "--config.train.steps=12",
-  "--config.train.evaluate_every=6",
-  "--config.train.save_every=3",
-  "--config.train.log_every=3",
+  "--config.train.steps=60",
+  "--config.train.evaluate_every=30",
+  "--config.train.save_every=15",
+  "--config.train.log_every=15",
 ]
 
 
@@ -61,7 +61,7 @@ def command(prepared):
 
 @pytest.fixture(scope="module")
 def straight(command, environment, tmp_path_factory):
-  """A run of 12 steps that nothing disturbs."""
+  """A run of 60 steps that nothing disturbs."""
   workdir = tmp_path_factory.mktemp("runs") / "straight"
   done = subprocess.run(
     command(workdir), env=environment, cwd=ROOT, capture_output=True, text=True
@@ -114,9 +114,9 @@ def start_and(condition, then, command, environment, timeout=120):
 def test_training_says_what_it_did(straight):
   workdir, output = straight
   assert "2 shapes, 2 compilations of the step" in output
-  assert "stopped at step 12 (steps)" in output
-  assert [s for s, _ in steps_logged(workdir)] == [3, 6, 9, 12]
-  assert [s for s, _ in steps_logged(workdir, "validation")] == [6, 12]
+  assert "stopped at step 60 (steps)" in output
+  assert [s for s, _ in steps_logged(workdir)] == [15, 30, 45, 60]
+  assert [s for s, _ in steps_logged(workdir, "validation")] == [30, 60]
   record = json.loads((workdir / "log.jsonl").read_text().splitlines()[0])
   for name in ("loss", "tokens_per_s", "padding", "waiting", "eta_minutes"):
     assert np.isfinite(record[name])
@@ -135,13 +135,13 @@ def test_killed_and_gone_on_it_is_the_same_run(
 ):
   workdir = tmp_path / "killed"
   code, _ = start_and(
-    (workdir / "checkpoints" / "6").is_dir,
+    (workdir / "checkpoints" / "30").is_dir,
     signal.SIGKILL,
     command(workdir),
     environment,
   )
   assert code == -signal.SIGKILL
-  assert not (workdir / "checkpoints" / "12").exists()
+  assert not (workdir / "checkpoints" / "60").exists()
   subprocess.run(command(workdir), env=environment, cwd=ROOT, check=True)
   assert_same_end(workdir, straight[0])
   assert steps_logged(workdir) == steps_logged(straight[0])
@@ -153,11 +153,11 @@ def test_killed_in_the_middle_of_saving(
   workdir = tmp_path / "saving"
 
   def saving():
-    return any((workdir / "checkpoints").glob("6.orbax-checkpoint-tmp*"))
+    return any((workdir / "checkpoints").glob("30.orbax-checkpoint-tmp*"))
 
   code, _ = start_and(saving, signal.SIGKILL, command(workdir), environment)
   assert code == -signal.SIGKILL
-  assert not (workdir / "checkpoints" / "6").exists()
+  assert not (workdir / "checkpoints" / "30").exists()
   subprocess.run(command(workdir), env=environment, cwd=ROOT, check=True)
   assert_same_end(workdir, straight[0])
 
@@ -169,13 +169,13 @@ def test_sigterm_saves_and_says_how_to_go_on(
 
   def begun():
     log = workdir / "log.jsonl"
-    return log.is_file() and '"step": 3' in log.read_text()
+    return log.is_file() and '"step": 15' in log.read_text()
 
   code, output = start_and(begun, signal.SIGTERM, command(workdir), environment)
   assert code == 0
   assert "(SIGTERM)" in output and "To go on: python -m jaxsyn.train" in output
   step = last_checkpoint(workdir)[0]
-  assert 3 <= step < 12
+  assert 15 <= step < 60
   subprocess.run(command(workdir), env=environment, cwd=ROOT, check=True)
   assert_same_end(workdir, straight[0])
 
@@ -185,7 +185,7 @@ def test_a_damaged_checkpoint_is_passed_over(
 ):
   workdir = tmp_path / "damaged"
   subprocess.run(["cp", "-r", straight[0], workdir], check=True)
-  for path in (workdir / "checkpoints" / "12").rglob("*"):
+  for path in (workdir / "checkpoints" / "60").rglob("*"):
     if path.is_file() and path.stat().st_size > 2000:
       path.write_bytes(path.read_bytes()[:100])
   done = subprocess.run(

