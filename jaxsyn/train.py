@@ -95,8 +95,8 @@ def _main(values: flags.FlagValues) -> None:
   best = outcome.progress
   print(
     f"stopped at step {outcome.step} ({outcome.reason}); best validation BLEU "
-    f"{best.best_score:.2f} at step {best.best_step}; {outcome.shapes} shapes, "
-    f"{outcome.compilations} compilations of the step."
+    f"{best.best_score:.2f} at step {best.best_step}; shapes: {outcome.shapes}, "
+    f"compilations of the step: {outcome.compilations}."
   )
   if outcome.reason.startswith("SIG"):
     print(f"To go on: python -m jaxsyn.train {' '.join(sys.argv[1:])}")

@@ -113,7 +113,7 @@ def start_and(condition, then, command, environment, timeout=120):
 
 def test_training_says_what_it_did(straight):
   workdir, output = straight
-  assert "2 shapes, 2 compilations of the step" in output
+  assert "shapes: 2, compilations of the step: 2." in output
   assert "stopped at step 60 (steps)" in output
   assert [s for s, _ in steps_logged(workdir)] == [15, 30, 45, 60]
   assert [s for s, _ in steps_logged(workdir, "validation")] == [30, 60]

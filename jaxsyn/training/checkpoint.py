@@ -74,6 +74,7 @@ class Checkpoints:
     """Starts saving; returns when the state may be changed again."""
     if step in self._last.all_steps():
       return
+    self._check_space(state)
     with _disk_errors(self.workdir):
       self._last.save(
         step,
@@ -87,6 +88,7 @@ class Checkpoints:
     """Keeps these parameters as the best so far."""
     if step in self._best.all_steps():  # evaluated again after a resume
       return
+    self._check_space(params)
     with _disk_errors(self.workdir):
       self._best.save(
         step,
@@ -94,6 +96,18 @@ class Checkpoints:
           params=ocp.args.StandardSave(params),
           score=ocp.args.JsonSave({"bleu": score}),
         ),
+      )
+
+  def _check_space(self, tree: Tree) -> None:
+    """Says that the disk is full before Orbax's threads find out."""
+    needed = sum(x.nbytes for x in jax.tree.leaves(tree))
+    self.wait()  # what is being written still takes its space
+    free = shutil.disk_usage(self.workdir).free
+    if free < needed:
+      raise InputError(
+        f"disk full: a checkpoint in {self.workdir} needs {needed / 2**20:.0f} "
+        f"MiB, and {free / 2**20:.0f} are free. The checkpoints there are "
+        "whole; free some space and run the same command again."
       )
 
   def wait(self) -> None:

@@ -1,0 +1,89 @@
+"""Checkpoints: what is kept, what is refused, what is averaged."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxsyn.errors import InputError
+from jaxsyn.training.checkpoint import Checkpoints, Progress
+
+
+def state(value: float):
+  return {
+    "params": {"w": jnp.full((2, 3), value)},
+    "step": jnp.array(int(value)),
+  }
+
+
+ABSTRACT = jax.eval_shape(lambda: state(0.0))
+
+
+@pytest.fixture
+def kept(tmp_path):
+  checkpoints = Checkpoints(tmp_path, keep=2)
+  for step in (1, 2, 3):
+    checkpoints.save(step, state(step), Progress(epoch=step, batch=7))
+  checkpoints.save_best(2, state(2.0)["params"], 30.0)
+  checkpoints.wait()
+  yield checkpoints
+  checkpoints.close()
+
+
+def test_the_newest_comes_back_whole(kept):
+  step, found, progress = kept.restore(ABSTRACT)
+  assert step == 3 and progress == Progress(epoch=3, batch=7)
+  np.testing.assert_array_equal(found["params"]["w"], np.full((2, 3), 3.0))
+  assert kept.steps() == [2, 3]  # keep=2
+
+
+def test_which_parameters(kept):
+  def value(which):
+    return float(
+      kept.restore_params(which, ABSTRACT["params"], False)["w"][0, 0]
+    )
+
+  assert (value("best"), value("last"), value("2")) == (2.0, 3.0, 2.0)
+  with pytest.raises(InputError, match=r"no checkpoint '9'. There are: 2, 3"):
+    value("9")
+
+
+def test_the_mean_of_the_last(kept):
+  mean = kept.average_params(2, ABSTRACT["params"], False)
+  np.testing.assert_array_equal(mean["w"], np.full((2, 3), 2.5))
+  with pytest.raises(InputError, match="has only 2 checkpoints"):
+    kept.average_params(3, ABSTRACT["params"], False)
+
+
+def test_another_model_is_named_on_both_sides(kept):
+  other = {
+    "params": {"v": jax.ShapeDtypeStruct((2, 3), jnp.float32)},
+    "step": ABSTRACT["step"],
+  }
+  with pytest.raises(
+    InputError,
+    match=r"Only in the checkpoint: params/w\. Only in the model: params/v\.",
+  ):
+    kept.restore(other)
+  with pytest.raises(
+    InputError, match=r"w is \(2, 3\) there and \(2, 4\) here"
+  ):
+    kept.restore_params(
+      "best", {"w": jax.ShapeDtypeStruct((2, 4), jnp.float32)}, False
+    )
+
+
+def test_no_checkpoint_is_a_fresh_start(tmp_path):
+  checkpoints = Checkpoints(tmp_path)
+  assert checkpoints.restore(ABSTRACT) is None
+  with pytest.raises(InputError, match="none; train first"):
+    checkpoints.restore_params("best", ABSTRACT["params"], False)
+  checkpoints.close()
+
+
+def test_a_disk_too_small_is_said_before_anything_is_written(kept):
+  # A view of one number: two exabytes by its shape, nothing in memory.
+  vast = {"w": np.broadcast_to(np.float32(0), (2**29, 2**30))}
+  with pytest.raises(InputError, match=r"disk full: a checkpoint in .* needs"):
+    kept.save(4, vast, Progress())
+  assert kept.steps() == [2, 3]
