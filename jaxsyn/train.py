@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import pathlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags, logging
@@ -16,7 +16,7 @@ from absl import flags, logging
 from jaxsyn import cli, workdir
 from jaxsyn import config as configs
 from jaxsyn.data.batch_plan import Plan as BatchPlan
-from jaxsyn.data.batches import Batch, features_for
+from jaxsyn.data.batches import Change, features_for
 from jaxsyn.data.columns import of_split
 from jaxsyn.data.records import Records
 from jaxsyn.plan import resolve
@@ -31,15 +31,16 @@ from jaxsyn.training.mesh import Layout, set_up_jax
 def run(
   config: configs.Config | Mapping[str, Any],
   folder: str | pathlib.Path,
-  change: Callable[[Batch], Batch] | None = None,
+  change: Change | None = None,
 ) -> loop.Outcome:
   """Trains, from the newest checkpoint in the folder if there is one.
 
   Args:
     config: of `get_config`, or checked by `jaxsyn.config.read`.
     folder: of the run; made if it does not exist.
-    change: function on every host batch (NumPy) of the training split, to add
-      `source_weighting_BSS` for the part `given_weighting`, say.
+    change: function on every host batch (NumPy), in training and validation,
+      to add `source_weighting_BSS` for the part `given_weighting`, say. Rows
+      and columns of padding are in it too.
 
   Returns:
     how it ended: the step, the reason, the best score.
@@ -69,7 +70,12 @@ def run(
     change=change,
   )
   validator = Validator(
-    plan, layout, config.data.validation, names, made.vocabulary("target")
+    plan,
+    layout,
+    config.data.validation,
+    names,
+    made.vocabulary("target"),
+    change,
   )
   checkpoints = Checkpoints(made.workdir, config.train.keep)
   try:

@@ -25,7 +25,7 @@ from jaxsyn import cli, workdir
 from jaxsyn.data import conllu as trees
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data import text
-from jaxsyn.data.batches import features_for, pad
+from jaxsyn.data.batches import Change, features_for, pad
 from jaxsyn.data.example import encode
 from jaxsyn.data.parser import UDPipe
 from jaxsyn.decode.translator import Translation, Translator
@@ -55,6 +55,7 @@ class Session:
     checkpoint: str = "",
     parser: str = "",
     longest: int = 512,
+    change: Change | None = None,
     **decode,
   ):
     """Opens a run.
@@ -65,6 +66,7 @@ class Session:
         says, or the mean that config.train.average asks for.
       parser: file of the parser, if it is not in the folder.
       longest: source subwords; of longer lines only the beginning is read.
+      change: function on every host batch, as in `jaxsyn.train.run`.
       **decode: fields of config.decode to change, e.g. beam=1.
 
     Raises:
@@ -99,6 +101,7 @@ class Session:
       self._vocabularies[1],
       config.decode,
       self._names,
+      change,
     )
 
   @property

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from jaxsyn.data.schema import FEATURES, features
 from jaxsyn.errors import InputError
 
 Batch = dict[str, np.ndarray]
+Change = Callable[[Batch], Batch]  # a caller's own function on host batches
 
 
 def features_for(needs: Sequence[str], sides: Sequence[str]) -> tuple[str, ...]:
@@ -117,6 +118,32 @@ def pad(
         array[row] = value
     batch[f"{name}_B{feature.axes}"] = array
   return batch
+
+
+def changed(batch: Batch, change: Change | None) -> Batch:
+  """The batch after a caller's own function, e.g. with its weighting matrix.
+
+  Double precision becomes single, as the model computes.
+
+  Raises:
+    InputError: the function gave no dict of arrays with as many rows.
+  """
+  if change is None:
+    return batch
+  rows = len(batch["source_id_BS"])
+  new = change(dict(batch))
+  if not isinstance(new, dict):
+    raise InputError(f"the change of a batch returned {type(new).__name__}.")
+  for name, array in new.items():
+    array = np.asarray(array)
+    if array.ndim == 0 or len(array) != rows:
+      raise InputError(
+        f"the change of a batch made {name} of shape {array.shape}; its first "
+        f"axis must be the {rows} rows of the batch."
+      )
+    single = array.dtype == np.float64
+    new[name] = array.astype(np.float32) if single else array
+  return new
 
 
 def _fill_rows(array: np.ndarray, rows: int, fill) -> np.ndarray:

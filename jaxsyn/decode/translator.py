@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Decode
-from jaxsyn.data.batches import Batch, pad
+from jaxsyn.data.batches import Batch, Change, changed, pad
 from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.decode.beam import NEVER, Search, beam_search
 from jaxsyn.decode.greedy import greedy_search
@@ -62,6 +62,7 @@ class Translator:
     vocabulary: Vocabulary,
     config: Decode,
     names: Sequence[str] = (),
+    change: Change | None = None,
   ):
     """Sets it up; parameters are given with each call.
 
@@ -70,9 +71,11 @@ class Translator:
       vocabulary: of the target side.
       config: how to search.
       names: features of the source side that the model reads, beyond the ids.
+      change: a caller's own function on every host batch.
     """
     self._model, self._vocabulary, self._config = model, vocabulary, config
     self._names = tuple(dict.fromkeys(("source_id", *names)))
+    self._change = change
     self._programs: dict[Any, Any] = {}
     # The loop of a search keeps one core busy, so on a CPU as many batches
     # run as there are cores.
@@ -110,7 +113,7 @@ class Translator:
 
     def work(job):
       width, count, numbers = job
-      batch = pad([examples[i] for i in numbers], self._names, width, count)
+      batch = self._batch([examples[i] for i in numbers], width, count)
       found = self._program(params, width, count)(params, batch)
       return numbers, jax.device_get(found)
 
@@ -137,6 +140,9 @@ class Translator:
       )
     return best
 
+  def _batch(self, examples: Sequence[Example], width: int, rows: int) -> Batch:
+    return changed(pad(examples, self._names, width, rows), self._change)
+
   def _program(self, params: Any, width: int, rows: int):
     if (width, rows) not in self._programs:
       config = self._config
@@ -150,7 +156,7 @@ class Translator:
       )
       find = greedy_search if config.beam == 1 else beam_search
       run = functools.partial(_search, self._model, find, search)
-      batch = pad([], self._names, width, rows)
+      batch = self._batch([], width, rows)
       shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (params, batch)
       )

@@ -17,7 +17,7 @@ import numpy as np
 from jaxsyn.config import Config
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.batch_plan import Plan as BatchPlan
-from jaxsyn.data.batches import assemble
+from jaxsyn.data.batches import Change, assemble, changed
 from jaxsyn.data.columns import examples_of, of_split
 from jaxsyn.data.records import Records
 from jaxsyn.data.vocabulary import Vocabulary
@@ -45,6 +45,7 @@ class Validator:
     split: str,
     names: tuple[str, ...],
     vocabulary: Vocabulary,
+    change: Change | None = None,
   ):
     """Opens the split.
 
@@ -54,11 +55,12 @@ class Validator:
       split: name of the split.
       names: features of a batch.
       vocabulary: of the target side.
+      change: a caller's own function on every host batch.
     """
     config: Config = plan.config
     records = Records(config.data.directory, split)
     _check_lengths(records)
-    self._layout, self._names = layout, names
+    self._layout, self._names, self._change = layout, names, change
     self._columns = of_split(
       records, names, config.data.tree, config.batch.memory_gib
     )
@@ -82,7 +84,7 @@ class Validator:
       config.decode, beam=config.train.validation_beam, nbest=1
     )
     self._translator = Translator(
-      plan.recipe.model, vocabulary, decode, sources
+      plan.recipe.model, vocabulary, decode, sources, change
     )
     self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
 
@@ -98,7 +100,7 @@ class Validator:
         jax.process_index(),
         jax.process_count(),
       )
-      placed = self._layout.place_rows(batch)
+      placed = self._layout.place_rows(changed(batch, self._change))
       for name, pair in jax.device_get(
         self._layout.call("evaluate", self._evaluate, params, placed)
       ).items():

@@ -183,7 +183,10 @@ class Checkpoints:
       step = self.best_step()
       _compare(self._best, step, "params", abstract)
       restored = self._best.restore(
-        step, args=ocp.args.Composite(params=ocp.args.StandardRestore(abstract))
+        step,
+        args=ocp.args.Composite(
+          params=ocp.args.StandardRestore(_on_one_device(abstract))
+        ),
       )
       return restored["params"]
     steps = self.steps()
@@ -218,10 +221,8 @@ class Checkpoints:
     found = _metadata(self._last, step, "state")
     if name not in found:
       raise InputError(f"{self.workdir}/checkpoints/{step} has no {name}.")
-    # Everything is read in the layout it was saved in; only this is kept.
-    whole = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), found
-    )
+    # Orbax reads the whole item; only this part of it is kept.
+    whole = _on_one_device(found)
     _agree(found[name], abstract, f"{self.workdir}/checkpoints/{step}")
     restored = self._last.restore(
       step, args=ocp.args.Composite(state=ocp.args.StandardRestore(whole))
@@ -251,6 +252,14 @@ class _disk_errors:
       f"disk full while saving to {self._workdir}. Nothing half-written "
       "counts as a checkpoint; free some space and run the same command again."
     ) from None
+
+
+def _on_one_device(tree: Tree) -> Tree:
+  """What to restore onto this host's first device, however it was saved."""
+  device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  return jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), tree
+  )
 
 
 def _metadata(manager: ocp.CheckpointManager, step: int, item: str) -> Tree:

@@ -6,13 +6,13 @@ Before this file: the data room. After it: `loop`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import jax
 import numpy as np
 
 from jaxsyn.data.batch_plan import Plan, Planned, Position
-from jaxsyn.data.batches import Batch, assemble, stream
+from jaxsyn.data.batches import Batch, Change, assemble, changed, stream
 from jaxsyn.data.columns import Columns
 
 
@@ -24,14 +24,13 @@ class Feed:
     columns: facts of all pairs.
     names: features in a batch.
     plan: batches of every epoch.
-    change: a caller's own function on every host batch (its weighting
-      matrix, say); None: batches stay as they are.
+    change: a caller's own function on every host batch.
   """
 
   columns: Columns
   names: tuple[str, ...]
   plan: Plan
-  change: Callable[[Batch], Batch] | None = None
+  change: Change | None = None
 
   def batches(self, start: Position) -> Iterator[tuple[Position, Batch]]:
     """This host's batches from a position on, without end."""
@@ -39,7 +38,7 @@ class Feed:
     for position, batch in stream(
       self.columns, self.names, self.plan, start, *hosts
     ):
-      yield position, self.change(batch) if self.change else batch
+      yield position, changed(batch, self.change)
 
   def empty(self) -> list[Batch]:
     """A batch of padding in every shape, to compile with."""
@@ -54,4 +53,4 @@ class Feed:
       )
       for shape in self.plan.shapes
     ]
-    return [self.change(b) if self.change else b for b in batches]
+    return [changed(batch, self.change) for batch in batches]
