@@ -46,7 +46,7 @@ class Outcome:
     progress: as in the last checkpoint.
     shapes: static shapes of the plan.
     compilations: of the training step; as many as shapes, all before the
-      first step.
+      first step, or none where the run was finished already.
   """
 
   step: int
@@ -106,6 +106,8 @@ def train(
     config, recipe, layout, checkpoints, feed.empty()[0]
   )
   start = int(jax.device_get(layout.take_state(state).step))
+  if reason := over(config, start, progress):  # nothing to compile for
+    return Outcome(start, reason, progress, len(feed.plan.shapes), 0)
   log = open_log(start)
   step_function = functools.partial(train_step, recipe=recipe)
   try:
@@ -118,6 +120,18 @@ def train(
   finally:
     log.close()
     checkpoints.wait()
+
+
+def over(config: Config, step: int, progress: Progress) -> str:
+  """Why a run at this point is finished; "" where it is not."""
+  train = config.train
+  if step >= train.steps:
+    return "steps"
+  if train.minutes and progress.minutes >= train.minutes:
+    return "minutes"
+  if train.patience and progress.bad >= train.patience:
+    return "patience"
+  return ""
 
 
 def _restore(config, recipe, layout, checkpoints, batch):
@@ -223,18 +237,9 @@ class _Loop:
     return state
 
   def _reason(self, step: int, signals: Signals) -> str:
-    """Why the run is to end now; "" to go on."""
-    train, progress = self._config.train, self._progress
+    """Why this call is to end now; "" to go on."""
     self._clock()
-    if signals.name:
-      return signals.name
-    if step >= train.steps:
-      return "steps"
-    if train.minutes and progress.minutes >= train.minutes:
-      return "minutes"
-    if train.patience and progress.bad >= train.patience:
-      return "patience"
-    return ""
+    return signals.name or over(self._config, step, self._progress)
 
   def _clock(self) -> None:
     """Brings the minutes of the run, all calls together, up to date."""
