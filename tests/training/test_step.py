@@ -94,6 +94,17 @@ def test_dropout_masks_do_not_depend_on_devices():
     assert loss(metrics) == pytest.approx(float(loss(expected)), rel=1e-5)
 
 
+def test_training_noise_is_drawn_anew_at_each_step():
+  recipe = recipe_of()  # parent ignoring is on
+  step = jax.jit(functools.partial(train_step, recipe=recipe))
+  state = first_state(recipe, BATCH, 0)
+  first, again, later = (
+    loss(step(state.replace(step=jnp.array(number)), BATCH)[1])
+    for number in (0, 0, 1)
+  )
+  assert first == again != later
+
+
 def test_accumulating_halves_is_the_whole_batch():
   halves = [{k: v[i::2] for k, v in BATCH.items()} for i in (0, 1)]
   recipe = plan_of("pascal").recipe
