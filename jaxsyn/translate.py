@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from absl import flags, logging
 
 from jaxsyn import cli, workdir
+from jaxsyn import config as configs
 from jaxsyn.data import conllu as trees
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data import text
@@ -73,9 +74,10 @@ class Session:
       InputError: no run, no checkpoint, another parser than the run's.
     """
     self.run = workdir.open_run(folder)
+    fields = dataclasses.asdict(self.run.config.decode) | decode
     config = dataclasses.replace(
       self.run.config,
-      decode=dataclasses.replace(self.run.config.decode, **decode),
+      decode=configs.from_config(configs.Decode, fields, "decode"),
     )
     self.plan: Plan = resolve(config, self.run.manifest["vocabulary"])
     sides = self.run.manifest["sides"]

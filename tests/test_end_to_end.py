@@ -306,3 +306,11 @@ def test_what_is_no_run_is_named(tmp_path):
 
   with pytest.raises(InputError, match="is not the folder of a run"):
     Session(tmp_path)
+
+
+def test_an_unknown_option_of_the_search_is_named(straight):
+  from jaxsyn.errors import InputError
+  from jaxsyn.translate import Session
+
+  with pytest.raises(InputError, match=r"no option 'bean'. Did you mean 'beam'"):
+    Session(straight[0], bean=3)
