@@ -5,7 +5,7 @@
 #                table; no download, minutes on two CPU cores
 #   multi30k     English-German captions from raw text; RAW_DIR=folder of the
 #                .gz files where they should not be downloaded; SYSTEMS and
-#                MINUTES (of training, each) can be set
+#                MINUTES (of training at most, each) can be set
 #   enja         the English-Japanese small_parallel_enja corpus; needs RAW_DIR
 #   test         the tests, as CI runs them
 #
@@ -71,7 +71,7 @@ multi30k() {
   for split in test_2016 test_2017; do
     train_and_score configs/multi30k_en_de.py "$runs" "$split" \
       "$data/text/$split.source.gz" "$data/text/$split.target.gz" "$systems" \
-      --config.train.minutes="${MINUTES:-40}" "$@"
+      ${MINUTES:+--config.train.minutes="$MINUTES"} "$@"
   done
 }
 
@@ -83,7 +83,7 @@ enja() {
   train_and_score configs/enja.py "$runs" validation \
     "$data/text/validation.source.gz" "$data/text/validation.target.gz" \
     "${SYSTEMS:-transformer,pascal}" \
-    --config.train.minutes="${MINUTES:-40}" "$@"
+    ${MINUTES:+--config.train.minutes="$MINUTES"} "$@"
 }
 
 command=${1:-quickstart}

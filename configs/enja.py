@@ -24,4 +24,5 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   config.prepare.splits.train = ("train.en.gz", "train.ja.gz")
   config.prepare.splits.validation = ("dev.en.gz", "dev.ja.gz")
   config.prepare.vocabulary.character_coverage = 0.9995
+  config.train.steps = 5000
   return systems.apply(config, system)

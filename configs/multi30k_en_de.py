@@ -48,6 +48,7 @@ def multi30k(source: str, target: str) -> ml_collections.ConfigDict:
   config.data.source_language = source
   config.data.target_language = target
   config.data.test = ("test_2016", "test_2017")
+  config.train.steps = 3500  # 27 epochs
   config.train.ema = 0.998  # translate with the mean of some 500 updates
   for split, stem in PARTS.items():
     names = tuple(f"{stem}.{side}.gz" for side in (source, target))

@@ -99,12 +99,13 @@ def _main(values: flags.FlagValues) -> None:
   set_up_jax()
   outcome = run(values.config, values.workdir)
   best = outcome.progress
+  asked = outcome.reason.startswith("SIG")
   print(
-    f"stopped at step {outcome.step} ({outcome.reason}); best validation BLEU "
+    f"{'stopped' if asked else 'finished'} at step {outcome.step} ({outcome.reason}); best validation BLEU "
     f"{best.best_score:.2f} at step {best.best_step}; shapes: {outcome.shapes}, "
     f"compilations of the step: {outcome.compilations}."
   )
-  if outcome.reason.startswith("SIG"):
+  if asked:
     print(f"To go on: python -m jaxsyn.train {' '.join(sys.argv[1:])}")
 
 

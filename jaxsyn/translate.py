@@ -273,7 +273,9 @@ if __name__ == "__main__":
   flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
   flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")
   flags.DEFINE_integer(
-    "nbest", None, "Print N hypotheses as N ||| text ||| score."
+    "nbest",
+    None,
+    "Print N hypotheses a line: LINE ||| text ||| score, LINE from 0.",
   )
   flags.DEFINE_bool("scores", False, "Append a tab and the score to each line.")
   flags.DEFINE_integer("beam", None, "Beam size, instead of the config's.")

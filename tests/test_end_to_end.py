@@ -114,7 +114,7 @@ def start_and(condition, then, command, environment, timeout=120):
 def test_training_says_what_it_did(straight):
   workdir, output = straight
   assert "shapes: 2, compilations of the step: 2." in output
-  assert "stopped at step 60 (steps)" in output
+  assert "finished at step 60 (steps)" in output
   assert [s for s, _ in steps_logged(workdir)] == [15, 30, 45, 60]
   assert [s for s, _ in steps_logged(workdir, "validation")] == [30, 60]
   record = json.loads((workdir / "log.jsonl").read_text().splitlines()[0])
@@ -260,6 +260,7 @@ def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
 
   plain = translate()
   assert len(plain) == 4
+  assert plain[1] == "" and plain[0] != ""
   source = tmp_path / "in.txt"
   source.write_text("\n".join(lines) + "\n")
   output = tmp_path / "out.txt"
@@ -267,8 +268,10 @@ def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
   scored = [line.split("\t") for line in output.read_text().splitlines()]
   assert [text for text, _ in scored] == plain
   best = translate("--nbest", "2")
-  assert [line.split(" ||| ")[0] for line in best] == list("00112233")
-  assert [line.split(" ||| ")[1] for line in best[::2]] == plain
+  # Two hypotheses a line, and one of the empty line.
+  assert [line.split(" ||| ")[0] for line in best] == list("0012233")
+  firsts = [best[i].split(" ||| ")[1] for i in (0, 2, 3, 5)]
+  assert firsts == plain
 
   # The parser's CoNLL-U gives what its raw text gives.
   from jaxsyn.data.parser import UDPipe
@@ -312,5 +315,7 @@ def test_an_unknown_option_of_the_search_is_named(straight):
   from jaxsyn.errors import InputError
   from jaxsyn.translate import Session
 
-  with pytest.raises(InputError, match=r"no option 'bean'. Did you mean 'beam'"):
+  with pytest.raises(
+    InputError, match=r"no option 'bean'. Did you mean 'beam'"
+  ):
     Session(straight[0], bean=3)

@@ -96,7 +96,9 @@ class Translator:
       examples: of `jaxsyn.data.example.encode`; targets are not read.
     """
     length = [len(example["source_id"]) for example in examples]
-    order = sorted(range(len(examples)), key=lambda i: (-length[i], i))
+    # An end sign alone is an empty line, whose translation is empty.
+    order = [i for i in range(len(examples)) if length[i] > 1]
+    order.sort(key=lambda i: (-length[i], i))
     rows = self._config.sentences if len(order) > FEW else FEW
     jobs = []
     while order:
@@ -109,7 +111,7 @@ class Translator:
       order = order[count:]
     for width, count in dict.fromkeys((w, c) for w, c, _ in jobs):
       self._program(params, width, count)
-    results: list[list[Translation]] = [[] for _ in examples]
+    results = [[Translation("", 0.0, 0.0, ())] for _ in examples]
 
     def work(job):
       width, count, numbers = job

@@ -128,7 +128,7 @@ def _short(name: str, value: Any) -> str:
     return f"{value / 1e9:.1f}G/s"
   if name == "learning_rate":
     return f"{value:.2e}"
-  if name in ("eta_minutes", "minutes", "bleu"):
+  if name in ("eta_minutes", "minutes", "bleu", "best_bleu"):
     return f"{value:.1f}"
   if isinstance(value, float):
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

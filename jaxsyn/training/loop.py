@@ -161,6 +161,8 @@ def _compile(layout, step_function, state, feed, log) -> dict[Any, float]:
         lambda batch: layout.compile_train(step_function, state, batch), batches
       )
     )
+  # Saving copies the state on a CPU; its small programs belong to the warm-up.
+  jax.block_until_ready(_unshared(layout.take_state(state)))
   log.say(f"compiled in {time.monotonic() - began:.0f} s")
   return {
     _sizes(batch): _flops(program) for batch, program in zip(batches, programs)
@@ -283,7 +285,7 @@ class _Loop:
     else:
       progress.bad += 1
     self._clock()
-    values |= {"best": progress.best_score, "minutes": progress.minutes}
+    values |= {"best_bleu": progress.best_score, "minutes": progress.minutes}
     self._log.record("validation", step, values)
     self._meter.pause(time.monotonic() - began)
 

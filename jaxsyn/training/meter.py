@@ -88,7 +88,11 @@ class Meter:
     values = {
       "epoch": progress.epoch,
       "loss": sum(weights[name] * value for name, value in terms.items()),
-      **{f"loss/{name}": value for name, value in terms.items()},
+      **(
+        {f"loss/{name}": value for name, value in terms.items()}
+        if len(terms) > 1
+        else {}
+      ),
       "tokens_per_s": sums["tokens"] * jax.process_count() / seconds,
       "padding": 1.0 - sums["real"] / max(sums["positions"], 1),
       "waiting": sums["waited"] / seconds,
