@@ -46,6 +46,7 @@ class Session:
     run: config and manifest.
     plan: the resolved config.
     params: parameters of the chosen checkpoint.
+    longest: source subwords that are read of a line.
     cut: lines so far that were longer than `longest` and lost their end.
   """
 
@@ -94,7 +95,7 @@ class Session:
       side: {label: i for i, label in enumerate(labels, start=1)}
       for side, labels in self.run.manifest["relations"].items()
     }
-    self._longest, self.cut = longest, 0
+    self.longest, self.cut = longest, 0
     self._parser_file = parser or self.run.parser_file()
     self._parser: UDPipe | None = None
     self.params = self._load(checkpoint)
@@ -156,9 +157,9 @@ class Session:
       source = unicodedata.normalize("NFC", source)
     raw = source if isinstance(source, str) else source.text
     pieces = self._vocabularies[0].encode(raw)
-    if len(pieces.id) >= self._longest:
+    if len(pieces.id) >= self.longest:
       self.cut += 1
-      source = raw[: pieces.end[self._longest - 2]]
+      source = raw[: pieces.end[self.longest - 2]]
     if self.needs_trees and isinstance(source, str):
       source = self.parse(source)
     elif not self.needs_trees and not isinstance(source, str):
@@ -250,7 +251,7 @@ def _main(values: flags.FlagValues) -> None:
         write(line)
   if session.cut:
     print(
-      f"{session.cut} lines were longer than 512 subwords; only their "
+      f"{session.cut} lines were longer than {session.longest} subwords; only their "
       "beginning was translated.",
       file=sys.stderr,
     )

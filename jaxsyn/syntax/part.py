@@ -74,7 +74,7 @@ class View:
   @property
   def depth_BS(self) -> Array:
     """Edges from a subword's word to its root; -1 where there is no word."""
-    head_BW, depth_BW = self.head_BW, jnp.zeros_like(self.head_BW)
+    head_BW = self.head_BW
     own_BW = jnp.arange(head_BW.shape[1])[None, :]
     depth_BW = (head_BW != own_BW).astype(jnp.int32)
     # Pointer doubling: after k rounds, depth counts up to 2**k edges.
