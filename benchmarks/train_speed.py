@@ -62,7 +62,7 @@ class Trainer:
     config.batch.tokens = tokens
     records = Records(data, "train")
     checked = configs.read(config)
-    plan = resolve(checked, records.manifest["vocabulary"])
+    plan = resolve(checked, records.manifest)
     names = features_for(plan.needs, records.manifest["sides"])
     self.layout = Layout("jit", checked.train.mesh)
     lengths = records.index.source_length, records.index.target_length

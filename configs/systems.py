@@ -9,6 +9,7 @@ Every option of a part is written out, so that each can be overridden:
 from __future__ import annotations
 
 import ml_collections
+from ml_collections.config_dict import placeholder
 
 from jaxsyn.errors import InputError, did_you_mean
 
@@ -28,6 +29,9 @@ def pascal(config: Config) -> None:
     layers=(0,),  # encoder layers, from 0
     heads=(0, 1),  # heads of those layers, from 0
     sigma=1.0,  # standard deviation in subwords; the paper's variance is its square
+    learn_sigma=False,  # a parameter of each head, starting at sigma
+    normalise="pdf",  # "pdf": times 1 / (sigma √2π), as published; or "peak1"
+    apply="multiply",  # "multiply" scores; "add" to them; "add_log": add its log
     weighting="gaussian",  # "gaussian" or "parent_only"
     ignore=0.0,  # probability of ignoring the parent of a word, in training
   )
@@ -37,6 +41,52 @@ def pascal_ignoring(config: Config) -> None:
   """PASCAL with parent ignoring, q = 0.4: the setting for NC11 En-De."""
   pascal(config)
   config.parts.encoder.parent_scaled.ignore = 0.4
+
+
+def pascal_additive(config: Config) -> None:
+  """PASCAL with the log-weight added: a product on the probabilities."""
+  pascal(config)
+  config.parts.encoder.parent_scaled.apply = "add_log"
+
+
+def deps_san(config: Config) -> None:
+  """Scores scaled by distance in the tree: Peng et al., Deps-SAN.
+
+  All heads of the first three encoder layers, variance 1: the paper's best.
+  """
+  config.parts.encoder.tree_scaled = dict(
+    layers=(0, 1, 2)[: config.model.encoder_layers],  # encoder layers, from 0
+    heads=placeholder(tuple),  # of those layers, from 0; None: all
+    sigma=1.0,  # standard deviation in edges; the paper's variance is its square
+    learn_sigma=False,  # a parameter of each head, starting at sigma
+    normalise="pdf",  # "pdf": times 1 / (sigma √2π), as published; or "peak1"
+    apply="multiply",  # "multiply" scores; "add" to them; "add_log": add its log
+    random_sparse=0.0,  # RS-Sparse's q: probability of dropping a pair
+    random_distance=0,  # RS-Sparse's k: edges a dropped pair counts; 0: `fill`
+    wink=0,  # Wink-Sparse's k: drop pairs more edges apart; 0: off
+    wink_at_evaluation=False,  # Wink-Sparse in evaluation too
+    fill="far",  # a dropped pair has weight 0 ("far"), its score stays as it
+    # is ("one"), or it is hidden ("mask")
+  )
+
+
+def deps_san_rs(config: Config) -> None:
+  """Deps-SAN with RS-Sparse, q = 0.1, k = 6: noise in training."""
+  deps_san(config)
+  config.parts.encoder.tree_scaled.random_sparse = 0.1
+  config.parts.encoder.tree_scaled.random_distance = 6
+
+
+def deps_san_wink(config: Config) -> None:
+  """Deps-SAN with Wink-Sparse, k = 6: far pairs dropped in training."""
+  deps_san(config)
+  config.parts.encoder.tree_scaled.wink = 6
+
+
+def deps_san_additive(config: Config) -> None:
+  """Deps-SAN with the log-weight added: a product on the probabilities."""
+  deps_san(config)
+  config.parts.encoder.tree_scaled.apply = "add_log"
 
 
 def given_weighting(config: Config) -> None:
@@ -56,6 +106,18 @@ def pascal_random_tree(config: Config) -> None:
   config.data.tree = "random"
 
 
+def deps_san_linear_tree(config: Config) -> None:
+  """Control: Deps-SAN where the parent of a word is the previous word."""
+  deps_san(config)
+  config.data.tree = "linear"
+
+
+def deps_san_random_tree(config: Config) -> None:
+  """Control: Deps-SAN on a random tree of the same size."""
+  deps_san(config)
+  config.data.tree = "random"
+
+
 SYSTEMS = {
   function.__name__: function
   for function in (
@@ -65,6 +127,13 @@ SYSTEMS = {
     given_weighting,
     pascal_linear_tree,
     pascal_random_tree,
+    pascal_additive,
+    deps_san,
+    deps_san_rs,
+    deps_san_wink,
+    deps_san_linear_tree,
+    deps_san_random_tree,
+    deps_san_additive,
   )
 }
 

@@ -8,6 +8,7 @@ other are compared, before any data is read or anything is compiled.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,19 +47,23 @@ class Plan:
     }
 
 
-def resolve(config: Config, vocabulary: Mapping[str, Mapping]) -> Plan:
+def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
   """Checks that the fields fit, and makes what they name.
 
   Args:
     config: of `jaxsyn.config.read`.
-    vocabulary: of a manifest: side -> {"size", "sha256", ...}.
+    manifest: of the data: its "vocabulary" (side -> {"size", "sha256", ...})
+      and its "relations" (side -> names), where it has trees.
 
   Raises:
     InputError: names the fields that do not fit, their values and what to do.
   """
   _check_model(config.model)
   _check_training(config)
-  source, target = vocabulary["source"], vocabulary["target"]
+  source, target = (manifest["vocabulary"][s] for s in ("source", "target"))
+  relations = {
+    side: len(names) for side, names in manifest["relations"].items()
+  }
   if config.model.tie_embeddings and source["sha256"] != target["sha256"]:
     raise InputError(
       "config.model.tie_embeddings=True needs one vocabulary for both sides, "
@@ -66,7 +71,14 @@ def resolve(config: Config, vocabulary: Mapping[str, Mapping]) -> Plan:
       "config.prepare.vocabulary.joint=True."
     )
   parts = read_parts(config)
-  spec = ModelSpec(config.model, parts, source["size"], target["size"])
+  spec = ModelSpec(
+    config.model,
+    parts,
+    source["size"],
+    target["size"],
+    relations.get("source", 0),
+    relations.get("target", 0),
+  )
   terms = losses.read_losses(config.losses)
   needs = _needs(parts).union(*(term.needs for term in terms.values()))
   recipe = Recipe(
@@ -105,14 +117,21 @@ def read_parts(config: Config) -> Parts:
       part = from_config(kind, section[name], where)
       part.check(where, config.model)
       named.append((name, part))
-    replacing = [name for name, part in named if part.replaces]
-    if len(replacing) > 1:
-      raise InputError(
-        f"config.parts.{place}: {' and '.join(replacing)} both replace "
-        "scores; keep one of them."
-      )
+    _check_clashes(f"config.parts.{place}", named, config.model)
     found[place] = tuple(named)
   return Parts(**found)
+
+
+def _check_clashes(where: str, named: list, model: Model) -> None:
+  layers = max(model.encoder_layers, model.decoder_layers)
+  replacing = [(name, part) for name, part in named if part.replaces]
+  for (one, first), (other, second) in itertools.combinations(replacing, 2):
+    sizes = layers, model.heads
+    if first.cells(*sizes) & second.cells(*sizes):
+      raise InputError(
+        f"{where}: {one} and {other} both replace the scores of a head; keep "
+        "one of them, or give them other layers or heads."
+      )
 
 
 def _needs(parts: Parts) -> frozenset[str]:

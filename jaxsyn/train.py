@@ -51,7 +51,7 @@ def run(
   if not isinstance(config, configs.Config):
     config = configs.read(config)
   records = Records(config.data.directory, config.data.train)
-  plan = resolve(config, records.manifest["vocabulary"])
+  plan = resolve(config, records.manifest)
   names = features_for(plan.needs, records.manifest["sides"])
   made = workdir.create(folder, config)
   layout = Layout(config.train.parallelism, config.train.mesh)

@@ -80,7 +80,7 @@ class Session:
       self.run.config,
       decode=configs.from_config(configs.Decode, fields, "decode"),
     )
-    self.plan: Plan = resolve(config, self.run.manifest["vocabulary"])
+    self.plan: Plan = resolve(config, self.run.manifest)
     sides = self.run.manifest["sides"]
     self._names = [
       name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -16,24 +15,29 @@ from jaxsyn.models.contract import forward
 from jaxsyn.plan import Plan, resolve
 
 VOCABULARY = 20
-JOINT = {
-  side: {"size": VOCABULARY, "sha256": "a"} for side in ("source", "target")
+RELATIONS = 5
+JOINT = {  # of a manifest
+  "vocabulary": {
+    side: {"size": VOCABULARY, "sha256": "a"} for side in ("source", "target")
+  },
+  "relations": {"source": ["case", "det", "nsubj", "obj", "root"]},
 }
 
 
+def config_of(system: str, **model) -> configs.Config:
+  """A system, or several joined by "+", on a tiny model without dropout."""
+  config = base.get_config()
+  sizes = dict(encoder_layers=2, decoder_layers=2, width=16, heads=2)
+  config.model.update(feed_forward=16, dropout=0.0, **(sizes | model))
+  for name in system.split("+"):
+    systems.apply(config, name)
+  config.system = system
+  return configs.read(config)
+
+
 def plan_of(system: str, **model) -> Plan:
-  """A system on a tiny model, without dropout unless asked for."""
-  config = systems.apply(base.get_config(), system)
-  config.model.update(
-    encoder_layers=2,
-    decoder_layers=2,
-    width=16,
-    feed_forward=16,
-    heads=2,
-    dropout=0.0,
-    **model,
-  )
-  return resolve(configs.read(config), JOINT)
+  """See `config_of`."""
+  return resolve(config_of(system, **model), JOINT)
 
 
 def sentence(words: int, target: int, seed: int) -> dict[str, np.ndarray]:
@@ -46,7 +50,7 @@ def sentence(words: int, target: int, seed: int) -> dict[str, np.ndarray]:
     "source_id_BS": np.r_[rng.integers(4, VOCABULARY, len(word_S) - 1), 3],
     "source_word_BS": word_S,
     "source_head_BW": head_W,
-    "source_relation_BW": rng.integers(1, 5, words),
+    "source_relation_BW": rng.integers(1, RELATIONS + 1, words),
     "source_parent_mid_BS": trees.parent_mid(word_S, head_W),
     "source_tree_distance_BWW": np.asarray(trees.tree_distance(head_W)),
     "source_parsed_B": np.asarray(1, np.uint8),
@@ -86,25 +90,40 @@ def parameters(plan: Plan, batch, seed: int = 0):
   )
 
 
-@functools.partial(jax.jit, static_argnames="model")
-def _logits(params, batch, key, model):
+def apply(params, batch, key, model, train):
   return model.apply(
     {"params": params},
     batch,
-    train=False,
+    train=train,
     method=forward,
     rngs={"syntax": key},
   )
 
 
-def logits(plan: Plan, params, batch, key: int = 0):
-  """logits_BTV in evaluation; the key must make no difference."""
-  return _logits(params, batch, jax.random.key(key), plan.recipe.model)
+_apply = jax.jit(apply, static_argnames=("model", "train"))
 
 
-def without_parts(plan: Plan) -> Plan:
-  """The same model as the plain Transformer."""
+def logits(plan: Plan, params, batch, key: int = 0, train: bool = False):
+  """logits_BTV; in evaluation the key must make no difference."""
+  return _apply(params, batch, jax.random.key(key), plan.recipe.model, train)
+
+
+def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
+  """The same model as the plain Transformer.
+
+  Args:
+    plan: of a system.
+    treeless: keep the parts that read no facts of the data.
+  """
+  kept = {}
+  for place in ("encoder", "decoder", "cross"):
+    specs = dict(plan.spec.parts.at(place))
+    kept[place] = {
+      name: options
+      for name, options in getattr(plan.config.parts, place).items()
+      if treeless and not specs[name].needs
+    }
   config = dataclasses.replace(
-    plan.config, parts=configs.Places({}, {}, {}), system="transformer"
+    plan.config, parts=configs.Places(**kept), system="transformer"
   )
   return resolve(config, JOINT)

@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from models_under_test import (
   JOINT,
+  apply,
   batch_of,
   logits,
   parameters,
@@ -17,6 +19,7 @@ from models_under_test import (
 
 from configs.systems import SYSTEMS
 from jaxsyn import config as configs
+from jaxsyn.data.schema import FEATURES
 from jaxsyn.models.contract import view_of
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import PARTS, Where
@@ -24,7 +27,11 @@ from jaxsyn.syntax import PARTS, Where
 PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(8, 9, 3)]
 
 
-@pytest.fixture(scope="module", params=sorted(SYSTEMS))
+# Parts work together, on the same heads too.
+MIXED = ["pascal+given_weighting", "pascal_ignoring+deps_san_additive"]
+
+
+@pytest.fixture(scope="module", params=[*sorted(SYSTEMS), *MIXED])
 def system(request):
   plan = plan_of(request.param)
   return plan, parameters(plan, batch_of(PAIRS))
@@ -80,9 +87,12 @@ def test_a_sentence_is_scored_by_its_own_tree(system):
   )
   for name in plan.needs:
     changed = dict(batch)
-    letters = "BS" if name.endswith("mid") else "BWW"
-    array = changed[f"{name}_{letters}"]
-    changed[f"{name}_{letters}"] = array.at[0].set(array[0] + 1)
+    name = f"{name}_B{FEATURES[name].axes}"
+    if name == "source_head_BW":  # another tree: each word hangs on the last
+      new = jnp.full_like(batch[name][0], batch["source_word_BS"][0].max())
+    else:
+      new = batch[name][0] + 1
+    changed[name] = batch[name].at[0].set(new)
     out, was = logits(plan, params, changed), logits(plan, params, batch)
     assert not np.allclose(real(PAIRS[0], out, 0), real(PAIRS[0], was, 0))
     np.testing.assert_array_equal(out[1:], was[1:])
@@ -100,11 +110,37 @@ def test_the_decoder_does_not_see_the_future(system):
     assert not np.array_equal(out[:, t + 1 :], was[:, t + 1 :])
 
 
+NOISY = {"pascal_ignoring", "deps_san_rs", "pascal_ignoring+deps_san_additive"}
+
+
 def test_training_noise_is_off_in_evaluation(system):
   plan, params = system
   batch = batch_of(PAIRS)
   outs = [logits(plan, params, batch, key) for key in (0, 1)]
   np.testing.assert_array_equal(*outs)
+  outs = [logits(plan, params, batch, key, train=True) for key in (0, 1)]
+  assert np.array_equal(*outs) == (plan.config.system not in NOISY)
+
+
+def test_jit_changes_nothing(system):
+  plan, params = system
+  batch = batch_of(PAIRS)
+  plain = apply(params, batch, jax.random.key(0), plan.recipe.model, False)
+  np.testing.assert_allclose(
+    plain, logits(plan, params, batch), rtol=1e-4, atol=1e-5
+  )
+
+
+def test_a_sentence_without_a_tree_is_scored_as_by_the_baseline(system):
+  plan, params = system
+  if not plan.needs:
+    pytest.skip("it reads no tree")
+  plain = without_parts(plan, treeless=True)
+  batch = batch_of(PAIRS)
+  batch["source_parsed_B"] = jnp.array([1, 0, 1], jnp.uint8)
+  out, was = (logits(p, params, batch) for p in (plan, plain))
+  np.testing.assert_allclose(out[1], was[1], atol=1e-5)
+  assert not np.allclose(out[0], was[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("words", [0, 1])
@@ -127,13 +163,17 @@ def test_bfloat16_gives_numbers(system):
   assert np.isfinite(np.asarray(out, np.float32)).all()
 
 
-@pytest.mark.parametrize("place", ["encoder"])
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize(
+  "name, place",
+  [(n, place) for n, kind in PARTS.items() for place in kind.places],
+)
 def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
   plain = plan_of("transformer")
   params = parameters(plain, batch_of(PAIRS))
   places = configs.Places({}, {}, {})
-  places = dataclasses.replace(places, **{place: {name: {"heads": ()}}})
+  off = dict(PARTS[name].off)
+  assert off, f"{name}: say in `off` what switches it off"
+  places = dataclasses.replace(places, **{place: {name: off}})
   off = resolve(dataclasses.replace(plain.config, parts=places), JOINT)
   np.testing.assert_array_equal(
     logits(off, params, batch_of(PAIRS)), logits(plain, params, batch_of(PAIRS))

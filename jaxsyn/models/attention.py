@@ -12,20 +12,10 @@ from flax import linen as nn
 
 from jaxsyn.models.layers import Dropout
 from jaxsyn.shapes import agree
-from jaxsyn.syntax import PARTS, Spec, View, Where
+from jaxsyn.syntax import Spec, View, Where
+from jaxsyn.syntax.part import publish
 
 Array = jax.Array
-
-
-def publish(module: nn.Module, name: str, value: Array) -> None:
-  """Makes an intermediate readable by losses and pictures, as "maps".
-
-  The only use of Linen's `sow`. The last value wins; what nobody reads is
-  dropped by the compiler.
-  """
-  module.sow(
-    "maps", name, value, reduce_fn=lambda _, new: new, init_fn=lambda: None
-  )
 
 
 class Attention(nn.Module):
@@ -115,15 +105,3 @@ class Attention(nn.Module):
     for part in parts:
       mixed_BQHK = part.mix(mixed_BQHK, weight_BHQM, view, train=train)
     return self.output(mixed_BQHK)
-
-
-def at_layer(
-  parts: tuple[tuple[str, Spec], ...], layer: int
-) -> tuple[tuple[str, Spec], ...]:
-  """The parts that work on a layer, in table order."""
-  order = list(PARTS)
-  return tuple(
-    (name, spec)
-    for name, spec in sorted(parts, key=lambda p: order.index(p[0]))
-    if not spec.embeds and layer in spec.layers
-  )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxsyn.config import Model
-from jaxsyn.syntax import Spec
+from jaxsyn.syntax import Spec, Where
 
 Named = tuple[tuple[str, Spec], ...]
 
@@ -24,6 +24,16 @@ class Parts:
 
   def at(self, place: str) -> Named:
     return getattr(self, place)
+
+  def at_embeddings(self, place: str) -> Named:
+    return tuple((n, spec) for n, spec in self.at(place) if spec.embeds)
+
+  def at_layer(self, place: str, layer: int) -> Named:
+    return tuple(
+      (n, spec)
+      for n, spec in self.at(place)
+      if not spec.embeds and spec.in_layer(layer)
+    )
 
   def all(self) -> Named:
     return self.encoder + self.decoder + self.cross
@@ -40,3 +50,13 @@ class ModelSpec:
   parts: Parts
   source_vocabulary: int
   target_vocabulary: int
+  source_relations: int = 0  # dependency relations of the data, numbered from 1
+  target_relations: int = 0
+
+  def where(self, place: str, layer: int) -> Where:
+    """What a part at a place is told; layer -1 is the embeddings."""
+    model = self.model
+    relations = (
+      self.target_relations if place == "decoder" else self.source_relations
+    )
+    return Where(place, layer, model.heads, model.width, model.dtype, relations)

@@ -15,7 +15,7 @@ from flax import struct
 from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
-from jaxsyn.syntax import View, Where
+from jaxsyn.syntax import View
 
 Array = jax.Array
 
@@ -66,18 +66,10 @@ class Transformer(nn.Module):
     if not model.tie_output:
       self.output = dense(spec.target_vocabulary, None, model.dtype)
     self.drop = Dropout(model.dropout)
-    at_embeddings = Where("encoder", -1, model.heads, model.width, model.dtype)
-    self.embedding_parts = [
-      part_spec.make(at_embeddings)
-      for _, part_spec in spec.parts.at("encoder")
-      if part_spec.embeds
-    ]
-    self.encoder = [
-      EncoderLayer(model, spec.parts, i) for i in range(model.encoder_layers)
-    ]
-    self.decoder = [
-      DecoderLayer(model, spec.parts, i) for i in range(model.decoder_layers)
-    ]
+    for name, part in spec.parts.at_embeddings("encoder"):
+      setattr(self, name, part.make(spec.where("encoder", -1)))
+    self.encoder = [EncoderLayer(spec, i) for i in range(model.encoder_layers)]
+    self.decoder = [DecoderLayer(spec, i) for i in range(model.decoder_layers)]
     if model.norm == "pre":  # the last branch is still to be normalised
       self.encoder_norm = norm(None, model.dtype)
       self.decoder_norm = norm(None, model.dtype)
@@ -107,8 +99,8 @@ class Transformer(nn.Module):
       position_Q=position_1S[0], position_M=position_1S[0]
     ).check()
     x_BSD = self._embed(self.source_table, id_BS)
-    for part in self.embedding_parts:
-      x_BSD = part.embed(x_BSD, view, train=train)
+    for name, _ in self.spec.parts.at_embeddings("encoder"):
+      x_BSD = getattr(self, name).embed(x_BSD, view, train=train)
     x_BSD = self._place(x_BSD, position_1S, train=train)
     for layer in self.encoder:
       x_BSD, view = layer(x_BSD, view, train=train)

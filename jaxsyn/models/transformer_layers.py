@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxsyn.config import Model
-from jaxsyn.models.attention import Attention, at_layer
+from jaxsyn.models.attention import Attention
 from jaxsyn.models.layers import Dropout, FeedForward, norm
-from jaxsyn.models.spec import Parts
-from jaxsyn.syntax import View, Where
+from jaxsyn.models.spec import ModelSpec
+from jaxsyn.syntax import View
 
 Array = jax.Array
 
@@ -39,10 +39,11 @@ class Residual(nn.Module):
     return self.norm(x_BSD) if self.style == "post" else x_BSD
 
 
-def _attention(model: Model, parts: Parts, place: str, layer: int) -> Attention:
-  where = Where(place, layer, model.heads, model.width, model.dtype)
+def _attention(spec: ModelSpec, place: str, layer: int) -> Attention:
   return Attention(
-    where, model.attention_dropout, at_layer(parts.at(place), layer)
+    spec.where(place, layer),
+    spec.model.attention_dropout,
+    spec.parts.at_layer(place, layer),
   )
 
 
@@ -57,15 +58,14 @@ def _residual(model: Model) -> Residual:
 
 
 class EncoderLayer(nn.Module):
-  model: Model
-  parts: Parts
+  spec: ModelSpec
   layer: int
 
   def setup(self):
-    self.attention = _attention(self.model, self.parts, "encoder", self.layer)
-    self.feed_forward = _feed_forward(self.model)
-    self.around_attention = _residual(self.model)
-    self.around_feed_forward = _residual(self.model)
+    self.attention = _attention(self.spec, "encoder", self.layer)
+    self.feed_forward = _feed_forward(self.spec.model)
+    self.around_attention = _residual(self.spec.model)
+    self.around_feed_forward = _residual(self.spec.model)
 
   def __call__(
     self, x_BSD: Array, view: View, *, train: bool
@@ -88,17 +88,16 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-  model: Model
-  parts: Parts
+  spec: ModelSpec
   layer: int
 
   def setup(self):
-    self.attention = _attention(self.model, self.parts, "decoder", self.layer)
-    self.cross = _attention(self.model, self.parts, "cross", self.layer)
-    self.feed_forward = _feed_forward(self.model)
-    self.around_attention = _residual(self.model)
-    self.around_cross = _residual(self.model)
-    self.around_feed_forward = _residual(self.model)
+    self.attention = _attention(self.spec, "decoder", self.layer)
+    self.cross = _attention(self.spec, "cross", self.layer)
+    self.feed_forward = _feed_forward(self.spec.model)
+    self.around_attention = _residual(self.spec.model)
+    self.around_cross = _residual(self.spec.model)
+    self.around_feed_forward = _residual(self.spec.model)
 
   def __call__(
     self,

@@ -1,8 +1,9 @@
 """What a tree does to attention: the room for variants.
 
 One file a part (spec, module), one line here. The order of the table is the
-order of application: parts that make scores, then those that multiply them,
-then those that add to them.
+order of application: parts that make queries and keys or add to scores what
+stands beside the keys, then those that multiply scores, then those that add a
+bias.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 from jaxsyn.syntax.given_weighting import GivenWeighting
 from jaxsyn.syntax.parent_scaled import ParentScaled
 from jaxsyn.syntax.part import Part, Spec, View, Where
+from jaxsyn.syntax.tree_scaled import TreeScaled
 
 __all__ = ["PARTS", "Part", "Spec", "View", "Where"]
 
 PARTS: dict[str, type[Spec]] = {
   "parent_scaled": ParentScaled,
+  "tree_scaled": TreeScaled,
   "given_weighting": GivenWeighting,
 }

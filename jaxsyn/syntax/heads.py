@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.syntax.part import Spec
 
 Array = jax.Array
+Chosen = tuple[int, ...] | None  # None: all of them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +22,25 @@ class OnHeads(Spec):
   """A part on chosen heads of chosen layers.
 
   Attributes:
-    layers: layers of its place, from 0.
-    heads: heads of each of those layers, from 0. None chosen: the baseline.
+    layers: layers of its place, from 0; None: all.
+    heads: heads of each of those layers, from 0; None: all. An empty choice is
+      the baseline.
   """
 
-  layers: tuple[int, ...] = (0,)
-  heads: tuple[int, ...] = (0,)
+  layers: Chosen = (0,)
+  heads: Chosen = (0,)
+
+  off: ClassVar[Mapping[str, Any]] = {"heads": ()}
+
+  def in_layer(self, layer: int) -> bool:
+    return self.layers is None or layer in self.layers
+
+  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
+    return {
+      (layer, head)
+      for layer in chosen(self.layers, layers)
+      for head in chosen(self.heads, heads)
+    }
 
   def check(self, where: str, model) -> None:
     place = where.split(".")[-2]
@@ -35,7 +51,7 @@ class OnHeads(Spec):
       ("layers", self.layers, layers),
       ("heads", self.heads, model.heads),
     ):
-      for value in values:
+      for value in values or ():
         if not 0 <= value < size:
           raise InputError(
             f"{where}.{field}: {value} is not one of the {size} {field} of "
@@ -43,12 +59,29 @@ class OnHeads(Spec):
           )
 
 
-def on_heads(heads: tuple[int, ...], new_BHQM: Array, old_BHQM: Array) -> Array:
+def chosen(choice: Chosen, size: int) -> tuple[int, ...]:
+  """The numbers chosen among the first `size`."""
+  return tuple(range(size)) if choice is None else choice
+
+
+def on_heads(
+  heads: Chosen, new_BHQM: Array, old_BHQM: Array, axis: int = 1
+) -> Array:
   """The new scores on the chosen heads, the old ones on the others.
 
   The head axis stays explicit, so a head can only ever be changed by its own
   sentence's facts.
+
+  Args:
+    heads: as in `OnHeads`.
+    new_BHQM, old_BHQM: scores, or anything else of four axes.
+    axis: which of them counts heads.
   """
-  number = old_BHQM.shape[1]
-  chosen_1H11 = np.isin(np.arange(number), heads)[None, :, None, None]
-  return jnp.where(chosen_1H11, new_BHQM, old_BHQM)
+  number = old_BHQM.shape[axis]
+  if heads is None or len(set(heads)) == number:
+    return new_BHQM
+  shape = [1, 1, 1, 1]
+  shape[axis] = number
+  return jnp.where(
+    np.isin(np.arange(number), heads).reshape(shape), new_BHQM, old_BHQM
+  )

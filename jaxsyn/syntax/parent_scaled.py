@@ -7,17 +7,34 @@ Dependency-Aware Self-Attention" (arXiv:1909.03149), section 3.
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.errors import InputError
-from jaxsyn.syntax.heads import OnHeads, on_heads
+from jaxsyn.syntax.gaussian import (
+  Gaussian,
+  GaussianPart,
+  check_probability,
+  density,
+)
 from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
+
+
+def parent_offset_BQM(parent_BQ: Array, length_M: int) -> Array:
+  """Signed distance of each remembered position from the query's parent.
+
+  Args:
+    parent_BQ: middle of the parent word, in subwords from 0; fractional where
+      the parent has an even number of subwords. A root is its own parent.
+    length_M: number of remembered positions.
+
+  Returns: m - parent[b,q], float32, in subwords.
+  """
+  position_11M = jnp.arange(length_M, dtype=jnp.float32)[None, None, :]
+  return position_11M - parent_BQ.astype(jnp.float32)[:, :, None]
 
 
 def parent_gaussian_BQM(parent_BQ: Array, length_M: int, sigma: float) -> Array:
@@ -25,39 +42,26 @@ def parent_gaussian_BQM(parent_BQ: Array, length_M: int, sigma: float) -> Array:
 
   out[b,q,m] = exp(-(m - parent[b,q])² / 2σ²) / (σ √(2π))
 
-  Args:
-    parent_BQ: middle of the parent word, in subwords from 0; fractional where
-      the parent has an even number of subwords. A root is its own parent.
-    length_M: number of remembered positions.
-    sigma: standard deviation σ in subwords; the paper's variance is σ².
+  Args: see `parent_offset_BQM`; sigma in subwords.
 
   Returns: density_BQM, float32, per subword; the tails beyond the sentence are
     cut off, so rows sum to at most 1.
   Raises: ValueError if sigma <= 0.
-  Source: section 3.2; the normalising constant is part of the method, and acts
-    as a temperature: it is 0.399 at the parent for σ = 1.
+  Source: section 3.2; the normalising constant is part of the method.
   """
-  if sigma <= 0:
-    raise ValueError(f"sigma must be > 0 (subwords), got {sigma}.")
-  position_11M = jnp.arange(length_M, dtype=jnp.float32)[None, None, :]
-  offset_BQM = position_11M - parent_BQ.astype(jnp.float32)[:, :, None]
-  peak = 1.0 / (sigma * math.sqrt(2.0 * math.pi))
-  return peak * jnp.exp(-0.5 * jnp.square(offset_BQM / sigma))
+  return density(parent_offset_BQM(parent_BQ, length_M), sigma)
 
 
 def parent_only_BQM(parent_BQ: Array, length_M: int) -> Array:
-  """1 at the parent's middle, 0 elsewhere: "parent-only" of the ablation.
+  """True at the parent's middle: "parent-only" of the ablation, Table 7b.
 
   Positions nearer than one subword count, so a fractional middle chooses both
-  of its neighbours. Zero leaves a score of 0; it does not hide a position.
-  Source: Table 7b; the window is how the authors' code reads it.
+  of its neighbours: how the authors' code reads it.
   """
-  position_11M = jnp.arange(length_M, dtype=jnp.float32)[None, None, :]
-  near_BQM = jnp.abs(position_11M - parent_BQ[:, :, None]) < 1.0
-  return near_BQM.astype(jnp.float32)
+  return jnp.abs(parent_offset_BQM(parent_BQ, length_M)) < 1.0
 
 
-class _ParentScaled(Part):
+class _ParentScaled(GaussianPart):
   def rescore(
     self,
     score_BHQM: Array,
@@ -68,45 +72,34 @@ class _ParentScaled(Part):
     train: bool,
   ) -> Array:
     spec: ParentScaled = self.spec
-    length = score_BHQM.shape[3]
+    where = view.parent_mid_BS, score_BHQM.shape[3]
     if spec.weighting == "parent_only":
-      weighting_BQM = parent_only_BQM(view.parent_mid_BS, length)
+      only_BHQM = parent_only_BQM(*where)[:, None]
+      exponent_BHQM = jnp.where(only_BHQM, 0.0, -jnp.inf)
     else:
-      weighting_BQM = parent_gaussian_BQM(
-        view.parent_mid_BS, length, spec.sigma
-      )
-    if view.parsed_B is not None:  # no tree: the plain score
-      weighting_BQM = jnp.where(
-        view.parsed_B[:, None, None], weighting_BQM, 1.0
-      )
-    weighting_BHQM = weighting_BQM[:, None]
+      exponent_BHQM = self.exponent(parent_offset_BQM(*where))
+    ignored_BHQ1 = None
     if train and spec.ignore > 0.0:
       # Drawn for each sentence, head and querying subword (§3.2): the whole
       # row of the matrix becomes ones, i.e. the score stays as it is.
-      kept_BHQ1 = jax.random.bernoulli(
-        self.make_rng("syntax"),
-        1.0 - spec.ignore,
-        (*score_BHQM.shape[:3], 1),
+      ignored_BHQ1 = jax.random.bernoulli(
+        self.make_rng("syntax"), spec.ignore, (*score_BHQM.shape[:3], 1)
       )
-      weighting_BHQM = jnp.where(kept_BHQ1, weighting_BHQM, 1.0)
-    scaled_BHQM = score_BHQM * weighting_BHQM.astype(score_BHQM.dtype)
-    return on_heads(spec.heads, scaled_BHQM, score_BHQM)
+    return self.lay(score_BHQM, exponent_BHQM, view, ignored_BHQ1)
 
 
 @dataclasses.dataclass(frozen=True)
-class ParentScaled(OnHeads):
-  """Scores of the chosen heads times a Gaussian around the parent.
+class ParentScaled(Gaussian):
+  """A Gaussian around the middle of the parent, on scores of chosen heads.
 
-  The product is on raw scores, as published: a small factor pulls a negative
-  score *up* toward 0, so the heads must learn positive scores near parents.
+  Distances are in subwords, fractional; σ is in subwords.
 
   Attributes:
-    sigma: standard deviation in subwords.
-    weighting: "gaussian", or "parent_only": 1 at the parent and 0 elsewhere.
+    weighting: "gaussian", or "parent_only" (Table 7b): 1 at the parent and 0
+      elsewhere, which with "multiply" leaves a score of 0 and hides nothing.
     ignore: probability of ignoring a subword's parent, in training only.
   """
 
-  sigma: float = 1.0
   weighting: Literal["gaussian", "parent_only"] = "gaussian"
   ignore: float = 0.0
 
@@ -115,11 +108,4 @@ class ParentScaled(OnHeads):
 
   def check(self, where: str, model) -> None:
     super().check(where, model)
-    if self.sigma <= 0:
-      raise InputError(
-        f"{where}.sigma must be above 0 (subwords), got {self.sigma}."
-      )
-    if not 0 <= self.ignore <= 1:
-      raise InputError(
-        f"{where}.ignore is a probability from 0 to 1, got {self.ignore}."
-      )
+    check_probability(where, "ignore", self.ignore)

@@ -8,6 +8,8 @@ them is `jaxsyn.models.attention`; the table of parts is `jaxsyn.syntax.PARTS`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -18,6 +20,17 @@ from flax import struct
 from jaxsyn.shapes import agree
 
 Array = jax.Array
+
+
+def publish(module: nn.Module, name: str, value: Array) -> None:
+  """Makes an intermediate readable by losses and pictures, as "maps".
+
+  The only use of Linen's `sow`. The last value wins; what nobody reads is
+  dropped by the compiler.
+  """
+  module.sow(
+    "maps", name, value, reduce_fn=lambda _, new: new, init_fn=lambda: None
+  )
 
 
 @struct.dataclass
@@ -111,6 +124,7 @@ class Where:
   heads: int  # H
   width: int  # D
   dtype: str  # of the computation
+  relations: int = 0  # dependency relations of the side, numbered from 1
 
   @property
   def head_width(self) -> int:
@@ -166,6 +180,15 @@ class Spec:
   places: ClassVar[tuple[str, ...]] = ("encoder",)
   embeds: ClassVar[bool] = False  # sits at the embeddings, not in layers
   replaces: ClassVar[bool] = False  # replaces scores: two such parts clash
+  off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
+
+  def in_layer(self, layer: int) -> bool:
+    """Whether the part works in a layer of its place, from 0."""
+    return True
+
+  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
+    """(layer, head) of all heads it works on, of a place of that size."""
+    return set(itertools.product(range(layers), range(heads)))
 
   def make(self, where: Where) -> Part:
     """The module of this part at one place."""

@@ -3,20 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from part_under_test import rescored
 
-from jaxsyn.syntax import View, Where
 from jaxsyn.syntax.given_weighting import GivenWeighting
-
-WHERE = Where("encoder", 0, heads=2, width=8, dtype="float32")
-
-
-def rescored(spec, score_BHQM, **matrix):
-  B, H, Q, M = score_BHQM.shape
-  view = View(real_BS=jnp.ones((B, M), bool), **matrix)
-  empty = jnp.zeros((B, Q, H, 4))
-  return spec.make(WHERE).apply(
-    {}, score_BHQM, empty, empty, view, train=False, method="rescore"
-  )
 
 
 @pytest.fixture

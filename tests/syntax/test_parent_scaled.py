@@ -2,39 +2,22 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+import part_under_test
 import pytest
 
-from jaxsyn.syntax import View, Where
 from jaxsyn.syntax.parent_scaled import (
   ParentScaled,
   parent_gaussian_BQM,
   parent_only_BQM,
 )
 
-WHERE = Where("encoder", 0, heads=2, width=8, dtype="float32")
 
-
-def rescored(spec, score_BHQM, parent_BS, *, train=False, **facts):
+def rescored(spec, score_BHQM, parent_BS, **more):
   """The scores after a part; queries and keys are not read by it."""
-  B, H, Q, M = score_BHQM.shape
-  view = View(
-    real_BS=jnp.ones((B, M), bool),
-    parent_mid_BS=jnp.asarray(parent_BS),
-    **facts,
-  )
-  q_BQHK = jnp.zeros((B, Q, H, 4))
-  return spec.make(WHERE).apply(
-    {},
-    score_BHQM,
-    q_BQHK,
-    jnp.zeros((B, M, H, 4)),
-    view,
-    train=train,
-    method="rescore",
-    rngs={"syntax": jax.random.key(0)},
+  return part_under_test.rescored(
+    spec, score_BHQM, parent_mid_BS=parent_BS, **more
   )
 
 

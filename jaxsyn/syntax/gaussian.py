@@ -1,0 +1,145 @@
+"""What PASCAL and Deps-SAN share: a Gaussian of a distance, laid on scores."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.heads import OnHeads, chosen, on_heads
+from jaxsyn.syntax.part import Part, View, publish
+
+Array = jax.Array
+
+# Added to a score it leaves nothing of it after the softmax, and it is finite
+# in bfloat16 too: a row that is hidden as a whole has no NaN.
+HIDDEN = -1e9
+
+
+def exponent(distance: Array, sigma: Array | float) -> Array:
+  """-d² / 2σ², float32."""
+  return -0.5 * jnp.square(distance.astype(jnp.float32) / sigma)
+
+
+def peak(sigma: Array | float) -> Array | float:
+  """The normal density's value at its mean, 1 / σ√2π."""
+  return 1.0 / (sigma * math.sqrt(2.0 * math.pi))
+
+
+def density(distance: Array, sigma: float) -> Array:
+  """The normal density of a distance, float32, per unit of the distance.
+
+  Raises: ValueError if sigma <= 0.
+  """
+  if sigma <= 0:
+    raise ValueError(f"sigma must be > 0, got {sigma}.")
+  return peak(sigma) * jnp.exp(exponent(distance, sigma))
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian(OnHeads):
+  """A weight for every pair of positions, falling with some distance d.
+
+  weight = c · exp(-d² / 2σ²)
+
+  Attributes:
+    sigma: standard deviation σ, in the unit of the distance; the papers'
+      "variance" is its square.
+    learn_sigma: σ is a parameter of each head, softplus(ρ), that starts at
+      `sigma`. Ours.
+    normalise: "pdf": c = 1 / σ√2π, as published, 0.399 at d = 0 for σ = 1,
+      which also shrinks all scores; "peak1": c = 1.
+    apply: "multiply": score · weight, as published. The product is on raw
+      scores: a small weight pulls a negative score *up* toward 0, so heads
+      must learn positive scores where they should look. "add": score + weight.
+      "add_log": score + ln weight, i.e. a product on the probabilities,
+      renormalised; c cancels, and weight 0 hides. Ours, as in Yang et al. 2018.
+  """
+
+  sigma: float = 1.0
+  learn_sigma: bool = False
+  normalise: Literal["pdf", "peak1"] = "pdf"
+  apply: Literal["multiply", "add", "add_log"] = "multiply"
+
+  def check(self, where: str, model) -> None:
+    super().check(where, model)
+    if self.sigma <= 0:
+      raise InputError(f"{where}.sigma must be above 0, got {self.sigma}.")
+
+
+def check_probability(where: str, field: str, value: float) -> None:
+  """Raises InputError unless the value of a field is a probability."""
+  if not 0 <= value <= 1:
+    raise InputError(
+      f"{where}.{field} is a probability from 0 to 1, got {value}."
+    )
+
+
+class GaussianPart(Part):
+  """Base of the modules: σ, and how a weight meets a score."""
+
+  def setup(self):
+    spec: Gaussian = self.spec
+    if spec.learn_sigma:
+      start = spec.sigma + math.log(-math.expm1(-spec.sigma))  # softplus⁻¹
+      self.raw_sigma_H = self.param(
+        "raw_sigma_H",
+        lambda _, shape: jnp.full(shape, start, jnp.float32),
+        (len(chosen(spec.heads, self.where.heads)),),
+      )
+
+  def sigma_1H11(self) -> Array:
+    """σ of every head, (1, H, 1, 1); a single one where it is fixed."""
+    spec: Gaussian = self.spec
+    if not spec.learn_sigma:
+      return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
+    heads = list(chosen(spec.heads, self.where.heads))
+    sigma_H = jnp.full(self.where.heads, spec.sigma, jnp.float32)
+    sigma_H = sigma_H.at[jnp.array(heads, int)].set(
+      jax.nn.softplus(self.raw_sigma_H)
+    )
+    return sigma_H[None, :, None, None]
+
+  def exponent(self, distance_BQM: Array) -> Array:
+    """-d² / 2σ² of every head (exponent_BHQM, H may be 1), float32."""
+    return exponent(distance_BQM[:, None], self.sigma_1H11())
+
+  def lay(
+    self,
+    score_BHQM: Array,
+    exponent_BHQM: Array,
+    view: View,
+    untouched_BHQM: Array | None = None,
+  ) -> Array:
+    """The scores of the chosen heads with the weight on them.
+
+    Args:
+      score_BHQM: before.
+      exponent_BHQM: ln(weight / c); -inf where the weight is 0.
+      view: a sentence without a tree keeps its scores.
+      untouched_BHQM: where a score stays as it is; its axes may be 1.
+    """
+    spec: Gaussian = self.spec
+    weight_BHQM = jnp.exp(exponent_BHQM)
+    if spec.normalise == "pdf":
+      weight_BHQM = peak(self.sigma_1H11()) * weight_BHQM
+    publish(
+      self, "weighting_BHQM", jnp.broadcast_to(weight_BHQM, score_BHQM.shape)
+    )
+    if spec.apply == "multiply":
+      new_BHQM = score_BHQM * weight_BHQM.astype(score_BHQM.dtype)
+    elif spec.apply == "add":
+      new_BHQM = score_BHQM + weight_BHQM.astype(score_BHQM.dtype)
+    else:
+      bias_BHQM = jnp.maximum(exponent_BHQM, HIDDEN)
+      new_BHQM = score_BHQM + bias_BHQM.astype(score_BHQM.dtype)
+    if untouched_BHQM is not None:
+      new_BHQM = jnp.where(untouched_BHQM, score_BHQM, new_BHQM)
+    if view.parsed_B is not None:
+      parsed_B111 = view.parsed_B[:, None, None, None] != 0
+      new_BHQM = jnp.where(parsed_B111, new_BHQM, score_BHQM)
+    return on_heads(spec.heads, new_BHQM, score_BHQM)

@@ -1,0 +1,152 @@
+"""Deps-SAN: self-attention scaled by tree distance, and its sparse techniques.
+
+Peng et al., "Boosting Neural Machine Translation with Dependency-Scaled
+Self-Attention Network", section 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.gaussian import (
+  HIDDEN,
+  Gaussian,
+  GaussianPart,
+  check_probability,
+  density,
+)
+from jaxsyn.syntax.heads import on_heads
+from jaxsyn.syntax.part import Part, View
+
+Array = jax.Array
+
+SATURATED = 254  # edges; this and OTHER_TREE (255) are far
+
+
+def edges_BSS(view: View) -> tuple[Array, Array]:
+  """Edges between the words of two subwords, and which pairs are far.
+
+  Subwords of one word are 0 edges apart. The end sign is far from everything
+  but itself: the authors' code gives it the largest distance of the batch,
+  even to itself; a constant makes a sentence independent of its batch.
+
+  Returns: edges_BSS float32, far_BSS boolean.
+  """
+  distance_BSS = view.tree_distance_BSS
+  own_SS = jnp.eye(distance_BSS.shape[1], dtype=bool)
+  edges_BSS = jnp.where(own_SS, 0, distance_BSS).astype(jnp.float32)
+  return edges_BSS, edges_BSS >= SATURATED
+
+
+def tree_gaussian_BSS(view: View, sigma: float) -> Array:
+  """Normal density of the distance in the tree; 0 where there is no path.
+
+  Args:
+    view: with word_BS and tree_distance_BWW.
+    sigma: standard deviation, in edges.
+
+  Returns: density_BSS, float32.
+  Raises: ValueError if sigma <= 0.
+  Source: Eq. 5.
+  """
+  edges, far = edges_BSS(view)
+  return jnp.where(far, 0.0, density(edges, sigma))
+
+
+class _TreeScaled(GaussianPart):
+  def _sparse(
+    self, edges_BSS: Array, far_BSS: Array, train: bool
+  ) -> tuple[Array, Array, Array | None]:
+    """Distances, far pairs and dropped pairs after the sparse techniques."""
+    spec: TreeScaled = self.spec
+    dropped_BSS = None
+    if spec.wink and (train or spec.wink_at_evaluation):
+      dropped_BSS = edges_BSS > spec.wink
+    if train and spec.random_sparse > 0.0:
+      # Shared by all heads, each direction and the diagonal for itself: how
+      # the authors' code draws.
+      drawn_BSS = jax.random.bernoulli(
+        self.make_rng("syntax"), spec.random_sparse, edges_BSS.shape
+      )
+      if spec.random_distance:
+        edges_BSS = jnp.where(drawn_BSS, spec.random_distance, edges_BSS)
+        far_BSS = far_BSS & ~drawn_BSS
+        if dropped_BSS is not None:  # the random technique comes first
+          dropped_BSS = dropped_BSS & ~drawn_BSS
+      elif dropped_BSS is None:
+        dropped_BSS = drawn_BSS
+      else:
+        dropped_BSS = dropped_BSS | drawn_BSS
+    return edges_BSS, far_BSS, dropped_BSS
+
+  def rescore(
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: View,
+    *,
+    train: bool,
+  ) -> Array:
+    spec: TreeScaled = self.spec
+    edges, far, dropped = self._sparse(*edges_BSS(view), train)
+    if dropped is not None and spec.fill == "far":
+      far, dropped = far | dropped, None
+    exponent_BHQM = jnp.where(
+      far[:, None], -jnp.inf, self.exponent(jnp.where(far, 0.0, edges))
+    )
+    if dropped is None:
+      return self.lay(score_BHQM, exponent_BHQM, view)
+    if spec.fill == "one":
+      return self.lay(score_BHQM, exponent_BHQM, view, dropped[:, None])
+    new_BHQM = self.lay(score_BHQM, exponent_BHQM, view)
+    hidden_BQM = dropped & ~jnp.eye(dropped.shape[1], dtype=bool)
+    if view.parsed_B is not None:
+      hidden_BQM = hidden_BQM & (view.parsed_B != 0)[:, None, None]
+    hidden_BHQM = jnp.where(hidden_BQM[:, None], HIDDEN, new_BHQM)
+    return on_heads(spec.heads, hidden_BHQM, score_BHQM)
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeScaled(Gaussian):
+  """A Gaussian of the distance in the tree, on scores of chosen heads.
+
+  The distance is the number of edges between two words (section 2),
+  so σ is in edges. A subword itself has the highest weight; pairs without a
+  path, and the end sign, have weight 0.
+
+  Attributes:
+    random_sparse: RS-Sparse: probability q of dropping a pair, in training.
+    random_distance: edges that a pair dropped by RS counts as, the paper's k;
+      0: it is treated as `fill` says.
+    wink: Wink-Sparse: pairs more than so many edges apart, the paper's k, are
+      dropped in training; 0: off.
+    wink_at_evaluation: Wink-Sparse in evaluation too.
+    fill: what dropping means: "far" (weight 0; with "multiply" the score
+      becomes 0, as in the authors' code), "one" (the score stays as it is) or
+      "mask" (the pair is hidden, except a subword from itself).
+  """
+
+  random_sparse: float = 0.0
+  random_distance: int = 0
+  wink: int = 0
+  wink_at_evaluation: bool = False
+  fill: Literal["far", "one", "mask"] = "far"
+
+  part: ClassVar[type[Part]] = _TreeScaled
+  needs: ClassVar[tuple[str, ...]] = ("tree_distance",)
+
+  def check(self, where: str, model) -> None:
+    super().check(where, model)
+    check_probability(where, "random_sparse", self.random_sparse)
+    for field in ("random_distance", "wink"):
+      if getattr(self, field) < 0:
+        raise InputError(
+          f"{where}.{field} is a number of edges, 0 or more, got "
+          f"{getattr(self, field)}."
+        )

@@ -1,0 +1,53 @@
+"""One stage of one part, on its own."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxsyn.syntax import Spec, View, Where
+
+WHERE = Where("encoder", 0, heads=2, width=8, dtype="float32", relations=5)
+
+
+def rescored(
+  spec: Spec,
+  score_BHQM,
+  *,
+  q_BQHK=None,
+  k_BMHK=None,
+  train: bool = False,
+  key: int = 0,
+  params=None,
+  where: Where = WHERE,
+  **facts,
+):
+  """The scores after a part of an encoder.
+
+  Args:
+    spec: of the part.
+    score_BHQM: before.
+    q_BQHK, k_BMHK: for parts that read them; else zeros.
+    train, key: noise and its seed.
+    params: of the part, if it has any.
+    where: sizes; its heads must be those of the scores.
+    **facts: fields of the view; all positions are real unless said otherwise.
+  """
+  score_BHQM = jnp.asarray(score_BHQM)
+  B, H, Q, M = score_BHQM.shape
+  facts = {"real_BS": jnp.ones((B, M), bool)} | {
+    name: jnp.asarray(value) for name, value in facts.items()
+  }
+  position = jnp.arange(M)
+  view = View(**facts, position_Q=position[:Q], position_M=position)
+  K = where.head_width
+  return spec.make(where).apply(
+    {"params": params or {}},
+    score_BHQM,
+    jnp.zeros((B, Q, H, K)) if q_BQHK is None else q_BQHK,
+    jnp.zeros((B, M, H, K)) if k_BMHK is None else k_BMHK,
+    view,
+    train=train,
+    method="rescore",
+    rngs={"syntax": jax.random.key(key)},
+  )
