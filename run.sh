@@ -46,6 +46,7 @@ train_and_score() {
   done
   echo "== $split"
   python -m jaxsyn.score --reference "$reference" "${hypotheses[@]}" \
+    --metrics bleu,chrf,ter,exact \
     | tee "$runs/$split.scores.txt"
 }
 

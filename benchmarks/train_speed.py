@@ -1,7 +1,7 @@
 """How fast systems train, side by side in one process.
 
   python -m benchmarks.train_speed --data data/multi30k_en_de \\
-    [--systems transformer,pascal] [--seconds 60] [--size small]
+    [--systems transformer,pascal|all] [--seconds 60] [--size small]
 
 The systems take turns on the same batches, so that the ratio holds on a busy
 machine. One line a figure: name=value unit; tokens are real target subwords,
@@ -46,8 +46,10 @@ SIZES = {  # width, feed-forward, heads, layers of encoder and decoder
 class Trainer:
   """One system with its state, ready to take steps."""
 
-  def __init__(self, system: str, size: str, data: str, tokens: int):
-    config = systems.apply(base.get_config(), system)
+  def __init__(
+    self, system: str, size: str, data: str, tokens: int, shapes: int
+  ):
+    config = base.get_config()
     width, feed_forward, heads, layers = SIZES[size]
     config.model.update(
       width=width,
@@ -59,7 +61,8 @@ class Trainer:
       attention_dropout=0.1,
       activation_dropout=0.1,
     )
-    config.batch.tokens = tokens
+    config.batch.update(tokens=tokens, shapes=shapes)
+    systems.apply(config, system)  # it may look at the number of layers
     records = Records(data, "train")
     checked = configs.read(config)
     plan = resolve(checked, records.manifest)
@@ -92,7 +95,12 @@ class Trainer:
 
 
 def run(
-  data: str, names: list[str], size: str, tokens: int, seconds: float
+  data: str,
+  names: list[str],
+  size: str,
+  tokens: int,
+  shapes: int,
+  seconds: float,
 ) -> dict[str, tuple[float, str]]:
   """Trains the systems in turns; the first is what the others are held to.
 
@@ -101,13 +109,14 @@ def run(
     names: systems.
     size: of SIZES.
     tokens: padded subwords a batch, of the longer side.
+    shapes: of batches, each compiled for each system before the clock starts.
     seconds: of training, all systems together.
 
   Returns: name -> (value, unit).
   """
   if size not in SIZES:
     raise InputError(f"no size {size!r}. {cli.did_you_mean(size, SIZES)}")
-  trainers = {name: Trainer(name, size, data, tokens) for name in names}
+  trainers = {name: Trainer(name, size, data, tokens, shapes) for name in names}
   figures = {}
   for name, trainer in trainers.items():
     trainer.step()
@@ -139,24 +148,40 @@ def run(
   return figures
 
 
+def _names(given: list[str]) -> list[str]:
+  return list(systems.SYSTEMS) if given == ["all"] else given
+
+
 def _main(values: flags.FlagValues) -> None:
   if not values.data:
     raise InputError("--data is missing: name a prepared folder.")
   set_up_jax()
   if values.steps_of:
-    trainer = Trainer(values.steps_of, values.size, values.data, values.tokens)
+    trainer = Trainer(
+      values.steps_of, values.size, values.data, values.tokens, values.shapes
+    )
     for number in itertools.count(1):
       print(f"STEP {number} tokens={trainer.step()}", flush=True)
   show(
-    run(values.data, values.systems, values.size, values.tokens, values.seconds)
+    run(
+      values.data,
+      _names(values.systems),
+      values.size,
+      values.tokens,
+      values.shapes,
+      values.seconds,
+    )
   )
 
 
 if __name__ == "__main__":
   flags.DEFINE_string("data", None, "Prepared folder.")
-  flags.DEFINE_list("systems", ["transformer", "pascal"], "Which, in turns.")
+  flags.DEFINE_list(
+    "systems", ["transformer", "pascal"], "Which, in turns; or all."
+  )
   flags.DEFINE_string("size", "small", "tiny, small or base.")
   flags.DEFINE_integer("tokens", 4096, "Padded subwords a batch.")
+  flags.DEFINE_integer("shapes", 12, "Batch shapes, compiled a system each.")
   flags.DEFINE_float("seconds", 60.0, "Of training, all systems together.")
   flags.DEFINE_string("steps_of", "", "Train this system for ever.")
   cli.main(_main)

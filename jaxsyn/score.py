@@ -1,4 +1,4 @@
-"""Scores translations with sacreBLEU: BLEU, chrF and TER, with signatures.
+"""Scores translations: BLEU, chrF, TER and exact match, with signatures.
 
 python -m jaxsyn.score --reference test.de --hypothesis a.de --hypothesis b.de
 """
@@ -78,7 +78,11 @@ if __name__ == "__main__":
     "reference", [], "File of the reference; repeat it."
   )
   flags.DEFINE_multi_string("hypothesis", [], "File of a system; repeat it.")
-  flags.DEFINE_list("metrics", ["bleu", "chrf", "ter"], "Which, and in order.")
+  flags.DEFINE_list(
+    "metrics",
+    ["bleu", "chrf", "ter"],
+    "Which of bleu, chrf, ter and exact, in order.",
+  )
   flags.DEFINE_string("tokenizer", "13a", "sacreBLEU's tokeniser for BLEU.")
   flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
   cli.main(_main)

@@ -12,8 +12,9 @@ from jaxsyn.models.contract import shift_right, view_of
 PAIRS = [sentence(5, 6, 1), sentence(2, 6, 2)]
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("system", sorted(SYSTEMS))
+@pytest.mark.parametrize(
+  "system, norm", [("transformer", "post"), *((s, "pre") for s in SYSTEMS)]
+)
 def test_step_by_step_equals_at_once(system, norm):
   plan, batch = plan_of(system, norm=norm), batch_of(PAIRS)
   params = parameters(plan, batch)

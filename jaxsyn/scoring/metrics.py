@@ -1,9 +1,11 @@
-"""Corpus scores by sacreBLEU, each with its signature."""
+"""Corpus scores, sacreBLEU's where it has them, each with its signature."""
 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import sacrebleu
 
@@ -15,7 +17,7 @@ class Score:
   """One number, and how it came to be.
 
   Attributes:
-    metric: "BLEU", "chrF" or "TER".
+    metric: "BLEU", "chrF", "TER" or "exact" (match, in percent).
     value: from 0 to 100; for TER, lower is better and 100 can be passed.
     signature: sacreBLEU's, with version, tokeniser and case.
   """
@@ -25,10 +27,28 @@ class Score:
   signature: str
 
 
+class Percentage(NamedTuple):
+  score: float
+
+
+class ExactMatch:
+  """Share of sentences that are a reference to the letter, in percent."""
+
+  def corpus_score(
+    self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+  ) -> Percentage:
+    found = sum(map(operator.contains, zip(*references), hypotheses))
+    return Percentage(100 * found / max(1, len(hypotheses)))
+
+  def get_signature(self) -> str:
+    return "case:mixed|tok:none"
+
+
 METRICS = {
   "bleu": ("BLEU", sacrebleu.BLEU),
   "chrf": ("chrF", sacrebleu.CHRF),
   "ter": ("TER", sacrebleu.TER),
+  "exact": ("exact", ExactMatch),
 }
 
 
