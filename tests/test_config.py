@@ -10,6 +10,8 @@ from configs import base, multi30k_en_de, systems
 from jaxsyn import config as configs
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
+from jaxsyn.syntax import PARTS
+from jaxsyn.syntax.given_weighting import GivenWeighting
 
 SIDE = {"size": 100, "sha256": "a"}
 JOINT = {"vocabulary": {"source": SIDE, "target": SIDE}, "relations": {}}
@@ -24,7 +26,16 @@ DATA_SETS = sorted(
   if path.stem not in ("__init__", "base", "systems")
 )
 
-TREELESS = {"transformer", "given_weighting"}  # systems that read no tree
+TREELESS = {  # systems that read no tree
+  "transformer",
+  "given_weighting",
+  "localness_fixed",
+  "localness_layer",
+  "localness_query",
+  "context_global",
+  "context_deep",
+  "context_deep_global",
+}
 
 
 def changed(**fields):
@@ -165,3 +176,33 @@ def test_every_file_and_system_resolves(name, system):
   plan = resolve(config, JOINT)
   assert config.system == system
   assert bool(plan.needs) == (system not in TREELESS)
+
+
+class Replacing(GivenWeighting):
+  """Stands for parts that make scores of their own."""
+
+  replaces = True
+
+
+@pytest.mark.parametrize(
+  "one, other, clash",
+  [
+    ({"layers": (0,), "heads": (1,)}, {"layers": (0,), "heads": (1, 2)}, True),
+    ({"layers": (0,), "heads": None}, {"layers": None, "heads": (3,)}, True),
+    ({"layers": (0,), "heads": (1,)}, {"layers": (1,), "heads": (1,)}, False),
+    ({"layers": (0,), "heads": (1,)}, {"layers": (0,), "heads": (2,)}, False),
+  ],
+)
+def test_two_parts_that_replace_the_same_scores_clash(
+  monkeypatch, one, other, clash
+):
+  for name in ("first", "second"):
+    monkeypatch.setitem(PARTS, name, Replacing)
+  config = configs.read(changed(parts__encoder={"first": one, "second": other}))
+  if not clash:
+    assert len(resolve(config, JOINT).spec.parts.encoder) == 2
+    return
+  with pytest.raises(
+    InputError, match=r"encoder: first and second both replace .* a head"
+  ):
+    resolve(config, JOINT)
