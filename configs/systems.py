@@ -89,6 +89,64 @@ def deps_san_additive(config: Config) -> None:
   config.parts.encoder.tree_scaled.apply = "add_log"
 
 
+def label_embedding(config: Config) -> None:
+  """S&H: dependency labels embedded beside the subwords.
+
+  Sennrich & Haddow 2016, as re-done by Bugliarello & Okazaki 2020.
+  """
+  config.parts.encoder.label_embedding = dict(
+    size=10,  # last dimensions of the token embedding that become the label's
+    scale_label=False,  # times √D, as tokens are; in the authors' code it is not
+  )
+
+
+def _localness(config: Config, window: str) -> None:
+  config.parts.encoder.localness = dict(
+    layers=(0, 1, 2)[: config.model.encoder_layers],  # encoder layers, from 0
+    heads=placeholder(tuple),  # of those layers, from 0; None: all
+    window=window,  # "fixed", or predicted from the "layer" or the "query"
+    width=10.0,  # of the "fixed" window, in subwords; twice its sigma
+  )
+
+
+def localness_fixed(config: Config) -> None:
+  """A bias around a predicted centre, window 10: Yang et al. 2018."""
+  _localness(config, "fixed")
+
+
+def localness_layer(config: Config) -> None:
+  """Localness with one predicted window a layer and head."""
+  _localness(config, "layer")
+
+
+def localness_query(config: Config) -> None:
+  """Localness with a predicted window for each query."""
+  _localness(config, "query")
+
+
+def _context(config: Config, context: str) -> None:
+  config.parts.encoder.context = dict(
+    layers=placeholder(tuple),  # encoder layers, from 0; None: all
+    heads=placeholder(tuple),  # of those layers, from 0; None: all
+    context=context,  # "global", "deep" or "deep_global"
+  )
+
+
+def context_global(config: Config) -> None:
+  """Queries and keys know the mean of the sentence: Yang et al. 2019."""
+  _context(config, "global")
+
+
+def context_deep(config: Config) -> None:
+  """Queries and keys know the layers before."""
+  _context(config, "deep")
+
+
+def context_deep_global(config: Config) -> None:
+  """Queries and keys know the means of this layer and those before."""
+  _context(config, "deep_global")
+
+
 def given_weighting(config: Config) -> None:
   """Scores times the matrix the caller puts in the batch."""
   config.parts.encoder.given_weighting = dict(layers=(0,), heads=(0, 1))
@@ -134,6 +192,13 @@ SYSTEMS = {
     deps_san_linear_tree,
     deps_san_random_tree,
     deps_san_additive,
+    label_embedding,
+    localness_fixed,
+    localness_layer,
+    localness_query,
+    context_global,
+    context_deep,
+    context_deep_global,
   )
 }
 
@@ -143,17 +208,18 @@ def apply(config: Config, system: str | None) -> Config:
 
   Args:
     config: what configs/base.py and the data set's file say; changed in place.
-    system: a name of SYSTEMS; None or "" is the baseline.
+    system: a name of SYSTEMS, or several joined by "+", whose parts then work
+      together, e.g. "pascal+relative"; None or "" is the baseline.
 
   Raises:
     InputError: unknown system; the message lists those there are.
   """
-  name = system or "transformer"
-  if name not in SYSTEMS:
-    raise InputError(
-      f"no system {name!r} (the part after ':' in --config). "
-      f"{did_you_mean(name, SYSTEMS)}"
-    )
-  config.system = name
-  SYSTEMS[name](config)
+  config.system = system or "transformer"
+  for name in config.system.split("+"):
+    if name not in SYSTEMS:
+      raise InputError(
+        f"no system {name!r} (the part after ':' in --config). "
+        f"{did_you_mean(name, SYSTEMS)}"
+      )
+    SYSTEMS[name](config)
   return config

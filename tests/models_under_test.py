@@ -29,10 +29,7 @@ def config_of(system: str, **model) -> configs.Config:
   config = base.get_config()
   sizes = dict(encoder_layers=2, decoder_layers=2, width=16, heads=2)
   config.model.update(feed_forward=16, dropout=0.0, **(sizes | model))
-  for name in system.split("+"):
-    systems.apply(config, name)
-  config.system = system
-  return configs.read(config)
+  return configs.read(systems.apply(config, system))
 
 
 def plan_of(system: str, **model) -> Plan:

@@ -161,6 +161,15 @@ def test_tied_embeddings_need_one_vocabulary():
   assert (spec.source_vocabulary, spec.target_vocabulary) == (100, 90)
 
 
+def test_systems_joined_by_plus_bring_all_their_parts():
+  config = multi30k_en_de.get_config("pascal+deps_san_random_tree")
+  assert set(config.parts.encoder) == {"parent_scaled", "tree_scaled"}
+  assert config.system == "pascal+deps_san_random_tree"
+  assert config.data.tree == "random"
+  with pytest.raises(InputError, match=r"no system 'relativ'"):
+    multi30k_en_de.get_config("pascal+relativ")
+
+
 def test_an_unknown_system_is_named():
   with pytest.raises(
     InputError, match=r"no system 'pascall'.* Did you mean 'pascal'"
