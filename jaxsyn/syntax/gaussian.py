@@ -8,6 +8,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.heads import OnHeads, chosen, on_heads
@@ -84,22 +85,22 @@ class GaussianPart(Part):
 
   def setup(self):
     spec: Gaussian = self.spec
-    if spec.learn_sigma:
+    self.heads = chosen(spec.heads, self.where.heads)
+    if spec.learn_sigma and self.heads:
       start = spec.sigma + math.log(-math.expm1(-spec.sigma))  # softplus⁻¹
       self.raw_sigma_H = self.param(
         "raw_sigma_H",
         lambda _, shape: jnp.full(shape, start, jnp.float32),
-        (len(chosen(spec.heads, self.where.heads)),),
+        (len(self.heads),),
       )
 
   def sigma_1H11(self) -> Array:
     """σ of every head, (1, H, 1, 1); a single one where it is fixed."""
     spec: Gaussian = self.spec
-    if not spec.learn_sigma:
+    if not (spec.learn_sigma and self.heads):
       return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
-    heads = list(chosen(spec.heads, self.where.heads))
     sigma_H = jnp.full(self.where.heads, spec.sigma, jnp.float32)
-    sigma_H = sigma_H.at[jnp.array(heads, int)].set(
+    sigma_H = sigma_H.at[np.array(self.heads)].set(
       jax.nn.softplus(self.raw_sigma_H)
     )
     return sigma_H[None, :, None, None]
