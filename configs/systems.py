@@ -147,6 +147,51 @@ def context_deep_global(config: Config) -> None:
   _context(config, "deep_global")
 
 
+def relative(config: Config) -> None:
+  """Relative positions: Shaw et al. 2018, k = 16 as in their base model.
+
+  Encoder and decoder. --config.model.positions=False takes the absolute
+  positions away, as they did.
+  """
+  for place in (config.parts.encoder, config.parts.decoder):
+    place.relative = dict(
+      layers=placeholder(tuple),  # layers of the place, from 0; None: all
+      heads=placeholder(tuple),  # heads of those layers, from 0; None: all
+      keys=True,  # vectors beside the keys
+      values=True,  # vectors beside the values
+      tie=False,  # one table for both
+      clip=16,  # the paper's k: farther subwords count as so far
+    )
+
+
+def dependency_relative(config: Config) -> None:
+  """Relative positions on the tree: Omote et al. 2019, l = 2, all layers.
+
+  The paper keeps absolute positions; --config.model.positions=False takes them
+  away, as in its ablation.
+  """
+  config.parts.encoder.dependency_relative = dict(
+    layers=placeholder(tuple),  # encoder layers, from 0; None: all
+    heads=placeholder(tuple),  # heads of those layers, from 0; None: all
+    keys=True,  # vectors beside the keys
+    values=True,  # vectors beside the values
+    tie=False,  # one table for both
+    clip=2,  # the paper's l: farther words count as so far, in edges
+    label="depth",  # difference in "depth"; or signed "distance" in the tree
+  )
+
+
+def dependency_relative_both(config: Config) -> None:
+  """Relative positions on the tree and in the sentence, summed: dep+rel.
+
+  k = 2, l = 2. --config.model.positions=False takes absolute positions away.
+  """
+  dependency_relative(config)
+  relative(config)
+  config.parts.encoder.relative.clip = 2
+  config.parts.decoder.relative.clip = 2
+
+
 def given_weighting(config: Config) -> None:
   """Scores times the matrix the caller puts in the batch."""
   config.parts.encoder.given_weighting = dict(layers=(0,), heads=(0, 1))
@@ -183,6 +228,9 @@ SYSTEMS = {
     pascal,
     pascal_ignoring,
     given_weighting,
+    relative,
+    dependency_relative,
+    dependency_relative_both,
     pascal_linear_tree,
     pascal_random_tree,
     pascal_additive,

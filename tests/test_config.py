@@ -27,6 +27,7 @@ DATA_SETS = sorted(
 )
 
 TREELESS = {  # systems that read no tree
+  "relative",
   "transformer",
   "given_weighting",
   "localness_fixed",

@@ -37,7 +37,7 @@ BATCH = batch_of(PAIRS, extra=2)
 
 
 # Parts work together, on the same heads too.
-MIXED = ["pascal+given_weighting", "pascal_ignoring+deps_san_additive"]
+MIXED = ["pascal+relative", "pascal_ignoring+deps_san_additive"]
 
 
 @pytest.fixture(scope="module", params=[*sorted(SYSTEMS), *MIXED])

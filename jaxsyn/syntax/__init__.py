@@ -8,14 +8,18 @@ bias.
 
 from __future__ import annotations
 
+from jaxsyn.syntax.dependency_relative import DependencyRelative
 from jaxsyn.syntax.given_weighting import GivenWeighting
 from jaxsyn.syntax.parent_scaled import ParentScaled
 from jaxsyn.syntax.part import Part, Spec, View, Where
+from jaxsyn.syntax.relative import Relative
 from jaxsyn.syntax.tree_scaled import TreeScaled
 
 __all__ = ["PARTS", "Part", "Spec", "View", "Where"]
 
 PARTS: dict[str, type[Spec]] = {
+  "relative": Relative,
+  "dependency_relative": DependencyRelative,
   "parent_scaled": ParentScaled,
   "tree_scaled": TreeScaled,
   "given_weighting": GivenWeighting,

@@ -1,0 +1,85 @@
+"""Relative positions on a dependency tree.
+
+Omote, Tamura & Ninomiya 2019, "Dependency-Based Relative Positional Encoding
+for Transformer" (RANLP 2019), section 4.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.relative import Labelled, LabelledPart
+
+Array = jax.Array
+
+
+def depth_BQM(view: View) -> Array:
+  """Edges that a subword's word is below the query's: depth(m) - depth(q).
+
+  Args:
+    view: with word_BS and head_BW.
+
+  Returns: integers; meaningless where there is no word.
+  Source: Eq. 16, Table 1.
+  """
+  depth_BS = view.depth_BS
+  return depth_BS[:, None, :] - depth_BS[:, :, None]
+
+
+def distance_BQM(view: View) -> Array:
+  """Edges between two words; negative where m stands before q.
+
+  Args:
+    view: with word_BS, tree_distance_BWW and positions.
+
+  Returns: integers; of two trees, or too far to count: ±254 or ±255.
+  """
+  order_QM = jnp.sign(view.position_M[None, :] - view.position_Q[:, None])
+  return order_QM[None] * view.tree_distance_BSS.astype(jnp.int32)
+
+
+class _DependencyRelative(LabelledPart):
+  def label_BQM(self, view: View) -> Array:
+    spec: DependencyRelative = self.spec
+    measure = depth_BQM if spec.label == "depth" else distance_BQM
+    word_BS = view.is_word_BS
+    label_BQM = jnp.where(
+      word_BS[:, :, None] & word_BS[:, None, :],
+      self.clipped(measure(view)),
+      spec.labels - 1,
+    )
+    if view.parsed_B is None:
+      return label_BQM
+    return jnp.where(view.parsed_B[:, None, None] != 0, label_BQM, -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class DependencyRelative(Labelled):
+  """The label is a distance on the tree of the sentence.
+
+  Subwords of a word have its place in the tree. A pair with the end sign has a
+  label of its own, the last one; the paper, of whole words, is silent on both.
+
+  Attributes:
+    label: "depth": clip(depth(m) - depth(q)), as published: it says nothing of
+      how near two words of one depth are. "distance": the number of edges
+      between the words, negative where m stands before q, clipped. Ours.
+  """
+
+  clip: int = 2
+  label: Literal["depth", "distance"] = "depth"
+
+  part: ClassVar[type[Part]] = _DependencyRelative
+
+  @property
+  def labels(self) -> int:
+    return super().labels + 1
+
+  @property
+  def needs(self) -> tuple[str, ...]:
+    return ("head",) if self.label == "depth" else ("tree_distance",)

@@ -1,0 +1,231 @@
+"""Relative positions: a vector for every kind of pair, beside key and value.
+
+Shaw, Uszkoreit & Vaswani 2018, "Self-Attention with Relative Position
+Representations" (arXiv:1803.02155), section 3. The base serves every part that
+gives each pair (q, m) one of a few labels and learns a vector a label:
+
+  score = q · (k_m + a^K_label) / √K        mixed = Σ_m weight · (v_m + a^V_label)
+
+There is never a vector a pair: queries meet the labels' vectors first, weights
+are summed by label first (section 3.3 goes half that way).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
+from jaxsyn.syntax.part import Part, View, publish
+
+Array = jax.Array
+
+FEW = 8  # up to so many labels a chain of choices beats a matrix product
+
+
+def _one_hot_QML(label_1QM: Array, labels: int, dtype) -> Array:
+  return jax.nn.one_hot(label_1QM[0], labels, dtype=dtype)
+
+
+@jax.custom_vjp
+def spread(value_BHQL: Array, label_BQM: Array) -> Array:
+  """What a query has for the label of each pair.
+
+  out[b,h,q,m] = value[b,h,q,label[b,q,m]]
+
+  Gathering and, backwards, scattering are slow on many machines. So labels
+  that all sentences share (B = 1 in label_BQM) make a matrix product; labels
+  of each sentence a chain of choices, its price growing with their number.
+
+  Args:
+    value_BHQL: floats.
+    label_BQM: from 0, of a small number L; -1: no label, the value is 0.
+
+  Returns: out_BHQM.
+  """
+  labels = value_BHQL.shape[-1]
+  if len(label_BQM) == 1 and labels > FEW:
+    one_hot_QML = _one_hot_QML(label_BQM, labels, value_BHQL.dtype)
+    return jnp.einsum("BHQL,QML->BHQM", value_BHQL, one_hot_QML)
+  out_BHQM = jnp.zeros((), value_BHQL.dtype)
+  for label in range(labels):
+    out_BHQM = jnp.where(
+      label_BQM[:, None] == label, value_BHQL[..., label : label + 1], out_BHQM
+    )
+  return out_BHQM
+
+
+def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
+  """The sum over the pairs of each label: `spread` the other way round.
+
+  out[b,h,q,l] = Σ_m weight[b,h,q,m] · [label[b,q,m] = l]
+
+  Args:
+    weight_BHQM: floats.
+    label_BQM: as in `spread`.
+    labels: how many there are, L.
+
+  Returns: out_BHQL.
+  """
+  return _collect(labels, weight_BHQM, label_BQM)
+
+
+def _sum_by_label(labels: int, weight_BHQM: Array, label_BQM: Array) -> Array:
+  if len(label_BQM) == 1:
+    one_hot_QML = _one_hot_QML(label_BQM, labels, weight_BHQM.dtype)
+    return jnp.einsum("BHQM,QML->BHQL", weight_BHQM, one_hot_QML)
+  # One reduction with a sum a label reads the weights once.
+  exact = jnp.promote_types(weight_BHQM.dtype, jnp.float32)
+  of_label = tuple(
+    jnp.where(label_BQM[:, None] == label, weight_BHQM, 0).astype(exact)
+    for label in range(labels)
+  )
+  sums = jax.lax.reduce(
+    of_label,
+    (jnp.zeros((), exact),) * labels,
+    lambda one, other: tuple(a + b for a, b in zip(one, other)),
+    (3,),
+  )
+  return jnp.stack(sums, -1).astype(weight_BHQM.dtype)
+
+
+_collect = jax.custom_vjp(_sum_by_label, nondiff_argnums=(0,))
+
+# Both are linear and each is the other's transpose, so each is the other's
+# derivative.
+spread.defvjp(
+  lambda value_BHQL, label_BQM: (
+    spread(value_BHQL, label_BQM),
+    (label_BQM, value_BHQL.shape[-1]),
+  ),
+  lambda kept, out_BHQM: (collect(out_BHQM, *kept), None),
+)
+_collect.defvjp(
+  lambda labels, weight_BHQM, label_BQM: (
+    _collect(labels, weight_BHQM, label_BQM),
+    label_BQM,
+  ),
+  lambda labels, label_BQM, out_BHQL: (spread(out_BHQL, label_BQM), None),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Labelled(OnHeads):
+  """A learnt vector for each label of a pair, shared by a layer's heads.
+
+  Attributes:
+    keys: vectors beside the keys, a^K.
+    values: vectors beside the values, a^V.
+    tie: one table for both; the papers have two.
+    clip: the largest distance; those beyond it count as it.
+  """
+
+  layers: Chosen = None
+  heads: Chosen = None
+  keys: bool = True
+  values: bool = True
+  tie: bool = False
+  clip: int = 2
+
+  off: ClassVar[Mapping[str, Any]] = {"keys": False, "values": False}
+
+  @property
+  def labels(self) -> int:
+    """How many there are."""
+    return 2 * self.clip + 1
+
+  def check(self, where: str, model) -> None:
+    super().check(where, model)
+    if self.clip < 1:
+      raise InputError(
+        f"{where}.clip is the largest distance, 1 or more, got {self.clip}."
+      )
+
+
+class LabelledPart(Part):
+  """Base of the modules; they say what label a pair has."""
+
+  def setup(self):
+    spec: Labelled = self.spec
+
+    def table(name):
+      return self.param(
+        name,
+        nn.initializers.xavier_uniform(),
+        (spec.labels, self.where.head_width),
+      )
+
+    some = spec.heads is None or len(spec.heads) > 0
+    keys, values = spec.keys and some, spec.values and some
+    if spec.tie and (keys or values):
+      both_LK = table("both_LK")
+    self.key_LK = (both_LK if spec.tie else table("key_LK")) if keys else None
+    self.value_LK = (
+      (both_LK if spec.tie else table("value_LK")) if values else None
+    )
+
+  def label_BQM(self, view: View) -> Array:
+    """Label of each pair, from 0; -1: none. B is 1 where sentences share it."""
+    raise NotImplementedError
+
+  def clipped(self, distance: Array) -> Array:
+    """Labels of signed distances: -clip is label 0."""
+    clip = self.spec.clip
+    return jnp.clip(distance, -clip, clip) + clip
+
+  def rescore(
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: View,
+    *,
+    train: bool,
+  ) -> Array:
+    if self.key_LK is None:
+      return score_BHQM
+    key_LK = self.key_LK.astype(q_BQHK.dtype)
+    of_label_BHQL = jnp.einsum("BQHK,LK->BHQL", q_BQHK, key_LK)
+    bias_BHQM = spread(of_label_BHQL, self.label_BQM(view))
+    publish(self, "bias_BHQM", bias_BHQM)
+    new_BHQM = score_BHQM + bias_BHQM.astype(score_BHQM.dtype)
+    return on_heads(self.spec.heads, new_BHQM, score_BHQM)
+
+  def mix(
+    self, mixed_BQHK: Array, weight_BHQM: Array, view: View, *, train: bool
+  ) -> Array:
+    if self.value_LK is None:
+      return mixed_BQHK
+    value_LK = self.value_LK.astype(mixed_BQHK.dtype)
+    of_label_BHQL = collect(weight_BHQM, self.label_BQM(view), self.spec.labels)
+    new_BQHK = mixed_BQHK + jnp.einsum(
+      "BHQL,LK->BQHK", of_label_BHQL.astype(mixed_BQHK.dtype), value_LK
+    )
+    return on_heads(self.spec.heads, new_BQHK, mixed_BQHK, axis=2)
+
+
+class _Relative(LabelledPart):
+  def label_BQM(self, view: View) -> Array:
+    return self.clipped(view.position_M[None, :] - view.position_Q[:, None])[
+      None
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Relative(Labelled):
+  """The label is clip(m - q), in subwords (Eq. 7 and on).
+
+  In a decoder distances are of positions in the sentence, so that decoding
+  step by step is the same as all at once.
+  """
+
+  clip: int = 16
+
+  part: ClassVar[type[Part]] = _Relative
+  places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
