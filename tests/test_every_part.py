@@ -37,7 +37,11 @@ BATCH = batch_of(PAIRS, extra=2)
 
 
 # Parts work together, on the same heads too.
-MIXED = ["pascal+relative", "pascal_ignoring+deps_san_additive"]
+MIXED = [
+  "pascal+relative",
+  "pascal_ignoring+deps_san_additive",
+  "deps_san+localness_query",
+]
 
 
 @pytest.fixture(scope="module", params=[*sorted(SYSTEMS), *MIXED])
@@ -193,5 +197,7 @@ def test_stages_left_alone_are_the_identity():
     view = view_of(batch_of(PAIRS), "source")
     x = jnp.ones((3, view.real_BS.shape[1], 8))
     if "embed" not in type(part).__dict__:
-      same = part.apply({}, x, view, train=False, method="embed")
+      same, _ = part.init_with_output(  # parameters that `setup` makes
+        jax.random.key(0), x, view, train=False, method="embed"
+      )
       np.testing.assert_array_equal(same, x, err_msg=name)

@@ -8,8 +8,11 @@ bias.
 
 from __future__ import annotations
 
+from jaxsyn.syntax.context import Context
 from jaxsyn.syntax.dependency_relative import DependencyRelative
 from jaxsyn.syntax.given_weighting import GivenWeighting
+from jaxsyn.syntax.label_embedding import LabelEmbedding
+from jaxsyn.syntax.localness import Localness
 from jaxsyn.syntax.parent_scaled import ParentScaled
 from jaxsyn.syntax.part import Part, Spec, View, Where
 from jaxsyn.syntax.relative import Relative
@@ -18,9 +21,12 @@ from jaxsyn.syntax.tree_scaled import TreeScaled
 __all__ = ["PARTS", "Part", "Spec", "View", "Where"]
 
 PARTS: dict[str, type[Spec]] = {
+  "label_embedding": LabelEmbedding,
+  "context": Context,
   "relative": Relative,
   "dependency_relative": DependencyRelative,
   "parent_scaled": ParentScaled,
   "tree_scaled": TreeScaled,
   "given_weighting": GivenWeighting,
+  "localness": Localness,
 }

@@ -1,0 +1,145 @@
+"""Context-aware self-attention: queries and keys know the whole sentence.
+
+Yang et al. 2019, "Context-Aware Self-Attention Networks" (arXiv:1902.05766);
+compared by Peng et al., "Boosting Neural Machine Translation with
+Dependency-Scaled Self-Attention Network".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from jaxsyn.syntax.heads import Chosen, OnHeads, chosen
+from jaxsyn.syntax.part import Part, View, publish
+
+Array = jax.Array
+
+
+def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
+  """Mean over the real positions of a sentence, added up in float32."""
+  number_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
+  real_BSD = jnp.where(real_BS[:, :, None], x_BSD.astype(jnp.float32), 0.0)
+  return (real_BSD.sum(1, keepdims=True) / number_B11).astype(x_BSD.dtype)
+
+
+class _Gated(nn.Module):
+  """(1 - λ) X + λ C U with λ = sigmoid(X V + (C U) V'), for queries or keys."""
+
+  heads: int
+  head_width: int
+
+  @nn.compact
+  def __call__(
+    self, x_BSHK: Array, context_BSD: Array, scale: float
+  ) -> tuple[Array, Array]:
+    """Both kinds of X with its context, and λ.
+
+    Args:
+      x_BSHK: queries or keys of the chosen heads.
+      context_BSD: C; D is its own width, S may be 1.
+      scale: what x was multiplied by; the result is multiplied by it too.
+
+    Returns: as x_BSHK; gate_BSH, float32.
+    """
+    shape = self.heads, self.head_width
+    context_DHK = self.param(
+      "context_DHK",  # U
+      nn.initializers.xavier_uniform(0, (1, 2)),
+      (context_BSD.shape[-1], *shape),
+    )
+    # A vector of each head: the heads do not add up.
+    vector = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
+    own_gate_HK = self.param("own_gate_HK", vector, shape)  # V
+    context_gate_HK = self.param("context_gate_HK", vector, shape)  # V'
+    context_BSHK = jnp.einsum(
+      "BSD,DHK->BSHK", context_BSD, context_DHK.astype(x_BSHK.dtype)
+    )
+
+    def read(y_BSHK, gate_HK):
+      return jnp.einsum("BSHK,HK->BSH", y_BSHK.astype(jnp.float32), gate_HK)
+
+    gate_BSH = jax.nn.sigmoid(
+      read(x_BSHK, own_gate_HK) / scale + read(context_BSHK, context_gate_HK)
+    )
+    gate_BSH1 = gate_BSH[..., None].astype(x_BSHK.dtype)
+    new_BSHK = (1 - gate_BSH1) * x_BSHK + gate_BSH1 * (scale * context_BSHK)
+    return new_BSHK, gate_BSH
+
+
+class _Context(Part):
+  def setup(self):
+    spec: Context = self.spec
+    heads = len(chosen(spec.heads, self.where.heads))
+    first = spec.context == "deep" and self.where.layer == 0
+    self.works = heads > 0 and not first
+    if self.works:
+      self.query = _Gated(heads, self.where.head_width)
+      self.key = _Gated(heads, self.where.head_width)
+
+  def _context_BSD(self, view: View) -> Array:
+    """C: its D is the model's, or up to l times that; S may be 1."""
+    inputs = view.inputs
+    if self.spec.context == "deep":
+      return jnp.concatenate(inputs[:-1], axis=-1)
+    if self.spec.context == "global":
+      inputs = inputs[-1:]
+    return jnp.concatenate([mean_B1D(x, view.real_BS) for x in inputs], -1)
+
+  def project(
+    self, q_BQHK: Array, k_BMHK: Array, view: View, *, train: bool
+  ) -> tuple[Array, Array]:
+    if not self.works:
+      return q_BQHK, k_BMHK
+    heads = np.array(chosen(self.spec.heads, self.where.heads), int)
+    context_BSD = self._context_BSD(view).astype(q_BQHK.dtype)
+
+    def gated(module, x_BSHK, scale):
+      if heads.size == self.where.heads:
+        return module(x_BSHK, context_BSD, scale)
+      new_BSHK, gate_BSH = module(x_BSHK[:, :, heads], context_BSD, scale)
+      none_BSH = jnp.zeros(x_BSHK.shape[:3], gate_BSH.dtype)
+      return (
+        x_BSHK.at[:, :, heads].set(new_BSHK),
+        none_BSH.at[:, :, heads].set(gate_BSH),
+      )
+
+    q_BQHK, gate_BQH = gated(self.query, q_BQHK, self.where.head_width**-0.5)
+    k_BMHK, gate_BMH = gated(self.key, k_BMHK, 1.0)
+    publish(self, "query_gate_BQH", gate_BQH)
+    publish(self, "key_gate_BMH", gate_BMH)
+    return q_BQHK, k_BMHK
+
+
+@dataclasses.dataclass(frozen=True)
+class Context(OnHeads):
+  """Queries and keys mixed with a transformed context C by learned gates.
+
+  Q̂ = (1 - λ) Q + λ C U,  λ = sigmoid(Q V + (C U) V')
+
+  and the same for keys, with parameters of their own. Q is the query before it
+  is divided by √K; Q̂ is divided after. It reads no tree.
+
+  What sources leave open, and what stands here: λ is one number a position and
+  head, from the head's own slice of Q and of C U; U reads the context of the
+  full model width; nothing has a bias; means leave out pads. The input of a
+  layer is what its attention reads: after the norm in a pre-norm model.
+
+  Attributes:
+    layers: None: all, as the paper does in the encoder.
+    context: C: "global": mean over the positions of this layer's input; "deep":
+      the inputs of all layers before, side by side, at each position, which are
+      none in the first layer: it stays as it is; "deep_global": the means of
+      the inputs of this layer and of all before it, side by side.
+  """
+
+  layers: Chosen = None
+  heads: Chosen = None
+  context: Literal["global", "deep", "deep_global"] = "global"
+
+  part: ClassVar[type[Part]] = _Context

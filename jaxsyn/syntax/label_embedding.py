@@ -1,0 +1,86 @@
+"""S&H: dependency labels embedded beside the subwords.
+
+Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
+Translation", as re-done for the Transformer by Bugliarello & Okazaki 2020
+(arXiv:1909.03149), experimental set-up, "+S&H": the label takes the last
+dimensions of the token embedding, so that nothing grows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.part import Part, Spec, View
+
+Array = jax.Array
+
+
+class _LabelEmbedding(Part):
+  def setup(self):
+    if self.spec.size:
+      # As token embeddings are drawn: with `scale_label` a label then enters
+      # just as the dimensions of the token beside it do.
+      self.table = nn.Embed(
+        self.where.relations + 1,
+        self.spec.size,
+        dtype=self.where.dtype,
+        embedding_init=nn.initializers.normal(self.where.width**-0.5),
+      )
+
+  def embed(self, x_BSD: Array, view: View, *, train: bool) -> Array:
+    size = self.spec.size
+    if not size:
+      return x_BSD
+    relation_BS = view.relation_BS
+    # One that the table does not know is an unknown label, never NaN.
+    known_BS = (relation_BS >= 0) & (relation_BS <= self.where.relations)
+    label_BSD = self.table(jnp.where(known_BS, relation_BS, 0))
+    if self.spec.scale_label:
+      label_BSD = label_BSD * self.where.width**0.5
+    token_BSD = x_BSD[..., : x_BSD.shape[-1] - size]
+    new_BSD = jnp.concatenate([token_BSD, label_BSD.astype(x_BSD.dtype)], -1)
+    if view.parsed_B is None:
+      return new_BSD
+    return jnp.where(view.parsed_B[:, None, None] != 0, new_BSD, x_BSD)
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelEmbedding(Spec):
+  """The last dimensions of a token embedding become those of its label.
+
+  All subwords of a word bear the word's label. The end sign, pads and labels
+  that training never saw share a label of their own; a sentence without a tree
+  keeps its token embeddings whole. Positions and dropout come afterwards. The
+  dimensions of the token table that are overwritten learn nothing from the
+  encoder; tied, they still serve the decoder.
+
+  Attributes:
+    size: dimensions that the label takes, the last ones; 10 in the authors'
+      code, the paper does not say. 0: none.
+    scale_label: multiplies the label by √D, as tokens are. In the authors'
+      code it is not, so a label starts √D times smaller than what stands
+      beside it. True is ours.
+  """
+
+  size: int = 10
+  scale_label: bool = False
+
+  part: ClassVar[type[Part]] = _LabelEmbedding
+  needs: ClassVar[tuple[str, ...]] = ("relation",)
+  embeds: ClassVar[bool] = True
+  off: ClassVar[Mapping[str, Any]] = {"size": 0}
+
+  def check(self, where: str, model) -> None:
+    if not 0 <= self.size <= model.width:
+      raise InputError(
+        f"{where}.size={self.size} must be from 0 to "
+        f"config.model.width={model.width}: the label takes so many "
+        "dimensions of the token embedding."
+      )

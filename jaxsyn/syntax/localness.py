@@ -1,0 +1,152 @@
+"""Localness: a Gaussian bias whose centre and window are learned.
+
+Yang et al. 2018, "Modeling Localness for Self-Attention Networks"
+(arXiv:1810.10182); compared by Peng et al., "Boosting Neural Machine
+Translation with Dependency-Scaled Self-Attention Network".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.heads import Chosen, OnHeads, chosen
+from jaxsyn.syntax.part import Part, View, publish
+
+Array = jax.Array
+
+# Subwords added to a predicted window, so that its σ never reaches 0.
+NARROWEST = 0.1
+
+# Xavier for a matrix, or a vector, of each head: the heads do not add up.
+MATRICES = nn.initializers.xavier_uniform(-2, -1, batch_axis=0)
+VECTORS = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
+
+
+def gaussian_bias_BHQM(
+  centre_BHQ: Array, window_BHQ: Array, position_M: Array
+) -> Array:
+  """-(m - P)² / 2σ² where σ = D / 2.
+
+  Args:
+    centre_BHQ: P, in subwords from 0, fractional.
+    window_BHQ: D, in subwords, above 0; its axes may be 1.
+    position_M: of the remembered subwords.
+
+  Returns: bias_BHQM, float32, at most 0.
+  """
+  offset_BHQM = position_M.astype(jnp.float32) - centre_BHQ[..., None]
+  # 2σ² = D² / 2
+  return -2.0 * jnp.square(offset_BHQM / window_BHQ[..., None])
+
+
+class _Localness(Part):
+  def setup(self):
+    spec: Localness = self.spec
+    heads, K = len(chosen(spec.heads, self.where.heads)), self.where.head_width
+    if not heads:
+      return
+    # The paper's W_p, u_p; W_d, u_d.
+    self.hidden_HKK = self.param("hidden_HKK", MATRICES, (heads, K, K))
+    self.centre_HK = self.param("centre_HK", VECTORS, (heads, K))
+    if spec.window == "layer":
+      self.key_hidden_HKK = self.param(
+        "key_hidden_HKK", MATRICES, (heads, K, K)
+      )
+    if spec.window != "fixed":
+      self.window_HK = self.param("window_HK", VECTORS, (heads, K))
+
+  def _window_BHQ(
+    self, hidden_BQHK: Array, k_BMHK: Array, real_BS: Array
+  ) -> Array:
+    """The share of the sentence that the window covers; Q may be 1."""
+    if self.spec.window == "layer":
+      real_BM11 = real_BS[:, :, None, None]
+      number_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
+      mean_BHK = jnp.where(real_BM11, k_BMHK, 0.0).sum(1) / number_B11
+      hidden_BQHK = jnp.tanh(
+        jnp.einsum("BHK,HKk->BHk", mean_BHK, self.key_hidden_HKK)
+      )[:, None]
+    return jax.nn.sigmoid(
+      jnp.einsum("BQHK,HK->BHQ", hidden_BQHK, self.window_HK)
+    )
+
+  def rescore(
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: View,
+    *,
+    train: bool,
+  ) -> Array:
+    spec: Localness = self.spec
+    heads = np.array(chosen(spec.heads, self.where.heads), int)
+    if not heads.size:
+      return score_BHQM
+    # All in float32: in bfloat16 a centre beyond 128 would miss its subword.
+    q_BQHK = q_BQHK.astype(jnp.float32) * self.where.head_width**0.5
+    k_BMHK = k_BMHK.astype(jnp.float32)
+    if heads.size < self.where.heads:
+      q_BQHK, k_BMHK = q_BQHK[:, :, heads], k_BMHK[:, :, heads]
+    length_B11 = view.real_BS.sum(1).astype(jnp.float32)[:, None, None]
+    hidden_BQHK = jnp.tanh(
+      jnp.einsum("BQHK,HKk->BQHk", q_BQHK, self.hidden_HKK)
+    )
+    centre_BHQ = length_B11 * jax.nn.sigmoid(
+      jnp.einsum("BQHK,HK->BHQ", hidden_BQHK, self.centre_HK)
+    )
+    if spec.window == "fixed":
+      window_BHQ = jnp.full((1, 1, 1), spec.width, jnp.float32)
+    else:
+      share_BHQ = self._window_BHQ(hidden_BQHK, k_BMHK, view.real_BS)
+      window_BHQ = length_B11 * share_BHQ + NARROWEST
+    bias_BHQM = gaussian_bias_BHQM(centre_BHQ, window_BHQ, view.position_M)
+    if heads.size < self.where.heads:
+      none_BHQM = jnp.zeros(score_BHQM.shape, jnp.float32)
+      bias_BHQM = none_BHQM.at[:, heads].set(bias_BHQM)
+    publish(self, "bias_BHQM", bias_BHQM)
+    return (score_BHQM + bias_BHQM).astype(score_BHQM.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Localness(OnHeads):
+  """score + G, where G = -(m - P)² / 2σ² and σ = D / 2, in subwords.
+
+  P = I · sigmoid(u_p · tanh(W_p q)) is the centre that a query predicts and I
+  the length of the sentence, its end sign included. q is the query before it is
+  divided by √K. It reads no tree.
+
+  What sources leave open, and what stands here: positions count from 0; every
+  head has its own W and u, of the width of a head, without a bias, which reads
+  the head's own queries and keys as other parts leave them; means leave out
+  pads; 0.1 is added to a predicted D, as in the authors' code, so that σ is
+  never 0.
+
+  Attributes:
+    layers: the paper finds the lower ones best; `configs.systems` says 0 to 2.
+    window: D: "fixed" is `width`; "layer" I · sigmoid(u_d · tanh(W_d k̄)) with
+      the mean key k̄, one window a sentence and head; "query"
+      I · sigmoid(u_d · tanh(W_p q)), with the W_p of the centre.
+    width: D of the "fixed" window, in subwords.
+  """
+
+  heads: Chosen = None
+  window: Literal["fixed", "layer", "query"] = "query"
+  width: float = 10.0
+
+  part: ClassVar[type[Part]] = _Localness
+
+  def check(self, where: str, model) -> None:
+    super().check(where, model)
+    if self.width <= 0:
+      raise InputError(
+        f"{where}.width is a window in subwords and must be above 0, got "
+        f"{self.width}."
+      )

@@ -1,0 +1,214 @@
+"""Context-aware attention: hand-checked, and the formula in plain loops."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from finite_differences import agree_with_differences
+from part_under_test import WHERE
+
+from jaxsyn.syntax import View, Where
+from jaxsyn.syntax.context import Context
+
+KINDS = ["global", "deep", "deep_global"]
+H, K, D = WHERE.heads, WHERE.head_width, WHERE.width  # 2, 4, 8
+# Four subwords and two, the end sign included, then pads.
+REAL = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], bool)
+
+
+def drawn(spec, layer, seed=0):
+  """Unscaled queries, keys, inputs of the layers and parameters, random."""
+  rng = np.random.default_rng(seed)
+  B, S = REAL.shape
+
+  def draw(*shape):
+    return rng.normal(size=shape).astype(np.float32)
+
+  pieces = {"global": 1, "deep": layer, "deep_global": layer + 1}[spec.context]
+  heads = H if spec.heads is None else len(spec.heads)
+  params = {
+    name: {
+      "context_DHK": 0.3 * draw(pieces * D, heads, K),
+      "own_gate_HK": draw(heads, K),
+      "context_gate_HK": draw(heads, K),
+    }
+    for name in ("query", "key")
+  }
+  inputs = tuple(draw(B, S, D) for _ in range(layer + 1))
+  return draw(B, S, H, K), draw(B, S, H, K), inputs, params
+
+
+def run(spec, layer, q, k, inputs, params, real=REAL, where=WHERE):
+  """Queries and keys after the part; both unscaled, as in the paper."""
+  root = math.sqrt(where.head_width)
+  view = View(real_BS=jnp.asarray(real), inputs=tuple(map(jnp.asarray, inputs)))
+  part = spec.make(dataclasses.replace(where, layer=layer))
+  q, k = part.apply(
+    {"params": params},
+    jnp.asarray(q) / root,
+    jnp.asarray(k),
+    view,
+    train=False,
+    method="project",
+  )
+  return q * root, k
+
+
+def context_of(spec, inputs, b, s):
+  """C at one position: a list of numbers."""
+  real = [i for i in range(REAL.shape[1]) if REAL[b, i]]
+
+  def mean(x):
+    return [sum(x[b, i, d] for i in real) / len(real) for d in range(D)]
+
+  if spec.context == "global":
+    return mean(inputs[-1])
+  if spec.context == "deep":
+    return [x[b, s, d] for x in inputs[:-1] for d in range(D)]
+  return [number for x in inputs for number in mean(x)]
+
+
+def reference(spec, x, inputs, params):
+  """X̂ of the class, one number at a time."""
+  out = x.astype(np.float64)
+  heads = range(H) if spec.heads is None else spec.heads
+  for b in range(x.shape[0]):
+    for s in range(x.shape[1]):
+      context = context_of(spec, inputs, b, s)
+      for n, h in enumerate(heads):
+        read = [
+          sum(c * params["context_DHK"][d, n, i] for d, c in enumerate(context))
+          for i in range(K)
+        ]
+        gate = 0.0
+        for i in range(K):
+          gate += x[b, s, h, i] * params["own_gate_HK"][n, i]
+          gate += read[i] * params["context_gate_HK"][n, i]
+        gate = 1.0 / (1.0 + math.exp(-gate))
+        for i in range(K):
+          out[b, s, h, i] = (1 - gate) * x[b, s, h, i] + gate * read[i]
+  return out
+
+
+def test_half_query_half_mean():
+  # One head of width 4, so the query comes divided by 2; U is the identity,
+  # the gates are sigmoid(0) = 1/2. The mean of the two real subwords is
+  # (2, 3, 4, 5); the pad's nines are left out.
+  where = Where("encoder", 0, heads=1, width=4, dtype="float32")
+  x = np.array([[[1.0, 2, 3, 4], [3, 4, 5, 6], [9, 9, 9, 9]]], np.float32)
+  one = {
+    "context_DHK": np.eye(4, dtype=np.float32).reshape(4, 1, 4),
+    "own_gate_HK": np.zeros((1, 4), np.float32),
+    "context_gate_HK": np.zeros((1, 4), np.float32),
+  }
+  q = np.full((1, 3, 1, 4), 8.0, np.float32)
+  out_q, out_k = run(
+    Context(),
+    0,
+    q,
+    x[:, :, None],
+    (x,),
+    {"query": one, "key": one},
+    np.array([[1, 1, 0]], bool),
+    where,
+  )
+  np.testing.assert_allclose(out_q[0, 0, 0], [5.0, 5.5, 6.0, 6.5], rtol=1e-6)
+  np.testing.assert_allclose(out_k[0, 0, 0], [1.5, 2.5, 3.5, 4.5], rtol=1e-6)
+  np.testing.assert_allclose(out_k[0, 1, 0], [2.5, 3.5, 4.5, 5.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  "spec, layer",
+  [
+    (Context(context="global"), 0),
+    (Context(context="global"), 2),
+    (Context(context="deep"), 1),
+    (Context(context="deep"), 2),
+    (Context(context="deep_global"), 0),
+    (Context(context="deep_global"), 2),
+    (Context(context="deep_global", heads=(1,)), 1),
+  ],
+  ids=str,
+)
+def test_the_formula_in_plain_loops(spec, layer):
+  q, k, inputs, params = drawn(spec, layer)
+  out_q, out_k = run(spec, layer, q, k, inputs, params)
+  for out, was, name in ((out_q, q, "query"), (out_k, k, "key")):
+    expected = reference(spec, was, inputs, params[name])
+    np.testing.assert_allclose(out, expected, atol=1e-5)
+    if spec.heads == (1,):
+      np.testing.assert_allclose(out[:, :, 0], was[:, :, 0], rtol=1e-6)
+
+
+def test_the_first_layer_has_no_layer_before():
+  q, k, inputs, _ = drawn(Context(), 0)
+  out_q, out_k = run(Context(context="deep"), 0, q, k, inputs, {})
+  np.testing.assert_array_equal(out_q, q)
+  np.testing.assert_array_equal(out_k, k)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_agree_with_differences(kind):
+  spec = Context(context=kind)
+  q, k, inputs, params = drawn(spec, 1, seed=1)
+  rng = np.random.default_rng(2)
+  weight_q, weight_k = rng.normal(size=(2, *q.shape))
+
+  def loss(params):
+    out_q, out_k = run(spec, 1, q, k, inputs, params)
+    return jnp.sum(weight_q * out_q + weight_k * out_k) / 10
+
+  agree_with_differences(loss, jax.tree.map(jnp.asarray, params), atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pads_and_the_rest_of_the_batch_change_nothing(kind):
+  spec = Context(context=kind)
+  q, k, inputs, params = drawn(spec, 1)
+  outs = run(spec, 1, q, k, inputs, params)
+  dirty = [np.where(REAL[:, :, None], x, 1e3) for x in inputs]
+  n = 2  # the second sentence alone, without its pads
+  cut = [x[1:, :n] for x in (q, k, *inputs)]
+  alone = run(spec, 1, *cut[:2], cut[2:], params, REAL[1:, :n])
+  for out, other, short in zip(
+    outs, run(spec, 1, q, k, dirty, params), alone, strict=True
+  ):
+    np.testing.assert_array_equal(out[REAL], other[REAL])
+    np.testing.assert_allclose(out[1:, :n], short, atol=1e-5)
+  nothing = run(spec, 1, q, k, inputs, params, np.zeros_like(REAL))
+  assert all(np.isfinite(out).all() for out in nothing)
+
+
+@pytest.mark.parametrize(
+  "spec, layer, pieces",
+  [
+    (Context(context="global"), 2, 1),
+    (Context(context="deep"), 0, 0),
+    (Context(context="deep"), 2, 2),
+    (Context(context="deep_global", heads=(0,)), 2, 3),
+    (Context(heads=()), 2, 0),
+  ],
+  ids=str,
+)
+def test_what_it_makes_and_publishes(spec, layer, pieces):
+  q, k, inputs = jax.tree.map(jnp.asarray, drawn(spec, layer)[:3])
+  part = spec.make(dataclasses.replace(WHERE, layer=layer))
+  view = View(real_BS=jnp.asarray(REAL), inputs=inputs)
+  made = part.init(jax.random.key(0), q, k, view, train=False, method="project")
+  if not pieces:
+    assert made == {}
+    return
+  heads = H if spec.heads is None else 1
+  for name in ("query", "key"):
+    assert {n: a.shape for n, a in made["params"][name].items()} == {
+      "context_DHK": (pieces * D, heads, K),
+      "own_gate_HK": (heads, K),
+      "context_gate_HK": (heads, K),
+    }
+  for gate in (made["maps"]["query_gate_BQH"], made["maps"]["key_gate_BMH"]):
+    assert gate.shape == (*REAL.shape, H)
+    assert ((gate[..., :heads] > 0) & (gate[..., :heads] < 1)).all()
+    assert (gate[..., heads:] == 0).all()

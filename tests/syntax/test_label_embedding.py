@@ -1,0 +1,137 @@
+"""S&H: which dimensions a label takes, and what keeps its token embedding."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from finite_differences import agree_with_differences
+from models_under_test import batch_of, config_of, parameters, plan_of, sentence
+
+from jaxsyn.config import Model
+from jaxsyn.errors import InputError
+from jaxsyn.models.contract import view_of
+from jaxsyn.syntax import View, Where
+from jaxsyn.syntax.label_embedding import LabelEmbedding
+
+WHERE = Where("encoder", -1, heads=2, width=4, dtype="float32", relations=2)
+
+# Two words, the first of two subwords; then the end sign and a pad. The second
+# sentence has one word, whose relation the table does not know.
+VIEW = View(
+  real_BS=jnp.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], bool),
+  word_BS=jnp.array([[0, 0, 1, -1, -1], [0, -1, -1, -1, -1]]),
+  relation_BW=jnp.array([[2, 1], [3, 0]]),
+)
+TOKEN = np.arange(40, dtype=np.float32).reshape(2, 5, 4)
+TABLE = {"table": {"embedding": jnp.array([[-1.0, -2], [-3, -4], [-5, -6]])}}
+
+
+def embedded(spec, view=VIEW, params=TABLE, x_BSD=TOKEN, where=WHERE):
+  return spec.make(where).apply(
+    {"params": params}, jnp.asarray(x_BSD), view, train=False, method="embed"
+  )
+
+
+def test_the_last_dimensions_are_those_of_the_label():
+  out = embedded(LabelEmbedding(size=2))
+  np.testing.assert_array_equal(out[..., :2], TOKEN[..., :2])
+  # Labels 2, 2, 1, none, none; unknown, none ...
+  none = [-1, -2]
+  labels = [[-5, -6], [-5, -6], [-3, -4], none, none]
+  np.testing.assert_array_equal(out[0, :, 2:], labels)
+  np.testing.assert_array_equal(out[1, :, 2:], [none] * 5)
+
+
+def test_a_label_is_scaled_on_request():
+  plain = embedded(LabelEmbedding(size=2))
+  out = embedded(LabelEmbedding(size=2, scale_label=True))
+  np.testing.assert_array_equal(out[..., :2], plain[..., :2])
+  np.testing.assert_allclose(out[..., 2:], 2.0 * plain[..., 2:])  # √4
+
+
+def test_a_label_may_take_all_dimensions():
+  table = {"table": {"embedding": jnp.arange(12.0).reshape(3, 4)}}
+  out = embedded(LabelEmbedding(size=4), params=table)
+  np.testing.assert_array_equal(out[0, 0], [8, 9, 10, 11])
+
+
+def test_a_sentence_without_a_tree_keeps_its_tokens():
+  view = VIEW.replace(parsed_B=jnp.array([0, 1], jnp.uint8))
+  out = embedded(LabelEmbedding(size=2), view)
+  np.testing.assert_array_equal(out[0], TOKEN[0])
+  np.testing.assert_array_equal(out[1], embedded(LabelEmbedding(size=2))[1])
+
+
+def test_size_0_has_no_parameters():
+  out, made = (
+    LabelEmbedding(size=0)
+    .make(WHERE)
+    .init_with_output(
+      jax.random.key(0), jnp.asarray(TOKEN), VIEW, train=False, method="embed"
+    )
+  )
+  assert made == {}
+  np.testing.assert_array_equal(out, TOKEN)
+
+
+def test_labels_start_as_tokens_do():
+  where = dataclasses.replace(WHERE, width=400, relations=49)
+  x_BSD = jnp.zeros((2, 5, 400))
+  made = (
+    LabelEmbedding(size=400)
+    .make(where)
+    .init(jax.random.key(0), x_BSD, VIEW, train=False, method="embed")
+  )
+  table = made["params"]["table"]["embedding"]
+  assert table.shape == (50, 400)
+  # 1 / √400; the deviation of 20,000 draws is known to half a percent.
+  assert abs(np.std(table) / 0.05 - 1) < 0.03
+
+
+def test_gradients_agree_with_differences():
+  weight = np.random.default_rng(0).normal(size=TOKEN.shape)
+
+  def loss(params):
+    out = embedded(LabelEmbedding(size=2, scale_label=True), params=params)
+    return jnp.mean(weight * jnp.sin(out))
+
+  agree_with_differences(loss, TABLE)
+
+
+def encoder_output(plan, params, batch):
+  model = plan.recipe.model
+  return model.apply(
+    {"params": params},
+    batch["source_id_BS"],
+    view_of(batch, "source"),
+    train=False,
+    method="encode",
+  ).memory_BSD
+
+
+def test_the_encoder_never_sees_the_last_dimensions_of_a_token():
+  plan = plan_of("label_embedding", tie_embeddings=False)
+  batch = batch_of([sentence(4, 3, 1), sentence(3, 2, 2)])
+  batch["source_parsed_B"] = jnp.array([1, 0], jnp.uint8)
+  params = parameters(plan, batch)
+  table = params["source_table"]["embedding"]
+  was = encoder_output(plan, params, batch)
+
+  def changed(dimensions):
+    new = {"embedding": table.at[:, dimensions].add(1.0)}
+    return encoder_output(plan, params | {"source_table": new}, batch)
+
+  last = changed(slice(-10, None))
+  np.testing.assert_array_equal(last[0], was[0])
+  assert not np.allclose(last[1], was[1], atol=1e-3)  # it has no tree
+  before = changed(slice(-11, -10))
+  assert not np.allclose(before[0], was[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [-1, 17])
+def test_a_size_that_does_not_fit_is_named(size):
+  model: Model = config_of("transformer").model
+  with pytest.raises(InputError, match=rf"there\.size={size} must be from 0"):
+    LabelEmbedding(size=size).check("there", model)

@@ -1,0 +1,227 @@
+"""Localness: hand-checked windows, and the formula in plain loops."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from finite_differences import agree_with_differences
+from models_under_test import config_of
+from part_under_test import WHERE, rescored
+
+from jaxsyn.errors import InputError
+from jaxsyn.syntax import View
+from jaxsyn.syntax.localness import Localness
+
+WINDOWS = ["fixed", "layer", "query"]
+H, K = WHERE.heads, WHERE.head_width  # 2, 4
+# Five subwords and three, the end sign included, then pads.
+REAL = np.array([[1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0]], bool)
+
+
+def drawn(spec, seed=0):
+  """Scores, unscaled queries, keys and parameters, all random."""
+  rng = np.random.default_rng(seed)
+  number = H if spec.heads is None else len(spec.heads)
+  shapes = {"hidden_HKK": (number, K, K), "centre_HK": (number, K)}
+  if spec.window != "fixed":
+    shapes["window_HK"] = (number, K)
+  if spec.window == "layer":
+    shapes["key_hidden_HKK"] = (number, K, K)
+  params = {
+    name: rng.normal(size=shape).astype(np.float32)
+    for name, shape in shapes.items()
+  }
+  B, S = REAL.shape
+  score, q, k = (
+    rng.normal(size=shape).astype(np.float32)
+    for shape in ((B, H, S, S), (B, S, H, K), (B, S, H, K))
+  )
+  return score, q, k, params
+
+
+def run(spec, score, q, k, params, real=REAL):
+  return rescored(
+    spec,
+    score,
+    q_BQHK=jnp.asarray(q / math.sqrt(K)),
+    k_BMHK=jnp.asarray(k),
+    params=params,
+    real_BS=real,
+  )
+
+
+def sigmoid(x):
+  return 1.0 / (1.0 + math.exp(-x))
+
+
+def read(vector, matrix, x):
+  """u · tanh(W x), where column i of the parameter makes the i-th of W x."""
+  total = 0.0
+  for i in range(K):
+    total += vector[i] * math.tanh(sum(x[j] * matrix[j][i] for j in range(K)))
+  return total
+
+
+def reference(spec, score, q, k, params):
+  """The formula of the class, one number at a time."""
+  out = score.astype(np.float64)
+  heads = range(H) if spec.heads is None else spec.heads
+  for b in range(len(score)):
+    real = [j for j in range(REAL.shape[1]) if REAL[b, j]]
+    length = len(real)
+    for n, h in enumerate(heads):
+      hidden, centre = params["hidden_HKK"][n], params["centre_HK"][n]
+      for i in range(REAL.shape[1]):
+        P = length * sigmoid(read(centre, hidden, q[b, i, h]))
+        if spec.window == "fixed":
+          D = spec.width
+        elif spec.window == "query":
+          D = length * sigmoid(read(params["window_HK"][n], hidden, q[b, i, h]))
+          D += 0.1
+        else:
+          mean = [sum(k[b, j, h, x] for j in real) / length for x in range(K)]
+          D = read(params["window_HK"][n], params["key_hidden_HKK"][n], mean)
+          D = length * sigmoid(D) + 0.1
+        sigma = D / 2
+        for j in range(REAL.shape[1]):
+          out[b, h, i, j] -= (j - P) ** 2 / (2 * sigma**2)
+  return out
+
+
+@pytest.mark.parametrize(
+  "window, row",
+  [
+    # Nothing learned yet: sigmoid(0) = 1/2, so of four subwords P = 2.
+    # σ = 5: -(j - 2)² / 50.
+    ("fixed", [-0.08, -0.02, 0.0, -0.02]),
+    # D = 4 / 2 + 0.1, σ = 1.05, 2σ² = 2.205.
+    ("layer", [-1.81406, -0.45351, 0.0, -0.45351]),
+    ("query", [-1.81406, -0.45351, 0.0, -0.45351]),
+  ],
+)
+def test_half_of_four_subwords(window, row):
+  spec = Localness(window=window)
+  *_, params = drawn(spec)
+  params = jax.tree.map(np.zeros_like, params)
+  out = rescored(spec, np.ones((1, 2, 4, 4), np.float32), params=params)
+  np.testing.assert_allclose(out - 1.0, np.tile(row, (1, 2, 4, 1)), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  "spec",
+  [
+    *(Localness(window=window) for window in WINDOWS),
+    Localness(window="fixed", width=3.0),
+    Localness(window="layer", heads=(1,)),
+    Localness(window="query", heads=(1,)),
+  ],
+  ids=str,
+)
+def test_the_formula_in_plain_loops(spec):
+  score, q, k, params = drawn(spec)
+  out = run(spec, score, q, k, params)
+  # Pads query, too: their rows are finite and of no use.
+  expected = reference(spec, score, q, k, params)
+  np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
+  if spec.heads == (1,):
+    np.testing.assert_array_equal(out[:, 0], score[:, 0])
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_gradients_agree_with_differences(window):
+  spec = Localness(window=window)
+  score, q, k, params = drawn(spec, seed=1)
+  # Less than drawn, so that no tanh is flat.
+  params = jax.tree.map(lambda x: jnp.asarray(0.3 * x), params)
+  weight = np.random.default_rng(2).normal(size=score.shape)
+
+  def loss(params):
+    out = run(spec, score, q, k, params)
+    return jnp.sum(jnp.where(REAL[:, None, None], weight * jnp.tanh(out), 0))
+
+  agree_with_differences(loss, params)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_pads_and_the_rest_of_the_batch_change_nothing(window):
+  spec = Localness(window=window)
+  score, q, k, params = drawn(spec)
+  out = run(spec, score, q, k, params)
+  dirty = np.where(REAL[:, :, None, None], k, 1e3)
+  np.testing.assert_array_equal(run(spec, score, q, dirty, params), out)
+  n = 3  # the second sentence alone, without its pads
+  alone = run(
+    spec,
+    score[1:, :, :n, :n],
+    q[1:, :n],
+    k[1:, :n],
+    params,
+    REAL[1:, :n],
+  )
+  np.testing.assert_allclose(out[1:, :, :n, :n], alone, atol=1e-5)
+
+
+def test_a_layer_has_one_window_and_a_query_its_own():
+  # Of a parabola -2 ((j - P) / D)² the second difference is -4 / D².
+  curves = {}
+  for window in WINDOWS:
+    spec = Localness(window=window)
+    score, q, k, params = drawn(spec)
+    bias = run(spec, 0 * score, q, k, params)
+    curves[window] = np.diff(bias, n=2, axis=-1)[..., 0]  # one for each query
+  np.testing.assert_allclose(curves["fixed"], -0.04, atol=1e-5)
+  assert np.ptp(curves["layer"], axis=-1).max() < 1e-4
+  assert np.ptp(curves["layer"], axis=1).min() > 1e-3  # heads differ
+  assert np.ptp(curves["query"], axis=-1).min() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_the_narrowest_window_is_a_number(dtype):
+  spec = Localness(window="query")
+  score, q, k, params = drawn(spec)
+  # tanh(W q) = ±1 at ever the same places, and u_d far below: D = 0.1.
+  q = np.ones_like(q)
+  params["hidden_HKK"] = np.full_like(params["hidden_HKK"], 9.0)
+  params["window_HK"] = np.full_like(params["window_HK"], -99.0)
+  params["centre_HK"] = np.zeros_like(params["centre_HK"])
+  score = jnp.zeros(score.shape, dtype)
+  out = run(spec, score, q, k, params)
+  assert out.dtype == dtype
+  # P = 2.5: -2 (0.5 / 0.1)² = -50 at 2 and 3.
+  np.testing.assert_allclose(
+    np.asarray(out[0, :, :, 2:4], np.float32), -50.0, rtol=1e-4
+  )
+  nothing = run(spec, score, q, k, params, np.zeros_like(REAL))
+  assert np.isfinite(np.asarray(nothing, np.float32)).all()
+
+
+def test_what_it_makes_and_publishes():
+  def made(spec):
+    score, q, k, _ = drawn(spec)
+    position = jnp.arange(REAL.shape[1])
+    view = View(
+      real_BS=jnp.asarray(REAL), position_Q=position, position_M=position
+    )
+    return spec.make(WHERE).init(
+      jax.random.key(0), score, q, k, view, train=False, method="rescore"
+    )
+
+  assert made(Localness(heads=())) == {}
+  assert set(made(Localness(window="fixed"))["params"]) == {
+    "hidden_HKK",
+    "centre_HK",
+  }
+  out = made(Localness(window="layer", heads=(1,)))
+  assert out["params"]["key_hidden_HKK"].shape == (1, K, K)
+  bias = out["maps"]["bias_BHQM"]
+  assert bias.shape == (2, 2, 6, 6)
+  assert (bias[:, 0] == 0).all() and (bias[:, 1] < 0).all()
+
+
+def test_a_window_must_be_wide():
+  model = config_of("transformer").model
+  where = "config.parts.encoder.localness"
+  with pytest.raises(InputError, match=r"localness\.width is a window"):
+    Localness(width=0.0).check(where, model)
