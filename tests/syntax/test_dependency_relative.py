@@ -1,0 +1,250 @@
+"""Relative positions on a tree: the paper's example, loops, each option."""
+
+import finite_differences
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import batch_of, plan_of, sentence
+
+from jaxsyn.data import tree as trees
+from jaxsyn.models.contract import view_of
+from jaxsyn.syntax import View, Where
+from jaxsyn.syntax.dependency_relative import (
+  DependencyRelative,
+  depth_BQM,
+  distance_BQM,
+)
+from jaxsyn.syntax.relative import Relative
+
+H, K = 2, 3
+WHERE = Where("encoder", 0, heads=H, width=H * K, dtype="float32")
+# "My father bought a red car .": each word's parent.
+EXAMPLE = np.array([1, 2, 2, 5, 5, 2, 2])
+
+PAIRS = [sentence(5, 3, 1), sentence(3, 3, 2)]
+
+
+def view_with(batch):
+  view = view_of(batch, "source")
+  position = jnp.arange(view.real_BS.shape[1])
+  return view.replace(position_Q=position, position_M=position)
+
+
+VIEW = view_with(batch_of(PAIRS, extra=1))
+B, S = VIEW.real_BS.shape
+RNG = np.random.default_rng(0)
+
+
+def numbers(*shape):
+  return jnp.asarray(RNG.normal(size=shape), jnp.float32)
+
+
+SCORE, WEIGHT = numbers(B, H, S, S), jax.nn.softmax(numbers(B, H, S, S))
+QUERY, KEY, MIXED = (numbers(B, S, H, K) for _ in range(3))
+
+
+def tables(labels=6):
+  return {"key_LK": numbers(labels, K), "value_LK": numbers(labels, K)}
+
+
+def stages(spec, params, view=VIEW, q=QUERY, weight=WEIGHT):
+  """The scores and the mixed values after the part."""
+  module = spec.make(WHERE)
+  score = module.apply(
+    {"params": params}, SCORE, q, KEY, view, train=False, method="rescore"
+  )
+  return score, module.apply(
+    {"params": params}, MIXED, weight, view, train=False, method="mix"
+  )
+
+
+def labels_of(spec, view=VIEW):
+  variables = {"params": tables(spec.labels)}
+  return np.asarray(spec.make(WHERE).apply(variables, view, method="label_BQM"))
+
+
+def example():
+  """The paper's sentence, its third word of two subwords, an end sign, a pad."""
+  word_BS = jnp.array([[0, 1, 2, 2, 3, 4, 5, 6, -1, -1]])
+  position = jnp.arange(10)
+  return View(
+    real_BS=jnp.arange(10)[None] < 9,
+    word_BS=word_BS,
+    head_BW=jnp.asarray(EXAMPLE)[None],
+    tree_distance_BWW=jnp.asarray(trees.tree_distance(EXAMPLE))[None],
+    parsed_B=jnp.ones(1),
+    position_Q=position,
+    position_M=position,
+  )
+
+
+def test_my_father_bought_a_red_car():
+  view = example()
+  # Depths 2 1 0 2 2 1 1; "bought" has two subwords, each of depth 0.
+  assert view.depth_BS[0].tolist() == [2, 1, 0, 0, 2, 2, 1, 1, -1, -1]
+  rows = np.asarray(depth_BQM(view))[0]
+  keep = [0, 1, 2, 4, 5, 6, 7]
+  # Table 1, rows "My", "father", "bought".
+  assert rows[0, keep].tolist() == [0, -1, -2, 0, 0, -1, -1]
+  assert rows[1, keep].tolist() == [1, 0, -1, 1, 1, 0, 0]
+  for bought in (2, 3):
+    assert rows[bought, keep].tolist() == [2, 1, 0, 2, 2, 1, 1]
+  # With l = 2 nothing is clipped: labels are 2 more. The end sign and the pad
+  # have label 5 with everything.
+  label = labels_of(DependencyRelative(), view)[0]
+  assert label[2].tolist() == [4, 3, 2, 2, 4, 4, 3, 3, 5, 5]
+  assert (label[8:] == 5).all() and (label[:, 8:] == 5).all()
+  # With l = 1 two edges count as one.
+  label = labels_of(DependencyRelative(clip=1), view)[0]
+  assert label[2].tolist() == [2, 2, 1, 1, 2, 2, 2, 2, 3, 3]
+  assert label[0].tolist() == [1, 0, 0, 0, 1, 1, 0, 0, 3, 3]
+
+
+def test_signed_distance_in_the_tree():
+  view = example()
+  # From "car" (subword 6): My 3 edges before it, father 2, bought 1, a 1, red
+  # 1, itself 0, the full stop 2 after it.
+  assert distance_BQM(view)[0, 6, :8].tolist() == [-3, -2, -1, -1, -1, -1, 0, 2]
+  spec = DependencyRelative(label="distance")
+  label = labels_of(spec, view)[0]
+  assert label[6].tolist() == [0, 0, 1, 1, 1, 1, 2, 4, 5, 5]
+  # From "My" all stand after it; subwords of one word are 0 apart.
+  assert label[0].tolist() == [2, 3, 4, 4, 4, 4, 4, 4, 5, 5]
+  assert label[2, 3] == label[3, 2] == 2
+
+
+def test_words_of_two_trees_are_far():
+  # Two roots: distance 255 is clipped like any other, in order.
+  head = np.array([0, 1])
+  position = jnp.arange(2)
+  view = View(
+    real_BS=jnp.ones((1, 2), bool),
+    word_BS=position[None],
+    head_BW=jnp.asarray(head)[None],
+    tree_distance_BWW=jnp.asarray(trees.tree_distance(head))[None],
+    position_Q=position,
+    position_M=position,
+  )
+  label = labels_of(DependencyRelative(label="distance", clip=3), view)[0]
+  assert label.tolist() == [[3, 6], [0, 3]]
+  label = labels_of(DependencyRelative(clip=3), view)[0]
+  assert label.tolist() == [[3, 3], [3, 3]]  # both are roots
+
+
+def depth(head, word):
+  return 0 if head[word] == word else 1 + depth(head, head[word])
+
+
+def loops(spec, params, view=VIEW):
+  """score + q · b^K and mixed + Σ weight · b^V, pair by pair."""
+  score, mix = np.array(SCORE), np.array(MIXED)
+  for b, pair in enumerate(PAIRS):
+    if not view.parsed_B[b]:
+      continue
+    word, head = pair["source_word_BS"], pair["source_head_BW"]
+    path = pair["source_tree_distance_BWW"]
+    for h, i, j in np.ndindex(H, S, S):
+      row = 2 * spec.clip + 1
+      if max(i, j) < len(word) and word[i] >= 0 and word[j] >= 0:
+        if spec.label == "depth":
+          far = depth(head, word[j]) - depth(head, word[i])
+        else:
+          far = int(path[word[i], word[j]]) * (1 if j > i else -1)
+        row = max(-spec.clip, min(spec.clip, far)) + spec.clip
+      score[b, h, i, j] += np.dot(QUERY[b, i, h], params["key_LK"][row])
+      mix[b, i, h] += WEIGHT[b, h, i, j] * np.asarray(params["value_LK"][row])
+  return score, mix
+
+
+@pytest.mark.parametrize("label", ["depth", "distance"])
+@pytest.mark.parametrize("clip", [1, 2, 4])
+def test_both_sums_are_those_of_the_formula(label, clip):
+  spec, params = (
+    DependencyRelative(label=label, clip=clip),
+    tables(2 * clip + 2),
+  )
+  for out, wanted in zip(stages(spec, params), loops(spec, params)):
+    np.testing.assert_allclose(out, wanted, atol=1e-5)
+
+
+def test_a_sentence_alone_is_scored_the_same():
+  params, spec = tables(), DependencyRelative()
+  together = stages(spec, params)
+  one = jax.tree.map(
+    lambda x: x[1:] if len(x) == B else x,
+    VIEW.replace(position_Q=None, position_M=None),
+  )
+  one = one.replace(position_Q=VIEW.position_Q, position_M=VIEW.position_M)
+  module = spec.make(WHERE)
+  alone = (
+    module.apply(
+      {"params": params},
+      *(SCORE[1:], QUERY[1:], KEY[1:], one),
+      train=False,
+      method="rescore",
+    ),
+    module.apply(
+      {"params": params},
+      *(MIXED[1:], WEIGHT[1:], one),
+      train=False,
+      method="mix",
+    ),
+  )
+  for whole, single in zip(together, alone):
+    np.testing.assert_allclose(whole[1:], single, atol=1e-5)
+
+
+def test_an_unparsed_sentence_has_no_labels():
+  view, params = VIEW.replace(parsed_B=jnp.array([0, 1])), tables()
+  spec = DependencyRelative()
+  out = stages(spec, params, view)
+  for new, old, wanted in zip(out, (SCORE, MIXED), loops(spec, params, view)):
+    np.testing.assert_array_equal(new[0], old[0])
+    np.testing.assert_allclose(new[1], wanted[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("tie", [False, True])
+def test_gradients_are_those_of_differences(tie):
+  params, spec = tables(), DependencyRelative(tie=tie)
+  if tie:
+    params = {"both_LK": params["key_LK"]}
+
+  def loss(params, q, weight):
+    score, _ = stages(spec, params, q=q)
+    _, mix = stages(spec, params, weight=weight * jax.nn.softmax(score))
+    return 0.1 * (mix**2).sum()
+
+  finite_differences.agree_with_differences(
+    lambda params: loss(params, QUERY, WEIGHT), params
+  )
+  finite_differences.agree_with_differences(
+    lambda q: loss(params, q, WEIGHT), QUERY
+  )
+
+
+def test_what_it_reads_depends_on_the_label():
+  assert DependencyRelative().needs == ("head",)
+  assert DependencyRelative(label="distance").needs == ("tree_distance",)
+  assert plan_of("dependency_relative").needs == {"source_head"}
+
+
+def test_both_sums_linear_and_tree():
+  parts = plan_of("dependency_relative_both").spec.parts
+  assert parts.encoder == (
+    ("relative", Relative(clip=2)),
+    ("dependency_relative", DependencyRelative(clip=2)),
+  )
+  assert parts.decoder == (("relative", Relative(clip=2)),)
+  ours, theirs = tables(), tables(5)
+  linear = stages(Relative(clip=2), theirs)
+  tree = stages(DependencyRelative(), ours)
+  after = Relative(clip=2).make(WHERE)
+  score = after.apply(
+    {"params": theirs}, tree[0], QUERY, KEY, VIEW, train=False, method="rescore"
+  )
+  mix = after.apply(
+    {"params": theirs}, tree[1], WEIGHT, VIEW, train=False, method="mix"
+  )
+  np.testing.assert_allclose(score, linear[0] + tree[0] - SCORE, atol=1e-5)
+  np.testing.assert_allclose(mix, linear[1] + tree[1] - MIXED, atol=1e-5)
