@@ -1,0 +1,147 @@
+"""Ablation tables: rows of changes to a config.
+
+A table's file has a `TABLE` and a `get_config(row)`; the latter sets the
+paper's own task. The same rows on another data set:
+
+  for row in pascal_layers.TABLE.rows:
+    config = ablation.apply(enja.get_config("transformer"), row)
+
+Rows say only what the table varies, so everything else stays as the data set's
+file and the system have it. A row that does not fit the model there (layer 6
+of 4) is refused by `jaxsyn.plan` by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ml_collections
+
+from configs import systems
+from jaxsyn.errors import InputError, did_you_mean
+
+Config = ml_collections.ConfigDict
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One line of a table: a system and what differs from it.
+
+  Attributes:
+    name: for the command line; unique in its table.
+    system: a name that `systems.apply` takes.
+    overrides: dotted field of the config -> value.
+    published: "task split" -> BLEU as the paper reports it; None: no such row.
+    folder: where `overrides` change how the text is prepared, what the names
+      of the data set and of its folder end in; empty: the row's name.
+  """
+
+  name: str
+  system: str
+  overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  published: Mapping[str, float] | None = None
+  folder: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """Rows that differ in one respect.
+
+  Attributes:
+    source: paper and table.
+    question: what the table asks.
+    rows: the paper's own choice, or its baseline, comes first.
+  """
+
+  source: str
+  question: str
+  rows: tuple[Row, ...]
+
+  def row(self, name: str) -> Row:
+    """The row of a name; of "", the first.
+
+    Raises:
+      InputError: no such row; the message lists those there are.
+    """
+    rows = {row.name: row for row in self.rows}
+    if name and name not in rows:
+      raise InputError(
+        f"no row {name!r} in {self.source}. {did_you_mean(name, rows)}"
+      )
+    return rows[name] if name else self.rows[0]
+
+
+def apply(config: Config, row: Row) -> Config:
+  """Makes a data set's baseline a row of a table, in place, and returns it.
+
+  Args:
+    config: what a data set's `get_config("transformer")` returns.
+    row: of any table.
+
+  Raises:
+    InputError: the config has a system already, or lacks a field of the row.
+  """
+  if config.system != "transformer":
+    raise InputError(
+      f"config.system is {config.system!r} already; a row brings its own: give "
+      'what get_config("transformer") returns.'
+    )
+  return override(systems.apply(config, row.system), row)
+
+
+def override(config: Config, row: Row) -> Config:
+  """Sets the fields of a row in a config of its system, in place.
+
+  Raises:
+    InputError: a field is unknown, is a section, or has another type.
+  """
+  before = config.prepare.to_dict()
+  for path, value in row.overrides.items():
+    _set(config, path, value)
+  if config.prepare.to_dict() != before:
+    ending = row.folder or row.name
+    config.data.name = f"{config.data.name}_{ending}"
+    config.data.directory = f"{config.data.directory}_{ending}"
+  return config
+
+
+def of_task(
+  table: Table, name: str, get_config: Callable[[str, str], Config], task: str
+) -> Config:
+  """A row in a paper's own setting.
+
+  Args:
+    table: of the row.
+    name: the row's; "" is the first.
+    get_config: of a paper's settings, from task and system.
+    task: one of those settings.
+
+  Raises: InputError: see `Table.row` and `override`.
+  """
+  row = table.row(name)
+  return override(get_config(task, row.system), row)
+
+
+def _set(config: Config, path: str, value: Any) -> None:
+  """Sets one dotted field."""
+  *sections, field = path.split(".")
+  where, section = "config", config
+  for name in (*sections, field):
+    if not isinstance(section, ml_collections.ConfigDict):
+      raise InputError(f"{where} is a value and has no option {name!r}.")
+    if name not in section:
+      raise InputError(
+        f"{where} has no option {name!r}. {did_you_mean(name, section)}"
+      )
+    parent, where, section = section, f"{where}.{name}", section[name]
+  if isinstance(section, ml_collections.ConfigDict):
+    raise InputError(
+      f"{where} is a section; name one of its options: "
+      f"{', '.join(sorted(section)) or 'it has none'}."
+    )
+  try:
+    parent[field] = value
+  except TypeError as error:
+    raise InputError(f"{where} cannot be {value!r}: {error}") from None
