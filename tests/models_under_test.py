@@ -27,7 +27,7 @@ JOINT = {  # of a manifest
 def config_of(system: str, **model) -> configs.Config:
   """A system, or several joined by "+", on a tiny model without dropout."""
   config = base.get_config()
-  sizes = dict(encoder_layers=2, decoder_layers=2, width=16, heads=2)
+  sizes = dict(encoder_layers=2, decoder_layers=1, width=16, heads=2)
   config.model.update(feed_forward=16, dropout=0.0, **(sizes | model))
   return configs.read(systems.apply(config, system))
 

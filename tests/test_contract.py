@@ -12,21 +12,40 @@ from jaxsyn.models.contract import shift_right, view_of
 PAIRS = [sentence(5, 6, 1), sentence(2, 6, 2)]
 
 
-@pytest.mark.parametrize(
-  "system, norm", [("transformer", "post"), *((s, "pre") for s in SYSTEMS)]
-)
-def test_step_by_step_equals_at_once(system, norm):
-  plan, batch = plan_of(system, norm=norm), batch_of(PAIRS)
-  params = parameters(plan, batch)
+def caller(plan, params):
+  """A function that calls a method of the model."""
 
   def call(method, *arguments, **options):
     return plan.recipe.model.apply(
       {"params": params}, *arguments, method=method, **options
     )
 
+  return call
+
+
+def encode(call, batch):
+  """The batch, ready for decoding."""
   source = view_of(batch, "source")
   encoded = call("encode", batch["source_id_BS"], source, train=False)
-  encoded = call("remember", encoded)
+  return call("remember", encoded)
+
+
+# One system for each way of decoding; what encoders do, `encode` has done.
+DECODERS = {
+  (plan.spec.model.family, plan.spec.parts.decoder, plan.spec.parts.cross): name
+  for name, plan in ((name, plan_of(name)) for name in reversed(SYSTEMS))
+}
+
+
+@pytest.mark.parametrize(
+  "system, norm",
+  [("transformer", "post"), *((s, "pre") for s in DECODERS.values())],
+)
+def test_step_by_step_equals_at_once(system, norm):
+  plan, batch = plan_of(system, norm=norm), batch_of(PAIRS)
+  params = parameters(plan, batch)
+  call = caller(plan, params)
+  encoded = jax.jit(lambda batch: encode(call, batch))(batch)
   input_BT = shift_right(batch["target_id_BT"])
   cache = call("start", encoded, 1, 6)
   advance = jax.jit(lambda *arguments: call("advance", *arguments))
@@ -41,19 +60,13 @@ def test_step_by_step_equals_at_once(system, norm):
   )
 
 
-def test_beams_that_change_their_parent_keep_their_own_past():
+@pytest.mark.parametrize("system", ["pascal", "dependency_relative_both"])
+def test_beams_that_change_their_parent_keep_their_own_past(system):
   """Two beams swap at every step; each must read its own history."""
-  plan, batch = plan_of("pascal"), batch_of(PAIRS)
+  plan, batch = plan_of(system), batch_of(PAIRS)
   params = parameters(plan, batch)
-
-  def call(method, *arguments, **options):
-    return plan.recipe.model.apply(
-      {"params": params}, *arguments, method=method, **options
-    )
-
-  source = view_of(batch, "source")
-  encoded = call("encode", batch["source_id_BS"], source, train=False)
-  encoded = call("remember", encoded)
+  call = caller(plan, params)
+  encoded = jax.jit(lambda batch: encode(call, batch))(batch)
   advance = jax.jit(lambda *arguments: call("advance", *arguments))
   rng = np.random.default_rng(0)
   first, second = rng.integers(4, 20, (2, 2, 6))  # two targets of 6 a sentence
