@@ -30,8 +30,9 @@ Sources contradict each other:
                  from 4.5M pairs.
 Unknown: how many heads PASCAL had there (here all 8) and its probability of
 ignoring (0.4 here); the clip distance of the relative positions (16 here, with
-one table a layer for keys and values, in encoder and decoder: the 25,344
-parameters fit the 74.88M and 105.60M of Table 1, two tables would not).
+one table a layer for keys and values, in encoder and decoder, as in the
+authors' code: its 25,344 parameters fit the 74.88M and 105.60M of Table 1; so
+would two tables a layer in the encoder alone).
 
 Differs from the authors: the parser is UDPipe unless CoNLL-U of another one
 (theirs: Stanford's) is given.
