@@ -48,6 +48,7 @@ class Session:
     params: parameters of the chosen checkpoint.
     longest: source subwords that are read of a line.
     cut: lines so far that were longer than `longest` and lost their end.
+    change: function on every host batch, as given.
   """
 
   def __init__(
@@ -95,7 +96,7 @@ class Session:
       side: {label: i for i, label in enumerate(labels, start=1)}
       for side, labels in self.run.manifest["relations"].items()
     }
-    self.longest, self.cut = longest, 0
+    self.longest, self.cut, self.change = longest, 0, change
     self._parser_file = parser or self.run.parser_file()
     self._parser: UDPipe | None = None
     self.params = self._load(checkpoint)
@@ -137,8 +138,8 @@ class Session:
     if self._parser is None:
       if not self._parser_file:
         raise InputError(
-          f"{self.run.workdir} was trained on trees of another parser, given "
-          "as CoNLL-U. Translate CoNLL-U (--conllu), or name a UDPipe model "
+          f"{self.run.workdir} has no parser: its trees came as CoNLL-U, or it "
+          "has none. Give CoNLL-U (--conllu), or name a UDPipe model "
           "(--parser)."
         )
       beam = self.run.config.prepare.parse.beam

@@ -8,7 +8,10 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = ["data", "syntax", "models", "training", "decode", "scoring"]
+ROOMS = [
+  *("data", "syntax", "models", "training", "decode", "scoring"),
+  "inspection",
+]
 FREE = {"shapes", "config", "errors"}  # open to every room
 
 
@@ -77,6 +80,7 @@ def test_training_loads_no_tensorflow_and_no_parser():
 def test_importing_parses_no_flags_and_starts_no_device():
   code = (
     "import jaxsyn.train, jaxsyn.translate, jaxsyn.score, jax\n"
+    "import jaxsyn.inspect\n"
     "from absl import flags\n"
     "assert 'workdir' not in flags.FLAGS\n"
     "assert not jax._src.xla_bridge._backends"

@@ -1,0 +1,144 @@
+"""Which word a head looks at most, held against the tree, over many sentences.
+
+For each word the strongest other word: the largest pooled weight among all
+words but itself. The end sign is no candidate either. How much weight goes to
+the word itself and to the end sign stands in columns of its own, so that a head
+that rests there is seen. Ties share the point.
+
+A rate counts only words that can score: a root has no parent, a leaf no child,
+the first word no previous one. `random` is what choosing one of the other words
+blindly would reach on the same words. A word's parent is often its neighbour,
+so compare "parent" with "previous" and "next" before you believe in syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+RELATIONS = ("parent", "child", "previous", "next")
+SHARES = ("self", "end")
+
+
+class Probe:
+  """Adds up sentences.
+
+  Attributes:
+    sentences: counted so far; those of one word are not.
+    words: of those sentences.
+    possible: words that have such a relation at all.
+    chance: expected hits of a random choice.
+  """
+
+  def __init__(
+    self, parts: Mapping[tuple[int, int], Sequence[str]] | None = None
+  ):
+    """Begins empty.
+
+    Args:
+      parts: names of the parts that work on a (layer, head), for the table.
+    """
+    self.sentences = self.words = 0
+    self.possible = dict.fromkeys(RELATIONS, 0)
+    self.chance = dict.fromkeys(RELATIONS, 0.0)
+    self._parts = parts or {}
+    self._sums: dict[int, dict[str, np.ndarray]] = {}
+
+  def add(
+    self, weight_LHWW: Mapping[int, np.ndarray], head_W: Sequence[int]
+  ) -> None:
+    """Adds a sentence.
+
+    Args:
+      weight_LHWW: layer -> pooled attention of its heads, (H, words + 1,
+        words + 1): the end sign is last.
+      head_W: parent of each word; its own number if it has none.
+    """
+    words = len(head_W)
+    if words < 2:
+      return
+    self.sentences += 1
+    self.words += words
+    own_WW = np.eye(words, dtype=bool)
+    parent_WW = own_WW[list(head_W)] & ~own_WW
+    relations = {
+      "parent": parent_WW,
+      "child": parent_WW.T,
+      "previous": np.eye(words, k=-1, dtype=bool),
+      "next": np.eye(words, k=1, dtype=bool),
+    }
+    for name, is_WW in relations.items():
+      self.possible[name] += int(is_WW.any(1).sum())
+      self.chance[name] += is_WW.sum() / (words - 1)
+    for layer, weight_HWW in weight_LHWW.items():
+      among_HWW = np.where(own_WW, -1.0, weight_HWW[:, :words, :words])
+      best_HWW = among_HWW == among_HWW.max(2, keepdims=True)
+      best_HWW = best_HWW / best_HWW.sum(2, keepdims=True)
+      found = {
+        name: (best_HWW * is_WW).sum((1, 2))
+        for name, is_WW in relations.items()
+      }
+      found["self"] = np.trace(weight_HWW[:, :words, :words], axis1=1, axis2=2)
+      found["end"] = weight_HWW[:, :words, words].sum(1)
+      sums = self._sums.setdefault(layer, dict.fromkeys(found, 0.0))
+      for name, value_H in found.items():
+        sums[name] = sums[name] + value_H
+
+  def result(self) -> dict[str, Any]:
+    """Counts and rates, from 0 to 1; a rate of no words is None."""
+
+    def rates(sums: Mapping[str, Any]) -> dict[str, float | None]:
+      return {
+        name: round(float(sums[name]) / number, 4) if number else None
+        for name, number in self.possible.items()
+      }
+
+    heads = []
+    for layer, sums in sorted(self._sums.items()):
+      for head in range(len(sums["self"])):
+        row = {name: value[head] for name, value in sums.items()}
+        shares = {n: round(float(row[n]) / self.words, 4) for n in SHARES}
+        heads.append(
+          {
+            "layer": layer,
+            "head": head,
+            "parts": list(self._parts.get((layer, head), ())),
+            **rates(row),
+            **shares,
+          }
+        )
+    return {
+      "sentences": self.sentences,
+      "words": self.words,
+      "possible": dict(self.possible),
+      "random": rates(self.chance),
+      "heads": heads,
+    }
+
+
+def as_text(result: Mapping[str, Any]) -> str:
+  """A result as a table, in per cent."""
+
+  def cells(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    return "".join(
+      f"{'-':>10}" if row[n] is None else f"{100 * row[n]:10.1f}" for n in names
+    )
+
+  lines = [
+    "strongest other word is the word's ... (% of words that have one), and "
+    "% of weight on itself and the end",
+    f"{'encoder':<15}{''.join(f'{n:>10}' for n in (*RELATIONS, *SHARES))}",
+  ]
+  for row in result["heads"]:
+    parts = f"   {', '.join(row['parts'])}" if row["parts"] else ""
+    name = f"layer {row['layer']} head {row['head']}"
+    lines.append(f"{name:<15}{cells(row, (*RELATIONS, *SHARES))}{parts}")
+  lines += [
+    f"{'random choice':<15}{cells(result['random'], RELATIONS)}",
+    f"{'words':<15}"
+    + "".join(f"{result['possible'][n]:>10}" for n in RELATIONS)
+    + f"{result['words']:>10}" * len(SHARES),
+  ]
+  return "\n".join(lines)

@@ -1,0 +1,105 @@
+"""Pictures never fail, whatever the words are, and are of a sane size."""
+
+import io
+import warnings
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from jaxsyn.inspection import fonts, pictures
+from jaxsyn.inspection.pooling import source_units
+from jaxsyn.inspection.sentence import Map, Source
+
+ODD = ("$x_1", "日本語", "$", "עברית", "😀", "\u200b", "\\frac{", "a" * 80)
+
+
+def source(words, head_W, parsed=True) -> Source:
+  return Source(
+    text=" ".join(words),
+    words=tuple(words),
+    head_W=tuple(head_W),
+    relation_W=("nsubj:pass",) * len(words),
+    parsed=parsed,
+    tree="parsed",
+    given_head_W=tuple(head_W),
+    subwords=(*words, "</s>"),
+    units=source_units(words, [*range(len(words)), -1]),
+    example={},
+  )
+
+
+def pixels(figure) -> np.ndarray:
+  page = io.BytesIO()
+  with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="Glyph .* missing")
+    figure.savefig(page, format="png")
+  return matplotlib.image.imread(io.BytesIO(page.getvalue()))
+
+
+def found(weight_HQM, part="", kind="weight") -> Map:
+  H, Q, M = weight_HQM.shape
+  names = tuple(f"word{i}" for i in range(max(Q, M)))
+  return Map(
+    "encoder", 0, part, kind, tuple(range(H)), names[:Q], names[:M], weight_HQM
+  )
+
+
+@pytest.mark.parametrize("words", [ODD, ("one",), [f"w{i}" for i in range(40)]])
+def test_a_tree_of_any_words(words):
+  chain = [max(0, i - 1) for i in range(len(words))]
+  image = pixels(pictures.tree(source(words, chain), "$ 翻訳 $"))
+  assert image.std() > 0.01
+  assert max(image.shape) < 6000
+
+
+def test_crossing_arcs_several_roots_and_no_tree():
+  words = ("a", "b", "c", "d")
+  with_tree = pixels(pictures.tree(source(words, (2, 3, 2, 3))))
+  without = pixels(pictures.tree(source(words, (0, 1, 2, 3), parsed=False)))
+  assert with_tree.shape[0] > without.shape[0]  # there are no arcs to draw
+
+
+def test_an_arc_lies_above_those_it_spans():
+  level = pictures._levels([(0, 1, 0), (0, 3, 3), (2, 3, 2), (1, 3, 1)])
+  assert level == {(0, 1): 1, (2, 3): 1, (1, 3): 2, (0, 3): 3}
+
+
+def test_a_grid_of_heads_has_room_for_all():
+  rng = np.random.default_rng(0)
+  for size, heads in ((2, 1), (9, 4), (30, 8), (150, 2)):
+    image = pixels(
+      pictures.picture(found(rng.dirichlet(np.ones(size), (heads, size))))
+    )
+    assert image.std() > 0.01 and max(image.shape) < 6000
+
+
+def test_heads_with_one_matrix_share_a_panel():
+  same = found(np.ones((3, 2, 2)), "tree_scaled", "weighting")
+  (panel,) = pictures.panels(same)
+  assert panel.title == "heads 0, 1, 2"
+  assert [p.title for p in pictures.panels(same, [1])] == ["head 1"]
+  assert len(pictures.panels(found(np.ones((3, 2, 2))))) == 3  # attention
+
+
+def test_a_bias_with_hidden_pairs():
+  bias_HQM = np.array([[[0.0, -1e9], [-np.inf, 2.0]], [[np.nan, -1], [1, 1]]])
+  figure = pictures.picture(found(bias_HQM, "localness", "bias"))
+  assert pixels(figure).std() > 0.01
+  (image,) = figure.axes[0].collections
+  assert image.norm.vmin == -2.0 and image.norm.vmax == 2.0  # hidden: no part
+  assert image.get_array().mask.tolist() == [[False, True], [True, False]]
+
+
+def test_attention_has_one_scale_and_weightings_their_own():
+  weight_HQM = np.full((2, 3, 3), 1 / 3)
+  (image,) = pictures.picture(found(weight_HQM)).axes[1].collections
+  assert (image.norm.vmin, image.norm.vmax) == (0.0, 1.0)
+  part = found(weight_HQM, "parent_scaled", "weighting")
+  (image,) = pictures.picture(part).axes[0].collections
+  assert (image.norm.vmin, image.norm.vmax) == (0.0, pytest.approx(1 / 3))
+
+
+def test_fonts_are_looked_for_only_where_needed():
+  assert fonts.families(["plain"]) == [fonts.BASE]
+  assert fonts.families(["日本語 \U0010ffff"])[0] == fonts.BASE

@@ -1,0 +1,82 @@
+"""Pooling by numbers that can be checked by hand."""
+
+import numpy as np
+
+from jaxsyn.inspection.pooling import Units, pool, source_units, target_units
+
+
+def test_a_row_is_a_mean_and_a_column_a_sum():
+  # Word a has subwords 0 and 1, word b has subword 2; 3 is the end sign.
+  units = source_units(("a", "b"), [0, 0, 1, -1])
+  assert units.labels == ("a", "b", "</s>")
+  assert units.unit_S == (0, 0, 1, 2)
+  weight_HQM = np.array(
+    [
+      [
+        [0.1, 0.2, 0.3, 0.4],
+        [0.5, 0.1, 0.2, 0.2],
+        [0.0, 0.0, 1.0, 0.0],
+        [0.25, 0.25, 0.25, 0.25],
+      ]
+    ]
+  )
+  # a: mean of (0.1 + 0.2, 0.3, 0.4) and (0.5 + 0.1, 0.2, 0.2).
+  expected = [[0.45, 0.25, 0.3], [0.0, 1.0, 0.0], [0.5, 0.25, 0.25]]
+  np.testing.assert_allclose(pool(weight_HQM, units, units)[0], expected)
+
+
+def test_rows_of_any_shape_still_sum_to_one():
+  rng = np.random.default_rng(0)
+  weight_HQM = rng.dirichlet(np.ones(7), (4, 5))
+  rows = Units(("x", "y", "z"), (0, 1, 1, 1, 2))
+  columns = Units(("p", "q"), (1, 0, 0, 1, 1, 1, 0))
+  pooled = pool(weight_HQM.astype(np.float32), rows, columns)
+  assert pooled.shape == (4, 3, 2)
+  np.testing.assert_allclose(pooled.sum(2), 1.0, atol=1e-5)
+
+
+def test_a_word_without_subwords_has_no_unit():
+  # One subword covers the words 0 and 1, so nothing begins in 1.
+  units = source_units(("New", "York", "."), [0, 2, -1])
+  assert units.labels == ("New", ".", "</s>")
+  assert units.unit_S == (0, 1, 2)
+  assert units.words == (0, 2, -1)
+
+
+def decoder(pieces):
+  """What SentencePiece does: blanks inside stay, the first one goes."""
+
+  def decode(ids):
+    return "".join(pieces[i] for i in ids).replace("▁", " ").removeprefix(" ")
+
+  return decode
+
+
+def test_words_of_a_translation_begin_at_blanks():
+  pieces = ["▁the", "▁d", "og", "."]
+  rows, columns, subwords = target_units([0, 1, 2, 3], decoder(pieces))
+  assert rows.labels == ("the", "dog.", "</s>")
+  assert rows.unit_S == (0, 1, 1, 1, 2)
+  # The decoder reads the begin sign and all but the end sign.
+  assert columns.labels == ("<s>", "the", "dog.")
+  assert columns.unit_S == (0, 1, 2, 2, 2)
+  assert subwords == ("the", " d", "og", ".", "</s>")
+
+
+def test_a_blank_that_is_a_subword_of_its_own():
+  pieces = ["▁the", "▁", "dog"]
+  rows, _, _ = target_units([0, 1, 2], decoder(pieces))
+  assert rows.labels == ("the", "dog", "</s>")
+  assert rows.unit_S == (0, 1, 1, 2)
+
+
+def test_without_blanks_every_subword_is_a_word():
+  rows, columns, _ = target_units([0, 1, 2], decoder(["犬", "が", "いる"]))
+  assert rows.labels == ("犬", "が", "いる", "</s>")
+  assert columns.unit_S == (0, 1, 2, 3)
+
+
+def test_an_empty_translation():
+  rows, columns, subwords = target_units([], decoder([]))
+  assert (rows.labels, columns.labels) == (("</s>",), ("<s>",))
+  assert subwords == ("</s>",)

@@ -1,0 +1,306 @@
+"""`jaxsyn.inspect` on a run that was really trained, through the command too."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import matplotlib.image
+import numpy as np
+import pytest
+
+from jaxsyn import config as configs
+from jaxsyn import inspect, train, workdir
+from jaxsyn.data.batches import pad
+from jaxsyn.data.schema import EOS
+from jaxsyn.errors import InputError
+from jaxsyn.inspection.sentence import Sentence
+from jaxsyn.models.contract import forward
+from jaxsyn.translate import Session
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LONG = (
+  "Every tiger with a scar that visited our drum quickly helped the ducks ."
+)
+LINES = ["The duck arrived .", LONG, "", "  ", "duck"]
+
+
+def config_of(system, prepared):
+  from configs import quickstart
+
+  config = quickstart.get_config(system)
+  config.data.directory = str(prepared)
+  config.model.update(
+    encoder_layers=2, decoder_layers=1, width=32, feed_forward=32, heads=4
+  )
+  config.batch.update(tokens=1024, shapes=1)
+  config.train.update(steps=2, evaluate_every=2, save_every=2, log_every=2)
+  config.train.validation_sentences = 1
+  config.decode.update(beam=1, max_length_factor=1.0, max_length_offset=2)
+  return config
+
+
+@pytest.fixture(scope="module")
+def trained(prepared, tmp_path_factory):
+  """The folder of a run that was really, if briefly, trained."""
+  folder = tmp_path_factory.mktemp("runs") / "pascal"
+  train.run(config_of("pascal", prepared), folder)
+  return folder
+
+
+@pytest.fixture(scope="module")
+def session(trained):
+  return Session(trained)
+
+
+class Untrained(Session):
+  """A run that has no checkpoint: quick, where the numbers do not matter."""
+
+  def _load(self, checkpoint):
+    batch = pad([], self._names, 4, 1)
+    batch["target_id_BT"] = np.zeros((1, 4), np.int32)
+    model, key = self.plan.recipe.model, jax.random.key(0)
+    return jax.jit(
+      lambda: model.init({"params": key}, batch, train=False, method=forward)
+    )()["params"]
+
+
+def untrained(system, prepared, folder, **options):
+  workdir.create(folder, configs.read(config_of(system, prepared)))
+  return Untrained(folder, **options)
+
+
+def test_all_that_is_seen_of_a_sentence(session):
+  short, long = inspect.look(session, [LINES[0], LONG])
+  source = short.source
+  assert source.words == ("The", "duck", "arrived", ".")
+  assert "".join(source.subwords[:-1]).replace("▁", " ").split() == [
+    *source.words
+  ]
+  assert source.parsed and source.tree == "parsed"
+  assert source.head_of_units() == source.head_W == source.given_head_W
+  best = [found[0].text for found in session([LINES[0], LONG])]
+  assert [short.translation, long.translation] == best
+  for seen in (short, long):
+    assert [(m.place, m.layer) for m in seen.attention] == [
+      *[("encoder", 0), ("encoder", 1), ("decoder", 0), ("cross", 0)]
+    ]
+    words = (*seen.source.words, "</s>")
+    for m in seen.attention:
+      assert m.weight_HQM.shape == (4, len(m.rows), len(m.columns))
+      np.testing.assert_allclose(m.weight_HQM.sum(2), 1.0, atol=1e-5)
+      assert m.heads == (0, 1, 2, 3)
+    assert seen.find("encoder", 1).rows == words
+    cross = seen.find("cross", 0)
+    assert cross.columns == words
+    assert "".join(cross.rows) == seen.translation.replace(" ", "") + "</s>"
+    decoder = seen.find("decoder", 0)
+    assert decoder.columns == ("<s>", *cross.rows[:-1])
+    # The row of word w reads the begin sign and the words up to w.
+    above = np.triu(np.ones(decoder.weight_HQM.shape[1:], bool), 2)
+    assert (decoder.weight_HQM[:, above] == 0).all()
+    (weighting,) = seen.weightings
+    assert (weighting.part, weighting.kind) == ("parent_scaled", "weighting")
+    assert (weighting.layer, weighting.heads) == (0, (0, 1))
+    assert weighting.rows == weighting.columns == seen.source.subwords
+  # Where the parent is one subword, its column has the peak, 1 / √2π.
+  weight_QM = short.find("encoder", 0, "parent_scaled").weight_HQM[0]
+  mid_S = source.example["source_parent_mid"]
+  for row, mid in enumerate(mid_S):
+    if mid == int(mid):
+      assert weight_QM[row, int(mid)] == pytest.approx(0.39894, abs=1e-5)
+  with pytest.raises(KeyError, match="tree_scaled"):
+    short.find("encoder", 0, "tree_scaled")
+
+
+def test_maps_are_those_of_the_sentence_alone_without_padding(session):
+  """Against the model itself, run on one sentence of exactly its length."""
+  source = inspect.Inspector(session).read(LONG)
+  ids = [5, 9, 7, EOS]
+  batch = {
+    f"{name}_B{'S' if np.ndim(value) else ''}": np.asarray(value)[None]
+    for name, value in source.example.items()
+    if name
+    in ("source_id", "source_word", "source_parsed", "source_parent_mid")
+  }
+  batch["target_id_BT"] = np.array([ids], np.int32)
+  model = session.plan.recipe.model
+  maps = jax.jit(
+    lambda params: model.apply(
+      {"params": params}, batch, train=False, method=forward, mutable=["maps"]
+    )
+  )(session.params)[1]["maps"]
+  reader = inspect.Inspector(session)._maps
+  other = inspect.Inspector(session).read(LINES[0])
+  seen = dict(
+    reader(
+      session.params, [other.example, source.example], [[4] * 20 + [EOS], ids]
+    )
+  )[1]
+  alone = dict(reader(session.params, [source.example]))[0]
+  assert {p.place for p in alone} == {"encoder"}
+  for p in [*seen, *alone]:
+    module = "encoder" if p.place == "encoder" else "decoder"
+    found = maps[f"{module}_{p.layer}"]
+    found = found["cross" if p.place == "cross" else "attention"]
+    found = found[p.part] if p.part else found
+    expected = found[f"{p.kind}_BHQM"][0][np.array(p.heads)]
+    np.testing.assert_allclose(p.value_HQM, expected, atol=1e-5)
+
+
+def test_the_command_writes_pictures_json_and_the_probe(trained, tmp_path):
+  source = tmp_path / "in.txt"
+  source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+  output = tmp_path / "out"
+  done = subprocess.run(
+    [
+      *(sys.executable, "-m", "jaxsyn.inspect"),
+      *("--workdir", str(trained), "--input", str(source)),
+      *("--output", str(output), "--limit", "2", "--layers", "0"),
+    ],
+    env={**os.environ, "JAX_NUM_CPU_DEVICES": "1"},
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  assert "2 sentences drawn, 2 in the probe" in done.stdout
+  assert "2 empty lines were skipped" in done.stderr
+  assert "layer 1 head 3" in done.stdout and "parent_scaled" in done.stdout
+  names = {path.name for path in output.iterdir()}
+  assert names == {
+    "probe.json",
+    *(
+      f"sentence_000{n}{end}"
+      for n in (1, 2)
+      for end in (
+        ".json",
+        ".tree.png",
+        ".parent_scaled.encoder_0.png",
+        *(f".attention.{p}_0.png" for p in ("encoder", "decoder", "cross")),
+      )
+    ),
+  }
+  for path in output.glob("*.png"):
+    image = matplotlib.image.imread(path)
+    assert min(image.shape[:2]) > 60 and image[..., :3].std() > 0.02, path
+
+  page = json.loads((output / "sentence_0002.json").read_text())
+  assert page["text"] == LONG and page["number"] == 2
+  assert len(page["words"]) == len(page["heads"]) == len(page["relations"])
+  assert len(page["word_of_subword"]) == len(page["subwords"])
+  assert page["word_of_subword"][-1] == -1
+  assert len(page["attention"]) == 3 * 4  # encoder, decoder, cross; heads
+  for entry in page["attention"]:
+    weight_QM = np.array(entry["weights"])
+    assert weight_QM.shape == (len(entry["rows"]), len(entry["columns"]))
+    np.testing.assert_allclose(weight_QM.sum(1), 1.0, atol=1e-4)
+  (weighting,) = page["weightings"]
+  assert weighting["heads"] == [0, 1]
+  assert np.array(weighting["weights"]).max() == pytest.approx(0.399, abs=0.05)
+
+  probe = json.loads((output / "probe.json").read_text())
+  assert probe["skipped"] == {"empty": 2, "too_long": 0, "no_tree": 0}
+  assert probe["words"] == 4 + 14  # the line of one word has no other word
+  assert [h["parts"] for h in probe["heads"]] == [
+    *[["parent_scaled"]] * 2,
+    *[[]] * 6,
+  ]
+
+
+def test_the_probe_does_not_depend_on_what_is_drawn(session, tmp_path):
+  lines = [LONG, LINES[0]]
+  none = inspect.run(session, lines, tmp_path / "none", limit=0)
+  all_ = inspect.run(session, lines, tmp_path / "all", layers=[1])
+  assert none.probe == all_.probe
+  assert (none.drawn, all_.drawn) == (0, 2)
+  assert [p.name for p in (tmp_path / "none").iterdir()] == ["probe.json"]
+
+
+def test_control_trees_stand_beside_the_parsers(prepared, tmp_path):
+  session = untrained("pascal_linear_tree", prepared, tmp_path / "run")
+  source = inspect.Inspector(session).read(LONG)
+  assert source.tree == "linear"
+  assert source.given_head_W == (0, *range(13))  # the previous word
+  assert source.head_W == session.parse(LONG).head_W != source.given_head_W
+  folder = tmp_path / "out"
+  folder.mkdir()
+  inspect.write(Sentence(source, "", (), ()), folder, 7)
+  assert {path.name for path in folder.iterdir()} == {
+    *(f"sentence_0007{end}" for end in (".json", ".tree.png", ".tree_read.png"))
+  }
+
+
+def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
+  folder = tmp_path / "run"
+  session = untrained("transformer", prepared, folder)
+  report = inspect.run(session, [LINES[0]], limit=0)
+  assert report.output == folder / "inspect"
+  assert report.probe["tree_read_by_the_system"] == "none"
+  assert report.probe["possible"]["parent"] == 3
+
+  manifest = json.loads((folder / "manifest.json").read_text())
+  parser = tmp_path / "given.udpipe"
+  (folder / manifest["parser"]["source"]["file"]).rename(parser)
+  manifest["parser"], manifest["sides"] = {"source": None}, []
+  (folder / "manifest.json").write_text(json.dumps(manifest))
+  session = Untrained(folder)
+  with pytest.raises(InputError, match=r"no parser: .*--conllu.*--parser"):
+    inspect.run(session, [LINES[0]], limit=0)
+  named = Untrained(folder, parser=str(parser))
+  assert inspect.run(named, [LINES[0]], limit=0).probe == report.probe
+  parse = named.parse(LINES[0])  # as it would come from CoNLL-U
+  assert inspect.run(session, [parse], limit=0).probe == report.probe
+
+
+def test_a_line_that_cannot_be_parsed_is_seen_but_not_probed(session, tmp_path):
+  parse = dataclasses.replace(session.parse(LONG), parsed=False)
+  report = inspect.run(session, [LINES[0], parse], tmp_path, layers=[])
+  assert (report.drawn, report.no_tree) == (2, 1)
+  assert report.probe["sentences"] == 1
+
+
+def test_wrong_input_is_named(session, trained, tmp_path):
+  with pytest.raises(InputError, match="no layer 2; they count from 0 to 1"):
+    inspect.run(session, [LONG], tmp_path, layers=[2])
+  with pytest.raises(InputError, match=r"no sentence to inspect \(2 empty"):
+    inspect.run(session, ["", " \u200b"], tmp_path)
+  with pytest.raises(InputError, match="sentence 2 has no words"):
+    inspect.look(session, [LONG, ""])
+  (tmp_path / "file").write_text("")
+  with pytest.raises(InputError, match="file is a file; name a folder"):
+    inspect.run(session, [LONG], tmp_path / "file")
+  short = Session(trained, longest=5)
+  with pytest.raises(InputError, match="subwords are too many"):
+    inspect.look(short, [LONG])
+  with pytest.raises(InputError, match=r"0 empty lines, 1 too long"):
+    inspect.run(short, [LONG], tmp_path)
+
+
+@pytest.mark.parametrize(
+  "more, message",
+  [
+    ([], "--workdir is missing"),
+    (["--workdir=x"], "--input is missing"),
+    (["--workdir=x", "--input=y"], "x is not the folder of a run"),
+    (["--workdir=x", "--input=y", "--layers=a"], "--layers=a: numbers from 0"),
+    (["--workdir=x", "--input=y", "--limit=-1"], "--limit=-1: a number"),
+  ],
+)
+def test_wrong_flags_are_one_message(more, message, monkeypatch, capsys):
+  from absl import flags
+
+  values = flags.FlagValues()
+  for name in ("workdir", "input", "output"):
+    flags.DEFINE_string(name, None, "", flag_values=values)
+  for name in ("checkpoint", "parser"):
+    flags.DEFINE_string(name, "", "", flag_values=values)
+  flags.DEFINE_bool("conllu", False, "", flag_values=values)
+  flags.DEFINE_integer("limit", 20, "", flag_values=values)
+  flags.DEFINE_list("layers", [], "", flag_values=values)
+  values(["inspect", *more])
+  with pytest.raises(InputError, match=message):
+    inspect._main(values)
