@@ -93,6 +93,8 @@ def test_all_that_is_seen_of_a_sentence(session):
       assert m.weight_HQM.shape == (4, len(m.rows), len(m.columns))
       np.testing.assert_allclose(m.weight_HQM.sum(2), 1.0, atol=1e-5)
       assert m.heads == (0, 1, 2, 3)
+      on = m.place == "encoder" and m.layer == 0
+      assert m.parts == (*[("parent_scaled",) if on else ()] * 2, (), ())
     assert seen.find("encoder", 1).rows == words
     cross = seen.find("cross", 0)
     assert cross.columns == words

@@ -43,6 +43,7 @@ class Published:
       "bias" (added to them), or as the part calls it.
     heads: which of the layer's heads it is for, from 0.
     value_HQM: one matrix for each of `heads`.
+    parts: names of the parts that work on each of `heads`.
   """
 
   place: str
@@ -51,6 +52,7 @@ class Published:
   kind: str
   heads: tuple[int, ...]
   value_HQM: np.ndarray
+  parts: tuple[tuple[str, ...], ...]
 
 
 class Maps:
@@ -167,7 +169,16 @@ class Maps:
         kind,
         heads,
         value_HQM[list(heads), :rows, :columns],
+        tuple(self._parts(place, layer, head) for head in heads),
       )
+
+  def _parts(self, place: str, layer: int, head: int) -> tuple[str, ...]:
+    """Names of the parts that work on a head."""
+    return tuple(
+      name
+      for name, _ in self._spec.parts.at_layer(place, layer)
+      if head in self._heads(place, layer, name)
+    )
 
   def _heads(self, place: str, layer: int, part: str) -> tuple[int, ...]:
     """Heads that a part works on; all for attention itself."""

@@ -8,6 +8,7 @@ All sizes are in inches.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import textwrap
 import unicodedata
@@ -47,6 +48,8 @@ class Panel:
 def panels(found: Map, heads: Sequence[int] | None = None) -> list[Panel]:
   """A panel a head; a single one where all heads have the same matrix.
 
+  The title of attention names the parts that work on the head.
+
   Args:
     found: attention or weighting of a layer.
     heads: which of its heads; None: all.
@@ -59,12 +62,15 @@ def panels(found: Map, heads: Sequence[int] | None = None) -> list[Panel]:
     ]
   return [
     Panel(
-      f"head {head}",
+      f"head {head}" + (f" ({', '.join(parts)})" if parts else ""),
       found.rows,
       found.columns,
-      found.weight_HQM[found.heads.index(head)],
+      found.weight_HQM[number],
     )
-    for head in chosen
+    for number, (head, parts) in enumerate(
+      itertools.zip_longest(found.heads, () if found.part else found.parts)
+    )
+    if head in chosen
   ]
 
 

@@ -57,7 +57,7 @@ class Map:
   """Matrices of some heads, with the names of their rows and columns.
 
   Attributes:
-    place, layer, part, kind, heads: see `jaxsyn.inspection.maps.Published`.
+    place, layer, part, kind, heads, parts: see `jaxsyn.inspection.maps.Published`.
     rows, columns: words (attention) or subwords (what parts publish), and
       signs; in decoder and cross-attention a row is the word being predicted.
     weight_HQM: the matrices.
@@ -71,6 +71,7 @@ class Map:
   rows: tuple[str, ...]
   columns: tuple[str, ...]
   weight_HQM: np.ndarray
+  parts: tuple[tuple[str, ...], ...] = ()
 
   @property
   def is_one(self) -> bool:
@@ -134,10 +135,11 @@ def sentence(
   for p in sorted(published, key=lambda p: ([*units].index(p.place), p.layer)):
     head = (p.place, p.layer, p.part, p.kind, p.heads)
     if p.part:
-      weightings.append(Map(*head, *labels[p.place], p.value_HQM))
+      weightings.append(Map(*head, *labels[p.place], p.value_HQM, p.parts))
     else:
       names = (unit.labels for unit in units[p.place])
-      attention.append(Map(*head, *names, pool(p.value_HQM, *units[p.place])))
+      weight_HRC = pool(p.value_HQM, *units[p.place])
+      attention.append(Map(*head, *names, weight_HRC, p.parts))
   return Sentence(source, translation, tuple(attention), tuple(weightings))
 
 
@@ -169,6 +171,7 @@ def to_json(seen: Sentence, number: int) -> str:
   attention = [
     {
       **{"place": m.place, "layer": m.layer, "head": head},
+      **{"parts": m.parts[number]},
       **_matrix(m, number),
     }
     for m in seen.attention

@@ -1,5 +1,6 @@
 """Pictures never fail, whatever the words are, and are of a sane size."""
 
+import dataclasses
 import io
 import warnings
 
@@ -80,6 +81,14 @@ def test_heads_with_one_matrix_share_a_panel():
   assert panel.title == "heads 0, 1, 2"
   assert [p.title for p in pictures.panels(same, [1])] == ["head 1"]
   assert len(pictures.panels(found(np.ones((3, 2, 2))))) == 3  # attention
+
+
+def test_a_head_of_attention_names_the_parts_that_work_on_it():
+  attention = dataclasses.replace(
+    found(np.ones((2, 2, 2))), parts=(("relative", "tree_scaled"), ())
+  )
+  titles = [panel.title for panel in pictures.panels(attention)]
+  assert titles == ["head 0 (relative, tree_scaled)", "head 1"]
 
 
 def test_a_bias_with_hidden_pairs():
