@@ -5,7 +5,6 @@
   T target subword            V target vocabulary       R dependency relation
   Q querying subword (S or T) M remembered subword (S or T)
   W word                      N beam
-  1 broadcast axis
 
 The name is the specification of the shape; `agree` checks it at the door of
 each public module, so comments need not repeat it.
@@ -13,7 +12,7 @@ each public module, so comments need not repeat it.
 
 from __future__ import annotations
 
-LETTERS = frozenset("BSTQMHKDFVRWN1")
+LETTERS = frozenset("BSTQMHKDFVRWNL1")
 
 
 def agree(**arrays) -> None:
