@@ -4,7 +4,8 @@
   S source subword            K width of one head       F feed-forward width
   T target subword            V target vocabulary       R dependency relation
   Q querying subword (S or T) M remembered subword (S or T)
-  W word                      N beam
+  W word                      N beam                  1 broadcast axis
+  L label of a pair of subwords
 
 The name is the specification of the shape; `agree` checks it at the door of
 each public module, so comments need not repeat it.
