@@ -31,6 +31,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from absl import flags, logging
 from tqdm import tqdm
 
@@ -296,7 +297,8 @@ def write(
 
 def _add(probe: Probe, source: Source, weight_LHWW: dict) -> None:
   if source.parsed:
-    probe.add(weight_LHWW, source.head_of_units())
+    size_W = np.bincount(source.units.unit_S)[:-1]  # without the end sign
+    probe.add(weight_LHWW, source.head_of_units(), size_W)
 
 
 def _encoder(published: Sequence[Published], source: Source) -> dict:

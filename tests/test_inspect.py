@@ -137,9 +137,10 @@ def test_maps_are_those_of_the_sentence_alone_without_padding(session):
   )(session.params)[1]["maps"]
   reader = inspect.Inspector(session)._maps
   other = inspect.Inspector(session).read(LINES[0])
+  # Its long "translation" puts the other sentence into the first row.
   seen = dict(
     reader(
-      session.params, [other.example, source.example], [[4] * 20 + [EOS], ids]
+      session.params, [other.example, source.example], [[4] * 60 + [EOS], ids]
     )
   )[1]
   alone = dict(reader(session.params, [source.example]))[0]

@@ -7,8 +7,10 @@ that rests there is seen. Ties share the point.
 
 A rate counts only words that can score: a root has no parent, a leaf no child,
 the first word no previous one. `random` is what choosing one of the other words
-blindly would reach on the same words. A word's parent is often its neighbour,
-so compare "parent" with "previous" and "next" before you believe in syntax.
+blindly would reach on the same words; `even` is what a head would reach that
+looks at all subwords evenly: pooled, words of many subwords win, and those are
+more often parents. A word's parent is often its neighbour, too, so compare
+"parent" with "previous" and "next" before you believe in syntax.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class Probe:
     words: of those sentences.
     possible: words that have such a relation at all.
     chance: expected hits of a random choice.
+    even: hits of even attention.
   """
 
   def __init__(
@@ -43,11 +46,15 @@ class Probe:
     self.sentences = self.words = 0
     self.possible = dict.fromkeys(RELATIONS, 0)
     self.chance = dict.fromkeys(RELATIONS, 0.0)
+    self.even = dict.fromkeys(RELATIONS, 0.0)
     self._parts = parts or {}
     self._sums: dict[int, dict[str, np.ndarray]] = {}
 
   def add(
-    self, weight_LHWW: Mapping[int, np.ndarray], head_W: Sequence[int]
+    self,
+    weight_LHWW: Mapping[int, np.ndarray],
+    head_W: Sequence[int],
+    size_W: Sequence[int] | None = None,
   ) -> None:
     """Adds a sentence.
 
@@ -55,6 +62,7 @@ class Probe:
       weight_LHWW: layer -> pooled attention of its heads, (H, words + 1,
         words + 1): the end sign is last.
       head_W: parent of each word; its own number if it has none.
+      size_W: subwords of each word; None: one each.
     """
     words = len(head_W)
     if words < 2:
@@ -69,13 +77,14 @@ class Probe:
       "previous": np.eye(words, k=-1, dtype=bool),
       "next": np.eye(words, k=1, dtype=bool),
     }
+    size_W = np.ones(words) if size_W is None else np.array(size_W)
+    even_HWW = _strongest(np.tile(size_W, (1, words, 1)), own_WW)
     for name, is_WW in relations.items():
+      self.even[name] += float((even_HWW * is_WW).sum())
       self.possible[name] += int(is_WW.any(1).sum())
       self.chance[name] += is_WW.sum() / (words - 1)
     for layer, weight_HWW in weight_LHWW.items():
-      among_HWW = np.where(own_WW, -1.0, weight_HWW[:, :words, :words])
-      best_HWW = among_HWW == among_HWW.max(2, keepdims=True)
-      best_HWW = best_HWW / best_HWW.sum(2, keepdims=True)
+      best_HWW = _strongest(weight_HWW[:, :words, :words], own_WW)
       found = {
         name: (best_HWW * is_WW).sum((1, 2))
         for name, is_WW in relations.items()
@@ -114,8 +123,16 @@ class Probe:
       "words": self.words,
       "possible": dict(self.possible),
       "random": rates(self.chance),
+      "even": rates(self.even),
       "heads": heads,
     }
+
+
+def _strongest(weight_HWW: np.ndarray, own_WW: np.ndarray) -> np.ndarray:
+  """1 at the strongest other word of each word, shared where several are."""
+  among_HWW = np.where(own_WW, -1.0, weight_HWW)
+  best_HWW = among_HWW == among_HWW.max(2, keepdims=True)
+  return best_HWW / best_HWW.sum(2, keepdims=True)
 
 
 def as_text(result: Mapping[str, Any]) -> str:
@@ -137,6 +154,7 @@ def as_text(result: Mapping[str, Any]) -> str:
     lines.append(f"{name:<15}{cells(row, (*RELATIONS, *SHARES))}{parts}")
   lines += [
     f"{'random choice':<15}{cells(result['random'], RELATIONS)}",
+    f"{'even attention':<15}{cells(result['even'], RELATIONS)}",
     f"{'words':<15}"
     + "".join(f"{result['possible'][n]:>10}" for n in RELATIONS)
     + f"{result['words']:>10}" * len(SHARES),

@@ -61,6 +61,20 @@ def test_ties_share_the_point():
     assert {n: head[n] for n in result["random"]} == result["random"]
 
 
+def test_even_attention_favours_words_of_many_subwords():
+  probe = Probe()
+  # "duck" has three subwords: both others find it, "duck" finds either.
+  probe.add({0: np.full((1, 4, 4), 0.25)}, HEADS, (1, 3, 1))
+  result = probe.result()
+  assert result["even"] == {
+    "parent": 0.75,  # the: 1; duck: sleeps with 1/2
+    "child": 0.75,  # duck: the with 1/2; sleeps: 1
+    "previous": 0.75,
+    "next": 0.75,
+  }
+  assert set(result["random"].values()) == {0.5}
+
+
 def test_sentences_of_different_length_add_up():
   probe = Probe()
   probe.add(attention((0, 1, 0, 0), (0, 0, 1, 0), (1, 0, 0, 0)), HEADS)
@@ -106,4 +120,5 @@ def test_the_table_says_what_it_counts():
   assert lines[2].split()[:5] == ["layer", "0", "head", "0", "100.0"]
   assert lines[2].endswith("tree_scaled")
   assert lines[3].split() == ["random", "choice", *["50.0"] * 4]
-  assert lines[4].split() == ["words", *["2"] * 4, "3", "3"]
+  assert lines[4].split() == ["even", "attention", *["50.0"] * 4]
+  assert lines[5].split() == ["words", *["2"] * 4, "3", "3"]
