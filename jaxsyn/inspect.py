@@ -42,11 +42,11 @@ from jaxsyn.data.batches import features_for
 from jaxsyn.data.conllu import Parse
 from jaxsyn.data.schema import EOS, NO_WORD
 from jaxsyn.errors import InputError
-from jaxsyn.inspection import pictures
+from jaxsyn.inspection.files import write
 from jaxsyn.inspection.maps import Maps, Published
 from jaxsyn.inspection.pooling import END, pool, source_units, target_units
 from jaxsyn.inspection.probe import Probe, as_text
-from jaxsyn.inspection.sentence import Sentence, Source, sentence, to_json
+from jaxsyn.inspection.sentence import Sentence, Source, sentence
 from jaxsyn.training.mesh import set_up_jax
 from jaxsyn.translate import Session, read_conllu
 from jaxsyn.translate import Source as Given
@@ -255,44 +255,6 @@ def run(
     json.dumps(report.probe, indent=1) + "\n", encoding="utf-8"
   )
   return report
-
-
-def write(
-  seen: Sentence,
-  folder: pathlib.Path,
-  number: int,
-  layers: Sequence[int] | None = None,
-) -> None:
-  """Writes the files of one sentence.
-
-  Args:
-    seen: of `look`.
-    folder: where to; it exists.
-    number: which of the input, from 1; in the files' names.
-    layers: as in `run`.
-  """
-  if layers is not None:
-    seen = dataclasses.replace(
-      seen,
-      attention=tuple(m for m in seen.attention if m.layer in layers),
-      weightings=tuple(m for m in seen.weightings if m.layer in layers),
-    )
-  name = f"sentence_{number:04d}"
-  (folder / f"{name}.json").write_text(to_json(seen, number), encoding="utf-8")
-  source = seen.source
-  heading = f"sentence {number}: dependency tree"
-  figure = pictures.tree(source, seen.translation, heading=heading)
-  figure.savefig(folder / f"{name}.tree.png")
-  if source.tree in ("linear", "random"):  # a control: what it reads instead
-    heading = f"sentence {number}: the {source.tree} tree that the system read"
-    figure = pictures.tree(source, "", source.given_head_W, heading)
-    figure.savefig(folder / f"{name}.tree_read.png")
-  for found in (*seen.attention, *seen.weightings):
-    what = found.part or "attention"
-    if found.part and found.kind != "weighting":
-      what = f"{what}.{found.kind}"
-    figure = pictures.picture(found, f"sentence {number}")
-    figure.savefig(folder / f"{name}.{what}.{found.place}_{found.layer}.png")
 
 
 def _add(probe: Probe, source: Source, weight_LHWW: dict) -> None:

@@ -11,9 +11,10 @@ import dataclasses
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from jaxsyn.syntax.heads import OnHeads, on_heads
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.part import Part, View, publish
 
 Array = jax.Array
 
@@ -34,6 +35,11 @@ class _GivenWeighting(Part):
       weighting_BHQM = view.weighting_BSS[:, None]
     else:  # a batch without a matrix is that of the plain Transformer
       return score_BHQM
+    publish(
+      self,
+      "weighting_BHQM",
+      jnp.broadcast_to(weighting_BHQM, score_BHQM.shape),
+    )
     scaled_BHQM = score_BHQM * weighting_BHQM.astype(score_BHQM.dtype)
     return on_heads(self.spec.heads, scaled_BHQM, score_BHQM)
 
