@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
-from jaxsyn.inspection import pictures
+from jaxsyn.inspection import arcs, pictures
 from jaxsyn.inspection.sentence import Sentence, to_json
 
 
@@ -34,11 +34,11 @@ def write(
   (folder / f"{name}.json").write_text(to_json(seen, number), encoding="utf-8")
   source = seen.source
   heading = f"sentence {number}: dependency tree"
-  figure = pictures.tree(source, seen.translation, heading=heading)
+  figure = arcs.tree(source, seen.translation, heading=heading)
   figure.savefig(folder / f"{name}.tree.png")
   if source.tree in ("linear", "random"):  # a control: what it reads instead
     heading = f"sentence {number}: the {source.tree} tree that the system read"
-    figure = pictures.tree(source, "", source.given_head_W, heading)
+    figure = arcs.tree(source, "", source.given_head_W, heading)
     figure.savefig(folder / f"{name}.tree_read.png")
   for found in (*seen.attention, *seen.weightings):
     what = found.part or "attention"

@@ -1,4 +1,4 @@
-"""Fonts for words of any script, as far as the machine has them.
+"""Fonts and widths for words of any script, as far as the machine has them.
 
 matplotlib looks for a missing character in the next family of a list. Here the
 list is made: its own font, then installed ones that hold what is missing. A
@@ -8,10 +8,12 @@ character that no font holds is drawn as a box; nothing fails.
 from __future__ import annotations
 
 import functools
+import unicodedata
 from collections.abc import Iterable
 
 from matplotlib import font_manager
 
+LETTER = 0.085  # inches of a letter at 10 points, about
 BASE = "DejaVu Sans"  # comes with matplotlib
 
 
@@ -53,3 +55,15 @@ def _covered(path: str) -> frozenset[str]:
     return frozenset(map(chr, font_manager.get_font(path).get_charmap()))
   except (OSError, RuntimeError):  # a broken file is no reason to stop
     return frozenset()
+
+
+def letters(text: str) -> float:
+  """Width in letters; those of East Asia count twice, combining marks nothing."""
+  return sum(
+    0.0
+    if unicodedata.combining(c)
+    else 1.8
+    if unicodedata.east_asian_width(c) in "WF"
+    else 1.0
+    for c in text
+  )

@@ -1,4 +1,4 @@
-"""Pictures: a tree over its words, and matrices in a grid.
+"""Pictures of matrices in a grid: attention, weightings.
 
 Figures are made without pyplot: nothing global changes, no display is needed,
 and whoever gets one saves it (`figure.savefig`) or shows it in a notebook.
@@ -11,19 +11,15 @@ import dataclasses
 import itertools
 import math
 import textwrap
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.colors import Normalize, PowerNorm, TwoSlopeNorm
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch, Polygon
-from matplotlib.path import Path
 
-from jaxsyn.inspection.fonts import families
-from jaxsyn.inspection.sentence import Map, Source
+from jaxsyn.inspection.fonts import LETTER, families, letters
+from jaxsyn.inspection.sentence import Map
 
-LETTER = 0.085  # width of a letter at 10 points, about
 CELL = 0.21  # width of a row or column of a matrix
 LARGEST = 8.0  # width of a panel; cells of longer sentences are smaller
 LONGEST = 20  # letters of a label of a matrix
@@ -140,7 +136,7 @@ def matrices(
   letter = LETTER * size / 10
 
   def longest(labels):
-    return max(letter * _width(label) for p in panels for label in labels(p))
+    return max(letter * letters(label) for p in panels for label in labels(p))
 
   left = longest(lambda p: p.rows) + 0.2
   below = longest(lambda p: p.columns) + 0.2
@@ -211,148 +207,6 @@ def matrices(
   return figure
 
 
-def tree(
-  source: Source,
-  translation: str = "",
-  head_W: Sequence[int] | None = None,
-  heading: str = "dependency tree",
-) -> Figure:
-  """The dependency tree as arcs over the words.
-
-  An arc leads from a parent to its child and bears the child's relation;
-  an arrow from above marks a root.
-
-  Args:
-    source: the sentence.
-    translation: printed below the words, if given.
-    head_W: other parents than the parser's, e.g. those of a control tree,
-      whose relations are unknown.
-    heading: stands above all.
-  """
-  has_tree = source.parsed or head_W is not None
-  labels = source.relation_W if head_W is None else ("",) * len(source.words)
-  head_W = source.head_W if head_W is None else head_W
-  words = source.words
-  arcs = [
-    (min(w, h), max(w, h), w) for w, h in enumerate(head_W) if h != w
-  ] if has_tree else []  # fmt: skip
-  x_W = _positions(words, arcs, labels)
-  level = _levels(arcs)
-  step, base = 0.36, 0.5
-  deepest = max(level.values(), default=0)
-  caption = [translation] if translation else []
-  width = max(5.0, x_W[-1] + _width(words[-1]) * LETTER / 2 + 0.3)
-  per_line = max(30, int(width / 0.095))
-  if not has_tree:
-    heading += " (none: the parser could not read this line)"
-  titles = textwrap.wrap(heading, per_line)
-  caption = [
-    line for c in caption for line in textwrap.wrap("→ " + c, per_line)
-  ]
-  bottom = base + 0.22 * len(caption)
-  height = bottom + 0.2 + step * (deepest + 0.75) + 0.2 + 0.2 * len(titles)
-  figure = Figure((width, height), dpi=110)
-  axes = figure.add_axes([0, 0, 1, 1])
-  axes.set_xlim(0, width)
-  axes.set_ylim(0, height)
-  axes.set_axis_off()
-  family = families((*words, source.text, translation))
-  text = {"family": family, "parse_math": False}
-  for x, word in zip(x_W, words):
-    axes.text(x, bottom - 0.1, word, size=10, ha="center", va="top", **text)
-  axes.text(
-    0.15, 0.1, "\n".join(caption), size=10, color="0.35", va="bottom", **text
-  )
-  axes.text(
-    0.15, height - 0.1, "\n".join(titles), size=9, color="0.35", va="top",
-    **text,
-  )  # fmt: skip
-  behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-  line = {"facecolor": "none", "edgecolor": "#33628d", "linewidth": 1.1}
-  for first, last, child in arcs:
-    parent = first if child == last else last
-    # Arcs leave a parent a little aside, so that they do not meet in a point.
-    begin = x_W[parent] + (0.07 if child > parent else -0.07)
-    end = x_W[child]
-    # Corners of one radius: an arc below another never crosses it.
-    top = bottom + step * level[first, last]
-    bend = min(0.3, abs(end - begin) / 2) * (1 if end > begin else -1)
-    axes.add_patch(
-      PathPatch(
-        Path(
-          [
-            *((begin, bottom), (begin, top), (begin, top), (begin + bend, top)),
-            *((end - bend, top), (end, top), (end, top), (end, bottom)),
-          ],
-          [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3],
-        ),
-        **line,
-      )
-    )
-    _arrow(axes, end, bottom)
-    axes.text(
-      (begin + end) / 2, top, labels[child], size=8, ha="center", va="center",
-      bbox=behind, **text,
-    )  # fmt: skip
-  for word, head in enumerate(head_W):
-    if has_tree and word == head:  # from above all arcs
-      red, top = "#a03c2d", bottom + step * (deepest + 0.75)
-      axes.plot([x_W[word]] * 2, [bottom + 0.05, top], color=red, lw=1.1)
-      _arrow(axes, x_W[word], bottom, red)
-      axes.text(
-        x_W[word], top, labels[word] or "root", size=8, ha="center",
-        va="center", color=red, bbox=behind, **text,
-      )  # fmt: skip
-  return figure
-
-
 def _short(labels: Sequence[str]) -> list[str]:
   """A link or a babbled word must not take the page."""
   return [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]
-
-
-def _arrow(axes, x: float, y: float, colour: str = "#33628d") -> None:
-  points = [(x, y), (x - 0.04, y + 0.09), (x + 0.04, y + 0.09)]
-  axes.add_patch(Polygon(points, color=colour, linewidth=0))
-
-
-def _positions(words, arcs, labels) -> list[float]:
-  """Middle of each word: words and the labels of arcs must have their room."""
-  x_W: list[float] = []
-  for number, word in enumerate(words):
-    half = max(_width(word) * LETTER, 0.2) / 2
-    if number == 0:
-      x_W.append(half + 0.25)
-      continue
-    before = max(_width(words[number - 1]) * LETTER, 0.2) / 2
-    x = x_W[-1] + before + half + 0.14
-    for first, last, child in arcs:
-      if last == number:
-        x = max(x, x_W[first] + 0.068 * _width(labels[child]) + 0.34)
-    x_W.append(x)
-  return x_W
-
-
-def _levels(arcs) -> dict[tuple[int, int], int]:
-  """Height of each arc: one above the highest that lies below it."""
-  level: dict[tuple[int, int], int] = {}
-  for first, last, _ in sorted(arcs, key=lambda arc: arc[1] - arc[0]):
-    below = [
-      height
-      for (a, b), height in level.items()
-      if first <= a and b <= last and (a, b) != (first, last)
-    ]
-    level[first, last] = 1 + max(below, default=0)
-  return level
-
-
-def _width(text: str) -> float:
-  """In letters; those of East Asia count twice, combining marks nothing."""
-  return sum(
-    0.0
-    if unicodedata.combining(c)
-    else 1.8
-    if unicodedata.east_asian_width(c) in "WF"
-    else 1.0
-    for c in text
-  )

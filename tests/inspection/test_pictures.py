@@ -8,7 +8,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from jaxsyn.inspection import fonts, pictures
+from jaxsyn.inspection import arcs, fonts, pictures
 from jaxsyn.inspection.pooling import source_units
 from jaxsyn.inspection.sentence import Map, Source
 
@@ -49,20 +49,20 @@ def found(weight_HQM, part="", kind="weight") -> Map:
 @pytest.mark.parametrize("words", [ODD, ("one",), [f"w{i}" for i in range(40)]])
 def test_a_tree_of_any_words(words):
   chain = [max(0, i - 1) for i in range(len(words))]
-  image = pixels(pictures.tree(source(words, chain), "$ 翻訳 $"))
+  image = pixels(arcs.tree(source(words, chain), "$ 翻訳 $"))
   assert image.std() > 0.01
   assert max(image.shape) < 6000
 
 
 def test_crossing_arcs_several_roots_and_no_tree():
   words = ("a", "b", "c", "d")
-  with_tree = pixels(pictures.tree(source(words, (2, 3, 2, 3))))
-  without = pixels(pictures.tree(source(words, (0, 1, 2, 3), parsed=False)))
+  with_tree = pixels(arcs.tree(source(words, (2, 3, 2, 3))))
+  without = pixels(arcs.tree(source(words, (0, 1, 2, 3), parsed=False)))
   assert with_tree.shape[0] > without.shape[0]  # there are no arcs to draw
 
 
 def test_an_arc_lies_above_those_it_spans():
-  level = pictures._levels([(0, 1, 0), (0, 3, 3), (2, 3, 2), (1, 3, 1)])
+  level = arcs._levels([(0, 1, 0), (0, 3, 3), (2, 3, 2), (1, 3, 1)])
   assert level == {(0, 1): 1, (2, 3): 1, (1, 3): 2, (0, 3): 3}
 
 
