@@ -97,7 +97,12 @@ def apply(params, batch, key, model, train):
   )
 
 
-_apply = jax.jit(apply, static_argnames=("model", "train"))
+# Compiling is most of the time of these tests: half of it without optimising.
+_apply = jax.jit(
+  apply,
+  static_argnames=("model", "train"),
+  compiler_options={"xla_backend_optimization_level": 0},
+)
 
 
 def logits(plan: Plan, params, batch, key: int = 0, train: bool = False):
