@@ -8,6 +8,8 @@ Every option of a part is written out, so that each can be overridden:
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_collections
 from ml_collections.config_dict import placeholder
 
@@ -273,14 +275,36 @@ def apply(config: Config, system: str | None) -> Config:
       together, e.g. "pascal+relative"; None or "" is the baseline.
 
   Raises:
-    InputError: unknown system; the message lists those there are.
+    InputError: unknown system; the message lists those there are. Or two that
+      set one option differently.
   """
   config.system = system or "transformer"
+  owner: dict[str, str] = {}  # field -> the system that set it
   for name in config.system.split("+"):
     if name not in SYSTEMS:
       raise InputError(
         f"no system {name!r} (the part after ':' in --config). "
         f"{did_you_mean(name, SYSTEMS)}"
       )
+    before = _flat(config)
     SYSTEMS[name](config)
+    for field, value in _flat(config).items():
+      if field in before and before[field] == value:
+        continue
+      if field in owner:
+        raise InputError(
+          f"{owner[field]} and {name} do not mix: they set config.{field} to "
+          f"{before[field]!r} and {value!r}."
+        )
+      owner[field] = name
   return config
+
+
+def _flat(section: Config, prefix: str = "") -> dict[str, Any]:
+  flat = {}
+  for name, value in section.items():
+    if isinstance(value, ml_collections.ConfigDict):
+      flat |= _flat(value, f"{prefix}{name}.")
+    else:
+      flat[prefix + name] = value
+  return flat

@@ -100,10 +100,15 @@ def _main(values: flags.FlagValues) -> None:
   outcome = run(values.config, values.workdir)
   best = outcome.progress
   asked = outcome.reason.startswith("SIG")
+  found = "no validation so far"
+  if best.best_step >= 0:
+    found = (
+      f"best validation BLEU {best.best_score:.2f} at step {best.best_step}"
+    )
   print(
-    f"{'stopped' if asked else 'finished'} at step {outcome.step} ({outcome.reason}); best validation BLEU "
-    f"{best.best_score:.2f} at step {best.best_step}; shapes: {outcome.shapes}, "
-    f"compilations of the step: {outcome.compilations}."
+    f"{'stopped' if asked else 'finished'} at step {outcome.step} "
+    f"({outcome.reason}); {found}; shapes: {outcome.shapes}, compilations of "
+    f"the step: {outcome.compilations}."
   )
   if asked:
     print(f"To go on: python -m jaxsyn.train {' '.join(sys.argv[1:])}")

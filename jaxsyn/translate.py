@@ -279,7 +279,11 @@ if __name__ == "__main__":
     None,
     "Print N hypotheses a line: LINE ||| text ||| score, LINE from 0.",
   )
-  flags.DEFINE_bool("scores", False, "Append a tab and the score to each line.")
+  flags.DEFINE_bool(
+    "scores",
+    False,
+    "Append a tab and the score: log probability over the length penalty.",
+  )
   flags.DEFINE_integer("beam", None, "Beam size, instead of the config's.")
   flags.DEFINE_float("alpha", None, "Length penalty, instead of the config's.")
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')

@@ -171,6 +171,22 @@ def test_systems_joined_by_plus_bring_all_their_parts():
     multi30k_en_de.get_config("pascal+relativ")
 
 
+@pytest.mark.parametrize(
+  "mix, message",
+  [
+    (
+      "pascal_linear_tree+deps_san_random_tree",
+      r"they set config\.data\.tree to 'linear' and 'random'",
+    ),
+    ("pascal_additive+pascal", r"apply to 'add_log' and 'multiply'"),
+    ("relative+dependency_relative_both", r"relative\.clip to 16 and 2"),
+  ],
+)
+def test_systems_that_contradict_each_other_do_not_mix(mix, message):
+  with pytest.raises(InputError, match=message):
+    multi30k_en_de.get_config(mix)
+
+
 def test_an_unknown_system_is_named():
   with pytest.raises(
     InputError, match=r"no system 'pascall'.* Did you mean 'pascal'"

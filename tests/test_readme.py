@@ -5,7 +5,14 @@ import re
 
 import numpy as np
 import pytest
-from models_under_test import JOINT, batch_of, logits, parameters, sentence
+from models_under_test import (
+  JOINT,
+  batch_of,
+  logits,
+  parameters,
+  sentence,
+  without_parts,
+)
 
 from configs import base, systems
 from jaxsyn import config as configs
@@ -36,6 +43,9 @@ def test_the_worked_example_is_a_part(monkeypatch):
   whole = logits(plan, params, batch)
   alone = logits(plan, params, batch_of(pairs[:1]))
   np.testing.assert_allclose(whole[0, :3], alone[0], atol=2e-4)
+  unparsed = batch | {"source_parsed_B": batch["source_parsed_B"].at[0].set(0)}
+  plain = logits(without_parts(plan), params, batch)
+  np.testing.assert_array_equal(logits(plan, params, unparsed)[0], plain[0])
   config.parts.encoder.tree_damped.scale = 1e9  # no edge counts
   flat = resolve(configs.read(config), JOINT)
   assert not np.allclose(logits(flat, params, batch), whole, atol=1e-3)

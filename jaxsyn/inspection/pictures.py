@@ -77,7 +77,7 @@ def title(found: Map) -> str:
   if found.place != "encoder":
     rows = "rows: being predicted; columns: looked at"
   if not found.part:
-    return f"{where} ({rows})"
+    return f"{where} ({rows}; colours by square root)"
   heads = ", ".join(map(str, found.heads))
   return f"{found.part}, {found.kind}: {where}, heads {heads} ({rows})"
 

@@ -53,9 +53,7 @@ class _DependencyRelative(LabelledPart):
       self.clipped(measure(view)),
       spec.labels - 1,
     )
-    if view.parsed_B is None:
-      return label_BQM
-    return jnp.where(view.parsed_B[:, None, None] != 0, label_BQM, -1)
+    return view.if_parsed(label_BQM, -1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -140,7 +140,5 @@ class GaussianPart(Part):
       new_BHQM = score_BHQM + bias_BHQM.astype(score_BHQM.dtype)
     if untouched_BHQM is not None:
       new_BHQM = jnp.where(untouched_BHQM, score_BHQM, new_BHQM)
-    if view.parsed_B is not None:
-      parsed_B111 = view.parsed_B[:, None, None, None] != 0
-      new_BHQM = jnp.where(parsed_B111, new_BHQM, score_BHQM)
+    new_BHQM = view.if_parsed(new_BHQM, score_BHQM)
     return on_heads(spec.heads, new_BHQM, score_BHQM)

@@ -46,9 +46,7 @@ class _LabelEmbedding(Part):
       label_BSD = label_BSD * self.where.width**0.5
     token_BSD = x_BSD[..., : x_BSD.shape[-1] - size]
     new_BSD = jnp.concatenate([token_BSD, label_BSD.astype(x_BSD.dtype)], -1)
-    if view.parsed_B is None:
-      return new_BSD
-    return jnp.where(view.parsed_B[:, None, None] != 0, new_BSD, x_BSD)
+    return view.if_parsed(new_BSD, x_BSD)
 
 
 @dataclasses.dataclass(frozen=True)

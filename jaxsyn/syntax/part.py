@@ -47,7 +47,8 @@ class View:
     relation_BW: dependency relation of each word.
     parent_mid_BS: middle of the parent word's subwords, in subwords.
     tree_distance_BWW: edges between two words; 254 saturated, 255 other tree.
-    parsed_B: False where the parser failed; parts then do nothing.
+    parsed_B: False where the parser failed; parts then do nothing, see
+      `if_parsed`.
     weighting_BSS, weighting_BHSS: the caller's own syntax weighting matrix.
     position_Q: position of each query in its sentence.
     position_M: position of each remembered subword; when decoding, memory is
@@ -100,6 +101,17 @@ class View:
   def relation_BS(self) -> Array:
     """Relation of a subword's word to its parent; 0 where there is no word."""
     return self._of_subwords(self.relation_BW, 0)
+
+  def if_parsed(self, new: Array, old: Array) -> Array:
+    """`new` for sentences that have a tree, `old` for the others.
+
+    Args:
+      new, old: of the same shape, or broadcast to it; the first axis is B.
+    """
+    if self.parsed_B is None:
+      return new
+    parsed = self.parsed_B.reshape(-1, *[1] * (jnp.ndim(new) - 1)) != 0
+    return jnp.where(parsed, new, old)
 
   def _of_subwords(self, fact_BW: Array, fill: int) -> Array:
     fact_BS = jnp.take_along_axis(fact_BW, jnp.maximum(self.word_BS, 0), 1)

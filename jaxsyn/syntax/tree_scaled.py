@@ -106,9 +106,8 @@ class _TreeScaled(GaussianPart):
       return self.lay(score_BHQM, exponent_BHQM, view, dropped[:, None])
     new_BHQM = self.lay(score_BHQM, exponent_BHQM, view)
     hidden_BQM = dropped & ~jnp.eye(dropped.shape[1], dtype=bool)
-    if view.parsed_B is not None:
-      hidden_BQM = hidden_BQM & (view.parsed_B != 0)[:, None, None]
     hidden_BHQM = jnp.where(hidden_BQM[:, None], HIDDEN, new_BHQM)
+    hidden_BHQM = view.if_parsed(hidden_BHQM, score_BHQM)
     return on_heads(spec.heads, hidden_BHQM, score_BHQM)
 
 
