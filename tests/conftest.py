@@ -16,6 +16,16 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture
+def quick_compile():
+  """Compiles without optimising, for tests that are mostly compilation."""
+  import jax
+
+  jax.config.update("jax_disable_most_optimizations", True)
+  yield
+  jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> pathlib.Path:
   """The folder of real corpora, treebanks and parsers, or a skip."""

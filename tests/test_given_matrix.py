@@ -9,6 +9,8 @@ from jaxsyn import train
 from jaxsyn.errors import InputError
 from jaxsyn.translate import Session
 
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
 
 def losses(workdir):
   lines = (workdir / "log.jsonl").read_text().splitlines()
