@@ -25,9 +25,9 @@ from benchmarks.figures import peak_mib, processor_seconds, show
 from configs import base, systems
 from jaxsyn import cli
 from jaxsyn import config as configs
+from jaxsyn.data import tasks
 from jaxsyn.data.batch_plan import Plan, Position
 from jaxsyn.data.batches import features_for
-from jaxsyn.data.columns import of_split
 from jaxsyn.data.records import Records
 from jaxsyn.data.schema import PAD
 from jaxsyn.errors import InputError
@@ -68,9 +68,12 @@ class Trainer:
     plan = resolve(checked, records.manifest)
     names = features_for(plan.needs, records.manifest["sides"])
     self.layout = Layout("jit", checked.train.mesh)
-    lengths = records.index.source_length, records.index.target_length
+    columns = tasks.of_split(
+      records, names, checked.data, checked.batch.memory_gib
+    )
+    lengths = columns.sizes("source_id"), columns.sizes("target_id")
     self.feed = Feed(
-      of_split(records, names, checked.data.tree, checked.batch.memory_gib),
+      columns,
       names,
       Plan(*lengths, tokens=tokens, shapes=checked.batch.shapes, seed=0),
     )

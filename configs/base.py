@@ -30,6 +30,19 @@ def get_config() -> ml_collections.ConfigDict:
     # Tree given to the model: "parsed", or a control: "linear" (parent =
     # previous word), "random" (a random tree of the same size).
     tree="parsed",
+    # A second use of every training pair, beside translating its source.
+    second=dict(
+      # "none"; "parse": from the source to its tree, and tags around every
+      # source say which is asked for; "source": from the source with its tree
+      # to the same target, without tags.
+      task="none",
+      # The trees: "dependency", or "constituency" where those were given
+      # (config.prepare.parse.source_brackets).
+      brackets="dependency",
+      weight=1.0,  # of such an example in the loss; a translation has 1
+      longest=250,  # leave out those with a longer side, in subwords and
+      # brackets; EOS and tags included
+    ),
   )
 
   # Offline preparation (python -m preprocess.build).
@@ -61,6 +74,9 @@ def get_config() -> ml_collections.ConfigDict:
       # CoNLL-U by another parser instead: split name -> file (gz or plain).
       source_conllu=ml_collections.ConfigDict(),
       target_conllu=ml_collections.ConfigDict(),
+      # Constituency trees of the source, beside the others: split name -> file
+      # (gz or plain), Penn brackets, a tree a line. The training split's do.
+      source_brackets=ml_collections.ConfigDict(),
       beam=0,  # UDPipe's beam_search; 0: the model's own. 1 is faster.
     ),
     vocabulary=dict(

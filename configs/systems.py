@@ -207,6 +207,34 @@ def dependency_relative_both(config: Config) -> None:
   config.parts.decoder.relative.clip = 2
 
 
+def _second(config: Config, task: str) -> None:
+  config.data.second.update(
+    task=task,  # "parse": a tree as target; "source": a tree as source; "none"
+    brackets="dependency",  # or "constituency", as published, where given
+    weight=1.0,  # of such an example in the loss; 1: plain mixing, as published
+    longest=250,  # leave out those with a longer side, EOS and tags included
+  )
+
+
+def multitask(config: Config) -> None:
+  """To translate and to parse: Currey & Heafield 2019, as re-done in B&O 2020.
+
+  Every source is used twice, between tags that ask for its translation or for
+  its tree without the words. Translating needs no parser. The papers have
+  constituency trees; brackets of dependency trees are a variation of ours.
+  """
+  _second(config, "parse")
+
+
+def mixed_encoder(config: Config) -> None:
+  """Plain and parsed sources to one target: Currey & Heafield 2019.
+
+  In training every source also comes as a tree with its words; what is
+  translated is the plain one, so translating needs no parser.
+  """
+  _second(config, "source")
+
+
 def given_weighting(config: Config) -> None:
   """Scores times the matrix the caller puts in the batch."""
   config.parts.encoder.given_weighting = dict(layers=(0,), heads=(0, 1))
@@ -256,6 +284,8 @@ SYSTEMS = {
     deps_san_random_tree,
     deps_san_additive,
     label_embedding,
+    multitask,
+    mixed_encoder,
     localness_fixed,
     localness_layer,
     localness_query,

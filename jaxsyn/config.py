@@ -1,7 +1,7 @@
 """Typed sections: what a config may say, checked at the door.
 
 `configs/base.py` holds the defaults and meanings; here stand the same names as
-frozen dataclasses without defaults. `read` turns a ConfigDict (or a plain dict,
+frozen dataclasses without defaults (but for what older runs do not say). `read` turns a ConfigDict (or a plain dict,
 from a checkpoint) into a `Config` and refuses unknown, missing or mistyped
 fields by name. `jaxsyn.plan` comes after and checks that the fields fit.
 """
@@ -18,6 +18,14 @@ from jaxsyn.errors import InputError, did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
+class Second:
+  task: Literal["none", "parse", "source"]
+  brackets: Literal["dependency", "constituency"]
+  weight: float
+  longest: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Data:
   name: str
   directory: str
@@ -27,6 +35,8 @@ class Data:
   validation: str
   test: tuple[str, ...]
   tree: Literal["parsed", "linear", "random"]
+  # Runs of before it was there had none.
+  second: Second = Second("none", "dependency", 1.0, 250)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +59,8 @@ class Parse:
   source_conllu: dict[str, str]
   target_conllu: dict[str, str]
   beam: int
+  # Absent from the configs of older runs.
+  source_brackets: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +237,7 @@ def from_config(cls: type, section: Mapping[str, Any], where: str) -> Any:
   for name, field in fields.items():
     if name in section:
       values[name] = _typed(hints[name], section[name], f"{where}.{name}")
-    elif field.default is dataclasses.MISSING:
+    elif field.default is field.default_factory is dataclasses.MISSING:
       raise InputError(f"{where}.{name} is missing; see configs/base.py.")
   return cls(**values)
 

@@ -40,6 +40,7 @@ from jaxsyn.data import text
 from jaxsyn.data.align import words_of_pieces
 from jaxsyn.data.batches import features_for
 from jaxsyn.data.conllu import Parse
+from jaxsyn.data.linearise import TRANSLATE, symbols
 from jaxsyn.data.schema import EOS, NO_WORD
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.files import write
@@ -52,6 +53,7 @@ from jaxsyn.translate import Session, read_conllu
 from jaxsyn.translate import Source as Given
 
 CHUNK = 128  # sentences in memory at a time
+TAG = symbols([])[TRANSLATE]  # pooled with the end sign, where there are tags
 
 
 @dataclasses.dataclass
@@ -120,6 +122,9 @@ class Inspector:
     if not any(w >= 0 for w in word):
       return None
     words = tuple(raw[a:b] for a, b in zip(parse.start_W, parse.end_W))
+    # What stands around the subwords: the end sign, and the task's tags.
+    tags = [] if session.plan.tag is None else [TAG]
+    no_word = [NO_WORD] * len(tags)
     example = session.example(parse)
     given_head_W = example.get("source_head")
     return Source(
@@ -130,8 +135,8 @@ class Inspector:
       parsed=parse.parsed,
       tree=session.run.config.data.tree if session.needs_trees else "none",
       given_head_W=None if given_head_W is None else (*given_head_W.tolist(),),
-      subwords=(*_subwords(raw, pieces), END),
-      units=source_units(words, [*word, NO_WORD]),
+      subwords=(*tags, *_subwords(raw, pieces), *tags, END),
+      units=source_units(words, [*no_word, *word, *no_word, NO_WORD]),
       example=example,
     )
 

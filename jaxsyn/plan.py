@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxsyn.config import Config, Model, from_config
+from jaxsyn.data import tasks
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.models import contract
 from jaxsyn.models.spec import ModelSpec, Named, Parts
@@ -32,12 +33,14 @@ class Plan:
     spec: what the model is made from.
     recipe: what a training step needs.
     needs: features of the data that parts and losses read.
+    tag: id put around each source that is to be translated; None: none.
   """
 
   config: Config
   spec: ModelSpec
   recipe: Recipe
   needs: frozenset[str]
+  tag: int | None = None
 
   @property
   def translation_needs(self) -> frozenset[str]:
@@ -71,11 +74,12 @@ def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
       "config.prepare.vocabulary.joint=True."
     )
   parts = read_parts(config)
+  symbols = len(tasks.symbols(config.data.second, manifest))
   spec = ModelSpec(
     config.model,
     parts,
-    source["size"],
-    target["size"],
+    source["size"] + symbols,
+    target["size"] + symbols,
     relations.get("source", 0),
     relations.get("target", 0),
   )
@@ -88,7 +92,8 @@ def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
     accumulate=config.optimiser.accumulate,
     ema=config.train.ema,
   )
-  return Plan(config, spec, recipe, needs)
+  tag = tasks.tag(config.data.second, manifest)
+  return Plan(config, spec, recipe, needs, tag)
 
 
 def read_parts(config: Config) -> Parts:
@@ -167,6 +172,7 @@ def _check_model(model: Model) -> None:
 
 def _check_training(config: Config) -> None:
   train, batch, decode = config.train, config.batch, config.decode
+  second = config.data.second
   for value, least, name in (
     (train.steps, 1, "train.steps"),
     (train.evaluate_every, 1, "train.evaluate_every"),
@@ -187,12 +193,19 @@ def _check_training(config: Config) -> None:
     (decode.sentences, 1, "decode.sentences"),
     (decode.nbest, 1, "decode.nbest"),
     (decode.alpha, 0, "decode.alpha"),
+    (second.weight, 0, "data.second.weight"),
+    (second.longest, 1, "data.second.longest"),
   ):
     _at_least(value, least, f"config.{name}")
   if decode.nbest > decode.beam:
     raise InputError(
       f"config.decode.nbest={decode.nbest} is more than "
       f"config.decode.beam={decode.beam}; a beam gives as many as it keeps."
+    )
+  if second.brackets == "constituency" and config.data.tree != "parsed":
+    raise InputError(
+      f"config.data.tree={config.data.tree!r} is a dependency tree and does not "
+      "reach config.data.second.brackets='constituency'; set one of them back."
     )
   if train.average > train.keep:
     raise InputError(

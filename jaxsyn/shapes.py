@@ -6,6 +6,7 @@
   Q querying subword (S or T) M remembered subword (S or T)
   W word                      N beam                  1 broadcast axis
   L label of a pair of subwords
+  C bracket or subword of a bracketed sentence
 
 The name is the specification of the shape; `agree` checks it at the door of
 each public module, so comments need not repeat it.
@@ -13,7 +14,7 @@ each public module, so comments need not repeat it.
 
 from __future__ import annotations
 
-LETTERS = frozenset("BSTQMHKDFVRWNL1")
+LETTERS = frozenset("BSTQMHKDFVRWNLC1")
 
 
 def agree(**arrays) -> None:

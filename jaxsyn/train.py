@@ -15,9 +15,9 @@ from absl import flags, logging
 
 from jaxsyn import cli, workdir
 from jaxsyn import config as configs
+from jaxsyn.data import tasks
 from jaxsyn.data.batch_plan import Plan as BatchPlan
 from jaxsyn.data.batches import Change, features_for
-from jaxsyn.data.columns import of_split
 from jaxsyn.data.records import Records
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.validation import Validator
@@ -53,14 +53,15 @@ def run(
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   names = features_for(plan.needs, records.manifest["sides"])
+  columns = tasks.of_split(records, names, config.data, config.batch.memory_gib)
   made = workdir.create(folder, config)
   layout = Layout(config.train.parallelism, config.train.mesh)
   feed = Feed(
-    columns=of_split(records, names, config.data.tree, config.batch.memory_gib),
+    columns=columns,
     names=names,
     plan=BatchPlan(
-      records.index.source_length,
-      records.index.target_length,
+      columns.sizes("source_id"),
+      columns.sizes("target_id"),
       tokens=config.batch.tokens,
       shapes=config.batch.shapes,
       seed=config.seed,
@@ -77,6 +78,13 @@ def run(
     made.vocabulary("target"),
     change,
   )
+
+  def open_log(start: int) -> Log:
+    log = Log(made.workdir, config.train.steps, start)
+    if told := tasks.told(columns.notes):
+      log.say(told)
+    return log
+
   checkpoints = Checkpoints(made.workdir, config.train.keep)
   try:
     return loop.train(
@@ -86,7 +94,7 @@ def run(
       feed,
       checkpoints,
       validator,
-      lambda start: Log(made.workdir, config.train.steps, start),
+      open_log,
     )
   finally:
     checkpoints.close()

@@ -171,6 +171,7 @@ class Session:
       self._vocabularies,
       self._relations,
       tree=self.run.config.data.tree,
+      tag=self.plan.tag,
     )
 
   def __call__(self, sources: Iterable[Source]) -> list[list[Translation]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import os
 import pathlib
@@ -31,7 +32,7 @@ from jaxsyn.data import manifest as manifests
 from jaxsyn.data.records import Records
 from jaxsyn.data.vocabulary import Vocabulary, train
 from jaxsyn.errors import InputError
-from preprocess import clean, inputs, parse, report
+from preprocess import clean, inputs, parse, penn, report
 from preprocess.inputs import Split
 
 _PACKAGES = ("sentencepiece", "ufal.udpipe", "tensorflow-datasets", "numpy")
@@ -215,16 +216,24 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
     side: parse.relations(splits[data.train].conllu[side]) for side in sides
   }
   ids = {side: schema.relation_ids(labels[side]) for side in sides}
+  brackets = _bracket_labels(splits)
+  bracket_ids = schema.relation_ids(brackets)
   counted = {name: report.Counts(sides) for name in splits}
   facts = tfds_builder.write(
     new,
     data.name,
     tfds_builder.VERSION,
-    schema.tfds_features(sides),
+    schema.tfds_features(sides, bool(brackets)),
     {
       name: (
         len(split.kept),
-        examples(name, split, vocabularies, ids, counted[name]),
+        _with_brackets(
+          examples(name, split, vocabularies, ids, counted[name]),
+          split,
+          vocabularies["source"],
+          bracket_ids,
+          counted[name],
+        ),
       )
       for name, split in splits.items()
     },
@@ -238,6 +247,7 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
       "unparsed": counted[name].unparsed,
       "files": [file.name for file in split.pairs.files],
       "raw_sha256": split.pairs.sha256,
+      **({"brackets": counted[name].brackets} if split.brackets else {}),
       **facts[name],
     }
   given = {s: getattr(config.prepare.parse, f"{s}_conllu") for s in sides}
@@ -261,6 +271,7 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
     "sides": list(sides),
     "splits": facts,
     "relations": labels,
+    **({"brackets": {"source": brackets}} if brackets else {}),
   }
 
 
@@ -286,6 +297,69 @@ def examples(
     made = example.encode(source, target, both, ids, number)
     counts.add(made)
     yield made
+
+
+def _bracket_labels(splits: Mapping[str, Split]) -> list[str]:
+  """Labels of the constituents of all kept lines, sorted; none if not given."""
+  labels: set[str] = set()
+  for split in splits.values():
+    for tree in _brackets(split):
+      labels |= tree.labels if tree else set()
+  if not labels and any(split.brackets for split in splits.values()):
+    raise InputError(
+      "config.prepare.parse.source_brackets: no kept line has a tree with"
+      " constituents; are these the right files?"
+    )
+  return sorted(labels)
+
+
+def _brackets(split: Split) -> Iterator[penn.Tree | None]:
+  """The constituency trees of the kept lines of a split."""
+  if split.brackets is None:
+    return
+  kept = iter([*split.kept, -1])
+  following = next(kept)
+  for number, tree in enumerate(penn.read(split.brackets, split.pairs.source)):
+    if number == following:
+      following = next(kept)
+      yield tree
+
+
+def _with_brackets(
+  rows: Iterator[dict[str, np.ndarray]],
+  split: Split,
+  vocabulary: Vocabulary,
+  ids: Mapping[str, int],
+  counts: report.Counts,
+) -> Iterator[dict[str, np.ndarray]]:
+  """The examples with their constituency trees, where the data set has some.
+
+  A tree that is not of its line is left out and counted, the first one shown.
+  """
+  if not ids:
+    yield from rows
+    return
+  trees = itertools.chain(_brackets(split), itertools.repeat(None))
+  nothing = np.zeros(0, schema.FEATURES["source_brackets"].dtype)
+  for made, number, text, tree in zip(
+    rows, split.numbers, split.lines("source"), trees
+  ):
+    made["source_brackets"], found = nothing, "no tree"
+    if tree is not None:
+      try:
+        made["source_brackets"] = penn.bracketing(tree, text, vocabulary, ids)
+        found = "used"
+      except penn.Mismatch as error:
+        found = "another text"
+        if not counts.brackets[found]:
+          print(f"{split.brackets}:{number}: left out: {error}", flush=True)
+    counts.brackets[found] += 1
+    yield made
+  if counts.brackets["another text"] and not counts.brackets["used"]:
+    raise InputError(
+      f"{split.brackets}: no tree is of its line of {split.pairs.files[0]}"
+      f" ({counts.brackets}); are the two of the same text?"
+    )
 
 
 def _provenance(config, key, vocabularies, parsers, new) -> dict[str, Any]:

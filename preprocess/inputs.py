@@ -33,12 +33,14 @@ class Split:
     kept: numbers of the pairs that become records, from 0.
     dropped: reason -> number of pairs.
     conllu: side -> file of the trees of the kept lines.
+    brackets: file of constituency trees of all lines of the source; None: none.
   """
 
   pairs: raw.Pairs
   kept: list[int]
   dropped: dict[str, int]
   conllu: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
+  brackets: pathlib.Path | None = None
 
   def lines(self, side: str) -> list[str]:
     """The kept lines of a side."""
@@ -89,6 +91,13 @@ def check(config: configs.Config) -> None:
         f"config.prepare.parse.{side}_conllu must name a file for each split"
         f" ({', '.join(sorted(prepare.splits))}), has {sorted(given)}."
       )
+  given = prepare.parse.source_brackets
+  if given and not {data.train} <= set(given) <= set(prepare.splits):
+    raise InputError(
+      "config.prepare.parse.source_brackets must name a file for the split"
+      f" {data.train} and may for others of {', '.join(sorted(prepare.splits))},"
+      f" has {sorted(given)}."
+    )
 
 
 def read(
@@ -121,6 +130,8 @@ def read(
     )
     pairs = raw.read_pairs(source, target)
     splits[name] = Split(pairs, list(range(len(pairs))), {})
+    if given := prepare.parse.source_brackets.get(name):
+      splits[name].brackets = pathlib.Path(given)
   return splits
 
 
@@ -159,13 +170,16 @@ def key(
     del options[name]
   for side in schema.SIDES:
     del options["parse"][f"{side}_model"]  # its content counts, below
-    given = options["parse"][f"{side}_conllu"]
+  for name in ("source_conllu", "target_conllu", "source_brackets"):
+    given = options["parse"][name]
     for split, file in given.items():
       if not os.path.isfile(file):
         raise InputError(
-          f"config.prepare.parse.{side}_conllu.{split}: there is no file {file}."
+          f"config.prepare.parse.{name}.{split}: there is no file {file}."
         )
       given[split] = manifests.sha256_file(file)
+  if not options["parse"]["source_brackets"]:  # as before there were any
+    del options["parse"]["source_brackets"]
   facts = {
     "recipe": RECIPE,
     "options": options,

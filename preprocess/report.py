@@ -26,6 +26,8 @@ class Counts:
     depth: edges from a sentence's deepest word to its root.
     unparsed: sentences without a tree, empty lines included.
     unknown: subwords that the vocabulary lacks.
+    brackets: lines whose constituency tree is "used", is of "another text", or
+      that have "no tree"; all 0 where none were given.
   """
 
   def __init__(self, sides: Sequence[str]):
@@ -36,6 +38,7 @@ class Counts:
     self.depth = {s: collections.Counter() for s in sides}
     self.unparsed = 0
     self.unknown = dict.fromkeys(schema.SIDES, 0)
+    self.brackets = dict.fromkeys(("used", "another text", "no tree"), 0)
 
   def add(self, example: Mapping[str, np.ndarray]) -> None:
     """Counts one example."""
@@ -91,6 +94,8 @@ def text_report(
       f"  dropped    {_listed(dropped)}",
       f"  unparsed   {fact['unparsed']:,}",
     ]
+    if "brackets" in fact:
+      rows.append(f"  brackets   {_listed(fact['brackets'])}")
     for side in schema.SIDES:
       unknown = count.unknown[side]
       rows.append(

@@ -29,6 +29,8 @@ DATA_SETS = sorted(
 TREELESS = {  # systems that read no tree
   "relative",
   "transformer",
+  "multitask",  # their trees are for training: translating needs no parser
+  "mixed_encoder",
   "given_weighting",
   "localness_fixed",
   "localness_layer",
@@ -86,6 +88,28 @@ def test_a_wrong_field_is_named(fields, message):
     configs.read(changed(**fields))
 
 
+def test_what_older_runs_do_not_say_is_read_as_they_were():
+  config = base.get_config().to_dict()
+  expected = configs.read(config)
+  del config["data"]["second"], config["prepare"]["parse"]["source_brackets"]
+  assert configs.read(config) == expected
+
+
+def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
+  manifest = JOINT | {"relations": {"source": ["det", "obj"]}}
+
+  def sizes(system):
+    config = configs.read(multi30k_en_de.get_config(system))
+    plan = resolve(config, manifest)
+    assert not plan.translation_needs  # so no parser
+    return plan.spec.source_vocabulary, plan.spec.target_vocabulary, plan.tag
+
+  assert sizes("transformer") == (100, 100, None)
+  # <TR> <PA> ) ^ (? (det (obj
+  assert sizes("multitask") == (107, 107, 100)
+  assert sizes("mixed_encoder") == (107, 107, None)
+
+
 def test_a_missing_field_is_named():
   config = base.get_config().to_dict()
   del config["model"]["heads"]
@@ -113,6 +137,12 @@ def test_an_integer_is_a_float():
     ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
     ({"optimiser__learning_rate": 0.0}, r"learning_rate must be above 0"),
     ({"decode__nbest": 9}, r"config\.decode\.nbest=9 is more than"),
+    ({"data__second__weight": -0.5}, r"second\.weight must be at least 0"),
+    ({"data__second__longest": 0}, r"second\.longest must be at least 1"),
+    (
+      {"data__second__brackets": "constituency", "data__tree": "linear"},
+      r"config\.data\.tree='linear' .* does not reach .*second\.brackets",
+    ),
     ({"train__average": 9}, r"config\.train\.average=9 is more than"),
     ({"train__ema": 1.0}, r"config\.train\.ema"),
     ({"losses": {}}, "nothing to train on"),
@@ -180,6 +210,7 @@ def test_systems_joined_by_plus_bring_all_their_parts():
     ),
     ("pascal_additive+pascal", r"apply to 'add_log' and 'multiply'"),
     ("relative+dependency_relative_both", r"relative\.clip to 16 and 2"),
+    ("multitask+mixed_encoder", r"second\.task to 'parse' and 'source'"),
   ],
 )
 def test_systems_that_contradict_each_other_do_not_mix(mix, message):

@@ -189,6 +189,10 @@ def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
   )
 
 
+# The baseline's model, which learns more from the same pairs.
+MORE_TASKS = {"multitask", "mixed_encoder"}
+
+
 def test_only_the_baseline_is_the_baseline(system):
   plan, params = system
   plain = without_parts(plan)
@@ -196,7 +200,7 @@ def test_only_the_baseline_is_the_baseline(system):
   same = np.allclose(
     logits(plan, params, batch), logits(plain, params, batch), atol=1e-4
   )
-  assert same == (plan.config.system == "transformer")
+  assert same == (plan.config.system in {"transformer", *MORE_TASKS})
 
 
 def test_stages_left_alone_are_the_identity():

@@ -117,8 +117,8 @@ class Plan:
       raise InputError(
         f"config.batch.tokens={tokens} cannot hold {row_multiple} rows of the "
         f"longest side of {longest} subwords; raise it to "
-        f"{longest * row_multiple}, or lower config.batch.row_multiple or "
-        "config.prepare.max_subwords."
+        f"{longest * row_multiple}, or lower config.batch.row_multiple, "
+        "config.prepare.max_subwords or config.data.second.longest."
       )
     self.shapes = []
     for s, t in choose_lengths(source, target, shapes, length_multiple):

@@ -1,8 +1,9 @@
 """Padded batches of a planned epoch, from any position, a few ahead.
 
 Arrays are named side_fact_LETTERS: the names of `jaxsyn.data.schema` with the
-axes of a batch, e.g. source_parent_mid_BS. `weight_B` is 1 for a pair and 0
-for a row of padding. No JAX here: arrays are NumPy, on the host.
+axes of a batch, e.g. source_parent_mid_BS. `weight_B` is 1 for a pair, its
+weight for an example of a second task, and 0 for a row of padding. No JAX here:
+arrays are NumPy, on the host.
 
 Before this file: `batch_plan` (which pairs), `columns` (their facts). After it: the
 training loop.
@@ -82,7 +83,7 @@ def assemble(
       array = columns.rows(name, ids, length, feature.fill)
       array = array if feature.axes else array[:, 0]
     batch[f"{name}_B{feature.axes}"] = _fill_rows(array, rows, feature.fill)
-  batch["weight_B"] = (np.arange(rows) < len(ids)).astype(np.float32)
+  batch["weight_B"] = _fill_rows(columns.weights(ids), rows, 0.0)
   return batch
 
 

@@ -19,19 +19,47 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from jaxsyn.data.example import retree
+from jaxsyn.data.example import retree, tagged
 from jaxsyn.data.records import Example, Records
 
 CHUNK = 4096  # examples between writes
+NOTES = "notes"  # no feature's name
 
 
 class Columns:
   """Ragged columns: example i of a feature is flat[start[i]:start[i + 1]]."""
 
   def __init__(
-    self, flat: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]
+    self,
+    flat: Mapping[str, np.ndarray],
+    start: Mapping[str, np.ndarray],
+    notes: Mapping[str, int] | None = None,
+    weight: np.ndarray | None = None,
   ):
+    """Makes columns.
+
+    Args:
+      flat: values of all examples by feature.
+      start: where each example's begin.
+      notes: what was counted while the examples were made.
+      weight: of each example in the loss; None: 1.
+    """
     self._flat, self._start = dict(flat), dict(start)
+    self._weight, self.notes = weight, dict(notes or {})
+
+  def weighted(self, weight: np.ndarray) -> Columns:
+    """The same columns where examples have weights."""
+    return Columns(self._flat, self._start, self.notes, weight)
+
+  def weights(self, ids: np.ndarray) -> np.ndarray:
+    """Weights of examples in the loss; float32."""
+    if self._weight is None:
+      return np.ones(len(ids), np.float32)
+    return self._weight[ids].astype(np.float32)
+
+  def sizes(self, name: str) -> np.ndarray:
+    """How many values each example has of a feature."""
+    return np.diff(self._start[name])
 
   def rows(self, name: str, ids: np.ndarray, length: int, fill) -> np.ndarray:
     """Examples as right-padded rows.
@@ -78,6 +106,7 @@ def open_columns(
   features: tuple[str, ...],
   cache: pathlib.Path,
   memory_gib: float,
+  notes: Mapping[str, int] | None = None,
 ) -> Columns:
   """The columns of a split, from the cache or made now.
 
@@ -86,16 +115,17 @@ def open_columns(
     features: names of those to keep.
     cache: folder of the cached columns; its name must tell what is in it.
     memory_gib: columns that are larger together are memory-mapped.
+    notes: what the maker of the examples counts meanwhile; kept with them.
   """
   cache = pathlib.Path(cache)
   if not (cache / "columns.json").is_file():
     try:
-      cache = _write(examples, features, cache)
+      cache = _write(examples, features, cache, notes)
     except PermissionError:  # a read-only data set: keep the cache elsewhere
       aside = pathlib.Path(tempfile.gettempdir()) / f"jaxsyn-{os.getuid()}"
       cache = aside / cache.name
       if not (cache / "columns.json").is_file():
-        cache = _write(examples, features, cache)
+        cache = _write(examples, features, cache, notes)
   about = json.loads((cache / "columns.json").read_text())
   size = sum((cache / f"{name}.bin").stat().st_size for name in features)
   mapped = size > memory_gib * 2**30
@@ -108,13 +138,14 @@ def open_columns(
     else:
       flat[name] = np.fromfile(path, dtype)
     start[name] = np.load(cache / f"{name}.start.npy")
-  return Columns(flat, start)
+  return Columns(flat, start, about.get(NOTES))
 
 
 def _write(
   examples: Iterable[Mapping[str, np.ndarray]],
   features: tuple[str, ...],
   cache: pathlib.Path,
+  notes: Mapping[str, int] | None,
 ) -> pathlib.Path:
   """Streams examples into one file a feature; the folder appears whole."""
   cache.parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +175,8 @@ def _write(
       files[name].close()
       start = np.concatenate([[0], np.cumsum(sizes[name], dtype=np.int64)])
       np.save(work / f"{name}.start.npy", start.astype(np.int64))
-    (work / "columns.json").write_text(json.dumps(dtypes))
+    about = dtypes if notes is None else {**dtypes, NOTES: dict(notes)}
+    (work / "columns.json").write_text(json.dumps(about))
     if cache.exists():  # an incomplete one
       shutil.rmtree(cache, ignore_errors=True)
     try:
@@ -157,32 +189,53 @@ def _write(
   return cache
 
 
-def examples_of(records: Records, tree: str) -> Iterator[Example]:
+def examples_of(
+  records: Records, tree: str, tag: int | None = None
+) -> Iterator[Example]:
   """The examples of a split in order, with the source trees asked for.
 
   Args:
     records: the opened split.
     tree: "parsed", or a control that replaces them; see
       `jaxsyn.data.example.retree`.
+    tag: put around each source; see `jaxsyn.data.example.tagged`.
   """
   for example in records:
     if tree != "parsed" and "source_head" in example:
       example = retree(example, "source", tree)
-    yield example
+    yield example if tag is None else tagged(example, tag)
 
 
 def of_split(
-  records: Records, features: tuple[str, ...], tree: str, memory_gib: float
+  records: Records,
+  features: tuple[str, ...],
+  tree: str,
+  memory_gib: float,
+  tag: int | None = None,
 ) -> Columns:
   """The columns of a prepared split, cached in its folder.
 
   Args:
     records: the opened split.
     features: names of those to keep.
-    tree: see `examples_of`.
+    tree, tag: see `examples_of`.
     memory_gib: see `open_columns`.
   """
-  about = json.dumps([records.fingerprint, sorted(features), tree])
+  cache = cache_of(records, features, tree, *([] if tag is None else [tag]))
+  examples = examples_of(records, tree, tag)
+  return open_columns(examples, features, cache, memory_gib)
+
+
+def cache_of(
+  records: Records, features: tuple[str, ...], *facts: str | int
+) -> pathlib.Path:
+  """Folder for columns of a prepared split.
+
+  Args:
+    records: the opened split.
+    features: names of those to keep.
+    *facts: all else that decides what is in it.
+  """
+  about = json.dumps([records.fingerprint, sorted(features), *facts])
   name = hashlib.sha256(about.encode()).hexdigest()[:16]
-  cache = records.directory / "work" / "columns" / name
-  return open_columns(examples_of(records, tree), features, cache, memory_gib)
+  return records.directory / "work" / "columns" / name

@@ -2,7 +2,8 @@
 
 The one place where they are made: `preprocess` stores what `encode` returns,
 `jaxsyn.translate` batches it at once, so training and translation agree.
-`retree` makes the examples of the control systems out of stored ones.
+`retree` makes the examples of the control systems out of stored ones, `tagged`
+those of a system that is told by a tag what to do.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def encode(
   relations: Mapping[str, Mapping[str, int]],
   line: int = 0,
   tree: str = "parsed",
+  tag: int | None = None,
 ) -> dict[str, np.ndarray]:
   """The arrays of one sentence pair.
 
@@ -41,6 +43,7 @@ def encode(
       `schema.relation_ids`; needed for sides that are parses.
     line: number of the pair in the raw files, from 1.
     tree: "parsed", or the control "linear" or "random": see `retree`.
+    tag: symbol to put around the source, see `tagged`; None: none.
 
   Returns:
     the features of `schema.features`, by name. A line that could not be parsed
@@ -73,7 +76,7 @@ def encode(
         else _control(example[f"{side}_id"], len(sentence.head_W), tree)
       )
       example |= _tree_facts(side, example[f"{side}_word"], head_W)
-  return example
+  return example if tag is None else tagged(example, tag)
 
 
 def retree(
@@ -100,6 +103,53 @@ def retree(
   return {**example, **_tree_facts(side, example[f"{side}_word"], head_W)}
 
 
+def tagged(
+  example: Mapping[str, np.ndarray], tag: int
+) -> dict[str, np.ndarray]:
+  """The same example with a tag before the source and another before its EOS.
+
+  A tag belongs to no word and is its own parent, as EOS is. An empty sentence
+  (EOS alone) stays as it is, so that its translation stays empty.
+
+  Args:
+    example: of `encode`.
+    tag: id of the tag.
+  """
+  id_S = example["source_id"]
+  if len(id_S) == 1:
+    return dict(example)
+  place_S = [-1, *range(len(id_S) - 1), -1, len(id_S) - 1]
+  own_S = np.full(len(place_S), tag)
+  return rearranged(example, np.array(place_S), own_S)
+
+
+def rearranged(
+  example: Mapping[str, np.ndarray], place_S: np.ndarray, id_S: np.ndarray
+) -> dict[str, np.ndarray]:
+  """The same example with other subwords, or the same elsewhere, as source.
+
+  Args:
+    example: of `encode`.
+    place_S: position in the example of what now stands here; -1: something
+      new, which belongs to no word.
+    id_S: ids of the new ones.
+
+  Returns:
+    a new dict; words, heads and relations of the sentence are as they were.
+  """
+  new = {**example}
+  old_S = place_S >= 0
+  was_S = np.where(old_S, place_S, 0)
+  ids = np.where(old_S, example["source_id"][was_S], id_S)
+  new["source_id"] = ids.astype(example["source_id"].dtype)
+  if "source_word" in example:
+    word_S = np.where(old_S, example["source_word"][was_S], NO_WORD)
+    word_S = word_S.astype(example["source_word"].dtype)
+    new["source_word"] = word_S
+    new |= _middles("source", word_S, example["source_head"])
+  return new
+
+
 def _control(id_S: np.ndarray, words: int, kind: str) -> np.ndarray:
   """Heads of a control tree."""
   if kind == "linear":
@@ -113,10 +163,16 @@ def _tree_facts(side, word_S, head_W) -> dict[str, np.ndarray]:
   """What follows from the heads."""
   facts = {
     "head": head_W,
-    "parent_mid": trees.parent_mid(word_S, head_W),
     "tree_distance": trees.tree_distance(head_W).reshape(-1),
   }
-  return {
+  return _middles(side, word_S, head_W) | {
     f"{side}_{name}": np.asarray(value, FEATURES[f"{side}_{name}"].dtype)
     for name, value in facts.items()
   }
+
+
+def _middles(side, word_S, head_W) -> dict[str, np.ndarray]:
+  """What follows from the heads and from where their subwords stand."""
+  name = f"{side}_parent_mid"
+  middle_S = trees.parent_mid(word_S, head_W)
+  return {name: np.asarray(middle_S, FEATURES[name].dtype)}

@@ -22,6 +22,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from jaxsyn.data import schema
 from jaxsyn.errors import InputError, did_you_mean
 
 FORMAT = 1
@@ -67,6 +68,11 @@ def write(directory: os.PathLike | str, manifest: Mapping[str, Any]) -> None:
     os.replace(temporary, path)
   finally:
     temporary.unlink(missing_ok=True)
+
+
+def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
+  """What each example holds, by name."""
+  return schema.features(manifest["sides"], bool(manifest.get("brackets")))
 
 
 def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:

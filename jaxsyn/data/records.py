@@ -108,10 +108,11 @@ class Records:
     self.split = split
     self.directory = pathlib.Path(directory)
     self.fingerprint = facts["records_sha256"]
-    self.features = tuple(schema.features(self.manifest["sides"]))
+    features = manifests.features(self.manifest)
+    self.features = tuple(features)
     self._paths = [folder / shard["file"] for shard in facts["shards"]]
     self._files: dict[int, int] = {}
-    self._decode = decoder(schema.features(self.manifest["sides"]))
+    self._decode = decoder(features)
     self._check_sizes([shard["bytes"] for shard in facts["shards"]])
     path = folder / f"index-{split}.npz"
     index = Index.load(path)
@@ -151,7 +152,7 @@ class Records:
 
   def __setstate__(self, state: dict[str, Any]) -> None:
     self.__dict__.update(state)
-    self._decode = decoder(schema.features(self.manifest["sides"]))
+    self._decode = decoder(manifests.features(self.manifest))
 
   def _file(self, shard: int) -> int:
     if shard not in self._files:

@@ -36,8 +36,9 @@ class Feature:
   Attributes:
     dtype: NumPy type.
     axes: one letter an axis (`jaxsyn.shapes`): S and T subwords of the source
-      and target, EOS included; W words of the side. "" is a single number.
-      "WW" is kept flat, row by row.
+      and target, EOS included; W words of the side; C brackets and subwords
+      of a constituency tree. "" is a single number. "WW" is kept flat, row by
+      row.
     fill: what pads hold.
     meaning: one line for the data set's page.
   """
@@ -77,21 +78,32 @@ def _table() -> dict[str, Feature]:
       ("parsed", np.uint8, "", 0, "1: has a parser's tree; 0: no tree"),
     ):
       table[f"{side}_{name}"] = Feature(np.dtype(dtype), axes, fill, meaning)
+  table["source_brackets"] = Feature(
+    np.dtype(np.int32),
+    "C",
+    0,
+    "constituency tree: subword positions; -1: ); -2 - k: ( of label k, from 1",
+  )
   return table
 
 
 # Every feature by name, in the order in which records hold them.
 FEATURES: Mapping[str, Feature] = _table()
 
-# Those that every data set has; the others need the side to be parsed.
+# Those that every data set has; the others need the side to be parsed, or
+# constituency trees to be given.
 ALWAYS = ("line", "source_id", "target_id")
+GIVEN = ("source_brackets",)
 
 
-def features(sides: Sequence[str]) -> dict[str, Feature]:
+def features(
+  sides: Sequence[str], brackets: bool = False
+) -> dict[str, Feature]:
   """The features of a data set, by name.
 
   Args:
     sides: the sides that have trees, of "source" and "target".
+    brackets: constituency trees of the source were given.
 
   Raises:
     ValueError: an unknown side.
@@ -102,11 +114,14 @@ def features(sides: Sequence[str]) -> dict[str, Feature]:
   return {
     name: feature
     for name, feature in FEATURES.items()
-    if name in ALWAYS or name.partition("_")[0] in sides
+    if (brackets if name in GIVEN else name.partition("_")[0] in sides)
+    or name in ALWAYS
   }
 
 
-def tfds_features(sides: Sequence[str]) -> tfds.features.FeaturesDict:
+def tfds_features(
+  sides: Sequence[str], brackets: bool = False
+) -> tfds.features.FeaturesDict:
   """The same features for TensorFlow Datasets (imported here: it is slow).
 
   Tree distances are stored as raw bytes: one byte a pair of words, and read
@@ -122,7 +137,7 @@ def tfds_features(sides: Sequence[str]) -> tfds.features.FeaturesDict:
         encoding="bytes" if feature.axes == "WW" else "none",
         doc=feature.meaning,
       )
-      for name, feature in features(sides).items()
+      for name, feature in features(sides, brackets).items()
     }
   )
 

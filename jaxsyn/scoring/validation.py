@@ -62,11 +62,11 @@ class Validator:
     _check_lengths(records)
     self._layout, self._names, self._change = layout, names, change
     self._columns = of_split(
-      records, names, config.data.tree, config.batch.memory_gib
+      records, names, config.data.tree, config.batch.memory_gib, plan.tag
     )
     self._batches = BatchPlan(
-      records.index.source_length,
-      records.index.target_length,
+      self._columns.sizes("source_id"),
+      self._columns.sizes("target_id"),
       tokens=max(config.batch.tokens, _longest(records) * layout.rows * 8),
       shapes=4,
       seed=0,
@@ -78,7 +78,7 @@ class Validator:
     ]
     sources = [name for name in names if name.startswith("source")]
     self._examples = list(
-      itertools.islice(examples_of(records, config.data.tree), number)
+      itertools.islice(examples_of(records, config.data.tree, plan.tag), number)
     )
     decode = dataclasses.replace(
       config.decode, beam=config.train.validation_beam, nbest=1

@@ -47,7 +47,8 @@ def real_targets(batch: Mapping[str, Array]) -> Array:
 class NegativeLogLikelihood:
   """Cross-entropy with label smoothing (Szegedy et al. 2016, section 7).
 
-  (1 - ε)·(-log p(gold)) + ε · mean over the vocabulary of -log p, in nats.
+  (1 - ε)·(-log p(gold)) + ε · mean over the vocabulary of -log p, in nats; a
+  subword counts as often as its pair (`weight_B` of the batch) says.
 
   Attributes:
     weight: of the term in the objective.
@@ -71,6 +72,8 @@ class NegativeLogLikelihood:
     gold_BT = gold_logit(logits_BTV, batch["target_id_BT"])
     mean_BT = jnp.mean(logits_BTV, axis=-1)
     wanted_BT = (1.0 - self.smoothing) * gold_BT + self.smoothing * mean_BT
+    if "weight_B" in batch:  # pairs of a second task may count more or less
+      real_BT = real_BT * batch["weight_B"][:, None]
     return jnp.sum((lse_BT - wanted_BT) * real_BT), jnp.sum(real_BT)
 
 

@@ -95,7 +95,7 @@ def test_spelt_out_characters_stay_in_their_word(characters):
 
 def test_features_by_side(whole_words):
   both = encode(MONKEY, whole_words, conllu.unparsed("a banana"))
-  assert set(both) == set(schema.FEATURES)
+  assert set(both) == set(schema.FEATURES) - set(schema.GIVEN)
   assert both["target_parsed"] == 0
   assert both["target_relation"].tolist() == [1, 1]
   neither = encode(MONKEY.text, whole_words, "a banana")
@@ -164,6 +164,32 @@ def test_random_trees_depend_on_the_words_alone(whole_words):
     for parse in map(conllu.unparsed, ("a a a a", "a a a The", "The a a a"))
   }
   assert len(heads) > 1
+
+
+def test_tags_stand_around_the_sentence_and_belong_to_no_word(whole_words):
+  plain = encode(MONKEY, whole_words, "a", line=4)
+  facts = encode(MONKEY, whole_words, "a", line=4, tag=77)
+  ids = plain["source_id"].tolist()
+  assert facts["source_id"].tolist() == [77, *ids[:-1], 77, EOS]
+  assert facts["source_word"].tolist() == [-1, 0, 1, 2, 3, 4, -1, -1]
+  # One place further on than [1, 2, 2, 4, 2]; tags and EOS are their own.
+  assert facts["source_parent_mid"].tolist() == [0, 2, 3, 3, 5, 3, 6, 7]
+  for name in plain:
+    assert facts[name].dtype == plain[name].dtype
+    if name not in ("source_id", "source_word", "source_parent_mid"):
+      np.testing.assert_array_equal(facts[name], plain[name])
+  # A random tree does not change with the tag.
+  one = encode(MONKEY, whole_words, tree="random")
+  two = encode(MONKEY, whole_words, tree="random", tag=77)
+  np.testing.assert_array_equal(one["source_head"], two["source_head"])
+  text = encode(MONKEY.text, whole_words, tag=77)
+  assert text["source_id"].tolist() == facts["source_id"].tolist()
+
+
+def test_an_empty_line_gets_no_tags(whole_words):
+  assert encode("", whole_words, tag=77)["source_id"].tolist() == [EOS]
+  facts = encode(conllu.unparsed(""), whole_words, tag=77)
+  assert facts["source_word"].tolist() == [NO_WORD]
 
 
 def test_tfds_stores_and_returns_the_same(whole_words):

@@ -1,0 +1,238 @@
+"""Constituency trees in Penn brackets, a tree a line, tied to the raw text.
+
+  (ROOT (S (NP (DT A) (NN duck)) (VP (VBZ waits)) (. .)))
+
+Line N of the file is the tree of line N of the source, as parsers that are
+given a sentence a line write it. What becomes of it is what
+`jaxsyn.data.linearise` calls a bracketing: constituents, between whose brackets
+stand the positions of subwords. Pre-terminals (the parts of speech and their
+brackets) are left out, as in Bugliarello & Okazaki's code; traces (-NONE-) and
+constituents without words too. Other labels stay as they are (NP-SBJ).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from jaxsyn.data.align import visible, visible_positions, words_of_pieces
+from jaxsyn.data.linearise import CLOSE, opening
+from jaxsyn.data.text import lines_of
+from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.errors import InputError
+
+_SIGN = re.compile(r"[()]|[^()\s]+")
+_TRACE = "-NONE-"
+
+# How a word may stand in the text, beside as it stands in the tree.
+_SPELLINGS = {
+  "-LRB-": ("(",),
+  "-RRB-": (")",),
+  "-LSB-": ("[",),
+  "-RSB-": ("]",),
+  "-LCB-": ("{",),
+  "-RCB-": ("}",),
+  "``": ('"', "“", "„"),
+  "''": ('"', "”", "“"),
+  "`": ("'", "‘"),
+  "'": ("’",),
+  "--": ("–", "—"),
+  "...": ("…",),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree:
+  """A constituency tree.
+
+  Attributes:
+    signs: in order: the label of a bracket that opens; CLOSE; or the number of
+      a word, from 0.
+    words: as they stand in the tree, without traces.
+  """
+
+  signs: tuple[str | int, ...]
+  words: tuple[str, ...]
+
+  @property
+  def labels(self) -> set[str]:
+    return {sign for sign in self.signs if isinstance(sign, str)}
+
+
+class Mismatch(ValueError):
+  """A tree is not of the line that it stands beside."""
+
+
+def read(
+  path: str | os.PathLike, lines: Sequence[str]
+) -> Iterator[Tree | None]:
+  """The trees of a file, plain or .gz; None where a line has none.
+
+  A parser that failed says so with empty brackets, () or (()); a line without
+  visible characters has an empty line or those.
+
+  Args:
+    path: file of the trees.
+    lines: the raw lines that they are trees of.
+
+  Raises:
+    InputError: the file cannot be read, a line is no tree, there are several on
+      one, or there are more or fewer lines than in the text; names FILE:LINE.
+  """
+  number = 0
+  for number, line in enumerate(lines_of(path), start=1):
+    if number > len(lines):
+      continue  # counted only
+    where = f"{os.fspath(path)}:{number}"
+    if line.strip():
+      yield parse(line, where)
+    elif visible(lines[number - 1]):
+      raise InputError(
+        f"{where}: the line is empty, but that of the text is not. Line N must"
+        " hold the tree of line N; write () for one that has no tree."
+      )
+    else:
+      yield None
+  if number != len(lines):
+    raise InputError(
+      f"{os.fspath(path)} has {number} lines, but its text has {len(lines)}."
+      " Line N must hold the tree of line N of the raw source file."
+    )
+
+
+def parse(line: str, where: str) -> Tree | None:
+  """The tree of a line; None for one without constituents.
+
+  Args:
+    line: Penn brackets.
+    where: FILE:LINE for messages.
+
+  Raises:
+    InputError: brackets do not match, a word stands outside of them, or there
+      is more than one tree.
+  """
+  signs, words = [], []
+  todo: list[_Bracket] = []
+  done = fresh = False  # fresh: the next word is a label
+  for sign in _SIGN.findall(line):
+    if done:
+      raise InputError(
+        f"{where}: {sign!r} comes after the end of the tree. There must be one"
+        " tree a line: parse without splitting lines into sentences."
+      )
+    if sign == "(":
+      if todo:
+        todo[-1].brackets += 1
+      todo.append(_Bracket(len(signs)))
+      signs.append("")
+      fresh = True
+    elif sign == ")":
+      if not todo:
+        raise InputError(f"{where}: a bracket is closed that none has opened.")
+      _close(todo.pop(), signs, words)
+      done, fresh = not todo, False
+    elif not todo:
+      raise InputError(
+        f"{where}: {sign!r} stands outside of the brackets; a tree begins"
+        " with one, as in (ROOT (S (NP (DT A) (NN duck)) ...))."
+      )
+    elif fresh:
+      signs[todo[-1].start], fresh = sign, False
+    else:
+      todo[-1].words += 1
+      signs.append(len(words))
+      words.append(sign)
+  if todo:
+    raise InputError(
+      f"{where}: {len(todo)} brackets are not closed; each ( needs its )."
+    )
+  tree = Tree(tuple(signs), tuple(words))
+  return tree if tree.labels else None
+
+
+@dataclasses.dataclass
+class _Bracket:
+  """An open bracket: where its sign is, and what it directly holds."""
+
+  start: int
+  words: int = 0
+  brackets: int = 0
+
+
+def _close(bracket: _Bracket, signs: list, words: list[str]) -> None:
+  """Ends a bracket, or takes it away: pre-terminals, traces, empty ones."""
+  start = bracket.start
+  if len(signs) == start + 1:  # nothing in it, or only traces
+    del signs[start]
+  elif bracket.words == 1 and not bracket.brackets:
+    if signs[start] == _TRACE:
+      del signs[start:]
+      words.pop()
+    else:
+      del signs[start]
+  else:
+    signs.append(CLOSE)
+
+
+def spans(tree: Tree, text: str) -> tuple[list[int], list[int]]:
+  """Where the words of a tree begin and end in the text, by offsets.
+
+  Words and text are compared by their visible characters; brackets and quotes
+  that the Penn treebank spells in its own way (-LRB-, ``) are known.
+
+  Raises:
+    Mismatch: a word is not in the text in its turn, or text is left over.
+  """
+  positions, wanted = visible_positions(text), visible(text)
+  start_W, end_W, done = [], [], 0
+  for word in tree.words:
+    bare = word.replace("\\", "")  # 1\/2
+    for spelling in (word, *_SPELLINGS.get(word, ()), bare):
+      seen = visible(spelling)
+      if wanted.startswith(seen, done):
+        break
+    else:
+      rest = text[positions[done] :] if done < len(positions) else ""
+      raise Mismatch(
+        f"the tree's word {word!r} is not in the text where it reads"
+        f" {rest[:40]!r}"
+      )
+    start_W.append(positions[done] if seen else (end_W[-1] if end_W else 0))
+    done += len(seen)
+    end_W.append(positions[done - 1] + 1 if seen else start_W[-1])
+  if done < len(positions):
+    raise Mismatch(f"the tree ends before {text[positions[done] :][:40]!r}")
+  return start_W, end_W
+
+
+def bracketing(
+  tree: Tree, text: str, vocabulary: Vocabulary, ids: dict[str, int]
+) -> np.ndarray:
+  """The feature `source_brackets`: a bracketing of the text's subwords.
+
+  Args:
+    tree: of the text.
+    text: the raw line.
+    vocabulary: of the source.
+    ids: label -> id, from `jaxsyn.data.schema.relation_ids`.
+
+  Raises:
+    Mismatch: the tree is not of this text.
+  """
+  start_W, end_W = spans(tree, text)
+  pieces = vocabulary.encode(text)
+  word_S = words_of_pieces(text, pieces.begin, pieces.end, start_W, end_W)
+  places: list[list[int]] = [[] for _ in tree.words]
+  for position, word in enumerate(word_S):
+    places[word].append(position)
+  found: list[int] = []
+  for sign in tree.signs:
+    if isinstance(sign, str):
+      found.append(opening(ids[sign]))
+    else:
+      found += [CLOSE] if sign == CLOSE else places[sign]
+  return np.array(found, np.int32)

@@ -1,0 +1,247 @@
+"""Penn brackets: read strictly, tied to the characters of the raw text."""
+
+import gzip
+
+import numpy as np
+import pytest
+from toy_corpus import corpus, lines_of, records_of
+
+from jaxsyn.data import linearise, tasks
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.linearise import CLOSE, opening
+from jaxsyn.data.records import Records
+from jaxsyn.data.vocabulary import Vocabulary, train
+from jaxsyn.errors import InputError
+from preprocess import build, penn
+
+DUCK = "(ROOT (S (NP (DT A) (NN duck)) (VP (VBZ waits)) (. .)))"
+
+
+def test_a_tree_by_hand():
+  tree = penn.parse(DUCK, "x:1")
+  assert tree.words == ("A", "duck", "waits", ".")
+  assert tree.signs == (
+    *("ROOT", "S", "NP", 0, 1, CLOSE),
+    *("VP", 2, CLOSE, 3, CLOSE, CLOSE),
+  )
+  assert penn.spans(tree, "A duck waits.") == ([0, 2, 7, 12], [1, 6, 12, 13])
+
+
+def test_traces_and_what_they_leave_empty_are_taken_out():
+  tree = penn.parse(
+    "( (S (NP-SBJ (-NONE- *)) (VP (VB Go) (NP (-NONE- *T*-1)))))", "x:1"
+  )
+  assert tree.signs == ("", "S", "VP", 0, CLOSE, CLOSE, CLOSE)
+  assert tree.words == ("Go",)
+
+
+def test_words_without_parts_of_speech_stand_where_they_are():
+  tree = penn.parse("(S (NP a duck) waits)", "x:1")
+  assert tree.signs == ("S", "NP", 0, 1, CLOSE, 2, CLOSE)
+
+
+@pytest.mark.parametrize("line", ["()", "(())", "( )", "(NN duck)"])
+def test_a_line_without_constituents_has_no_tree(line):
+  assert penn.parse(line, "x:1") is None
+
+
+@pytest.mark.parametrize(
+  ("line", "message"),
+  [
+    ("(S (NP (DT A)", r"x:7: 2 brackets are not closed"),
+    ("S (NP))", r"x:7: 'S' stands outside"),
+    (")", r"x:7: a bracket is closed that none has opened"),
+    ("(S (X a) b))", r"x:7: '\)' comes after the end"),
+    (f"{DUCK} {DUCK}", r"x:7: '\(' comes after the end .* one tree a line"),
+  ],
+)
+def test_what_is_no_tree_is_refused(line, message):
+  with pytest.raises(InputError, match=message):
+    penn.parse(line, "x:7")
+
+
+@pytest.mark.parametrize(
+  ("words", "text"),
+  [
+    ("-LRB- a -RRB- -LSB- -RSB- -LCB- -RCB-", "(a) [] {}"),
+    ("`` a '' b", '"a" b'),
+    ("`` a ''", "“a”"),
+    ("`` a ''", "``a''"),
+    ("` a '", "‘a’"),
+    (r"1\/2 \*", "1/2 *"),
+    ("-LRB- --", "-LRB- –"),
+    ("do n't", "don't"),
+    ("a b", "\u200ba \u00a0b"),
+  ],
+)
+def test_penn_spellings_are_found_in_the_text(words, text):
+  leaves = " ".join(f"(X {word})" for word in words.split())
+  tree = penn.parse(f"(S {leaves})", "x:1")
+  start_W, end_W = penn.spans(tree, text)
+  assert len(start_W) == len(words.split())
+  assert (np.array(start_W) < np.array(end_W)).all()
+  assert (np.array(start_W[1:]) >= np.array(end_W[:-1])).all()
+  kept = "".join(text[a:b] for a, b in zip(start_W, end_W))
+  assert kept == text.replace(" ", "").strip("\u200b").replace("\u00a0", "")
+
+
+@pytest.mark.parametrize(
+  ("text", "message"),
+  [
+    ("A cat waits.", r"word 'duck' is not in the text .* 'cat waits\.'"),
+    ("A duck", r"word 'waits' is not in the text where it reads ''"),
+    ("A duck waits. Now", r"the tree ends before 'Now'"),
+  ],
+)
+def test_another_text_is_a_mismatch(text, message):
+  with pytest.raises(penn.Mismatch, match=message):
+    penn.spans(penn.parse(DUCK, "x:1"), text)
+
+
+def test_subwords_stand_in_their_constituents(tmp_path):
+  """Characters as subwords: ▁ A ▁ d u c k ▁ w a i t s ."""
+  vocabulary = train(["A duck waits."], tmp_path / "v", size=99, type="char")
+  tree = penn.parse(DUCK, "x:1")
+  ids = {"NP": 1, "ROOT": 2, "S": 3, "VP": 4}
+  found = penn.bracketing(tree, "A duck waits.", vocabulary, ids)
+  NP, ROOT, S, VP = map(opening, ids.values())
+  assert found.dtype == np.int32
+  assert found.tolist() == [
+    *(ROOT, S, NP, *range(7), CLOSE),
+    *(VP, *range(7, 13), CLOSE, 13, CLOSE, CLOSE),
+  ]
+
+
+def bracketed(line):
+  """The first word is a noun phrase, the others are a verb phrase."""
+  if not line:
+    return "()"
+  first, *rest = line.split()
+  words = " ".join(f"(X {word})" for word in rest)
+  return f"(S (NP (N {first})) (VP {words}))"
+
+
+def with_brackets(tmp_path, change=lambda trees: trees):
+  """A corpus with constituency trees of its training split."""
+  config = corpus(tmp_path)
+  trees = change([bracketed(line) for line in lines_of(config, "train.en")])
+  path = tmp_path / "train.mrg.gz"
+  path.write_bytes(gzip.compress("".join(f"{t}\n" for t in trees).encode()))
+  config.prepare.parse.source_brackets["train"] = str(path)
+  return config
+
+
+def test_a_prepared_folder_has_them(tmp_path, capsys):
+  def change(trees):
+    trees[3] = "(())"
+    trees[6] = "(S (NP (N cat)) (VP (V purrs)))"
+    return trees
+
+  config = with_brackets(tmp_path, change)
+  folder = build.run(config)
+  told = capsys.readouterr().out
+  assert "train.mrg.gz:7: left out: the tree's word 'cat' is not in" in told
+  assert "brackets   used 58, another text 1, no tree 1" in told
+  manifest = manifests.read(folder)
+  assert manifest["brackets"] == {"source": ["NP", "S", "VP"]}
+  counts = {"used": 58, "another text": 1, "no tree": 1}
+  assert manifest["splits"]["train"]["brackets"] == counts
+  assert "brackets" not in manifest["splits"]["test"]
+  vocabulary = Vocabulary(folder / "vocabulary.model")
+  names = linearise.symbols(manifest["brackets"]["source"])
+  for i, one in enumerate(Records(folder, "train")):
+    signs = one["source_brackets"]
+    if i in (3, 6):
+      assert signs.tolist() == []
+      continue
+    # Put together again from subwords it is the tree that was given.
+    text = lines_of(config, "train.en")[i]
+    first, _, rest = text.partition(" ")
+    shown = [names[k] for k in linearise.skeleton(signs, heads=False)]
+    assert " ".join(shown) == "(S (NP ) (VP ) )"
+    inside = [run for run in np.split(signs, np.flatnonzero(signs < 0))]
+    runs = [run[run >= 0] for run in inside]
+    words = [
+      vocabulary.decode(one["source_id"][run]) for run in runs if len(run)
+    ]
+    assert words == [first, rest]
+  for one in Records(folder, "test"):
+    assert one["source_brackets"].tolist() == []
+
+
+def test_dropped_lines_take_their_trees_with_them(tmp_path):
+  config = with_brackets(tmp_path)
+  config.prepare.clean.max_words = 5
+  folder = build.run(config)
+  records = Records(folder, "train")
+  assert 0 < len(records) < 60
+  about = manifests.read(folder)["splits"]["train"]["brackets"]
+  assert about == {"used": len(records), "another text": 0, "no tree": 0}
+
+
+def test_with_them_and_without_them_are_two_data_sets(tmp_path):
+  config = corpus(tmp_path)
+  folder = build.run(config)
+  before = records_of(folder)
+  manifest = manifests.read(folder)
+  assert "brackets" not in manifest
+  assert "source_brackets" not in Records(folder, "train").features
+  brackets = with_brackets(tmp_path / "with")
+  brackets.data.directory = config.data.directory
+  build.run(brackets)
+  assert manifests.read(folder)["key"] != manifest["key"]
+  build.run(config)
+  assert manifests.read(folder)["key"] == manifest["key"]
+  assert records_of(folder) == before
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    (lambda t: t[:-1], r"train\.mrg\.gz has 59 lines, but its text has 60"),
+    (lambda t: [*t, "()"], r"train\.mrg\.gz has 61 lines, but its text has 60"),
+    (lambda t: [*t[:4], "", *t[5:]], r"train\.mrg\.gz:5: the line is empty"),
+    (lambda t: [t[0][1:], *t[1:]], r"train\.mrg\.gz:1: 'S' stands outside"),
+    (lambda t: [t[0], t[1] + t[1], *t[2:]], r"train\.mrg\.gz:2: .* one tree a"),
+    (lambda t: ["()"] * 60, r"no kept line has a tree with constituents"),
+    (lambda t: [t[0], *t[:-1]], None),
+    (lambda t: [DUCK] * 60, r"no tree is of its line of .*train\.en"),
+  ],
+)
+def test_faulty_files(tmp_path, change, message):
+  config = with_brackets(tmp_path, change)
+  if message is None:  # shifted by one: a few fit by chance
+    about = manifests.read(build.run(config))["splits"]["train"]["brackets"]
+    assert about["another text"] > 50
+    return
+  with pytest.raises(InputError, match=message):
+    build.run(config)
+
+
+@pytest.mark.parametrize(
+  ("given", "message"),
+  [
+    ({"test": "x"}, r"source_brackets must name a file for the split train"),
+    ({"train": "x", "dev": "y"}, r"may for others of test, train, has \['dev'"),
+    ({"train": "no.mrg"}, r"source_brackets\.train: there is no file no\.mrg"),
+  ],
+)
+def test_faulty_options(tmp_path, given, message):
+  config = corpus(tmp_path)
+  config.prepare.parse.source_brackets = given
+  with pytest.raises(InputError, match=message):
+    build.run(config)
+
+
+def test_they_serve_without_dependency_trees(tmp_path):
+  """The second task needs the one kind only."""
+  from jaxsyn import config as configs
+
+  config = with_brackets(tmp_path)
+  config.prepare.parse.sides = ()
+  folder = build.run(config)
+  config.data.second.update(task="source", brackets="constituency")
+  names = ("source_id", "target_id")
+  records, data = Records(folder, "train"), configs.read(config).data
+  both = tasks.of_split(records, names, data, 1.0)
+  assert both.notes["second"] == 60

@@ -1,0 +1,100 @@
+"""Parsing as a second task, from training to translation, in this process."""
+
+import json
+
+import numpy as np
+import pytest
+from models_under_test import plan_of
+
+from jaxsyn import train
+from jaxsyn.data import linearise, schema
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.batches import features_for
+from jaxsyn.data.columns import of_split
+from jaxsyn.data.example import encode
+from jaxsyn.data.parser import UDPipe
+from jaxsyn.data.records import Records
+from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.errors import InputError
+from jaxsyn.scoring.validation import read_text
+from jaxsyn.translate import Session
+
+LINES = ["The duck arrived .", "", "Ducks ."]
+
+
+@pytest.mark.usefixtures("quick_compile")
+@pytest.mark.parametrize(
+  "system, task", [("multitask", "parse"), ("mixed_encoder", "source")]
+)
+def test_trained_with_trees_it_translates_without_a_parser(
+  tiny, tmp_path, capsys, system, task
+):
+  config = tiny(system)
+  config.batch.shapes = 1
+  config.model.encoder_layers = 1
+  config.train.update(steps=2, evaluate_every=2, validation_sentences=2)
+  run = tmp_path / "run"
+  assert train.run(config, run).step == 2
+  told = "second task: 600 examples beside 600 translations; left out: 0"
+  assert told in capsys.readouterr().out
+  assert json.loads((run / "config.json").read_text())["data"]["second"] == {
+    "task": task,
+    "brackets": "dependency",
+    "weight": 1.0,
+    "longest": 250,
+  }
+  config.data.second.weight = 0.5
+  with pytest.raises(InputError, match=r"second\.weight was 1\.0 and is now"):
+    train.run(config, run)
+
+  (run / "parser.source.udpipe").unlink()
+  session = Session(run, beam=1)
+  assert not session.needs_trees and not session.plan.translation_needs
+  vocabulary = session.run.vocabulary("target")
+  plain = [*vocabulary.encode(LINES[0]).id, schema.EOS]
+  tag = vocabulary.size + linearise.TRANSLATE
+  tagged = [tag, *plain[:-1], tag, schema.EOS]
+  ids = session.example(LINES[0])["source_id"].tolist()
+  assert ids == {"parse": tagged, "source": plain}[task]
+  texts = [best[0].text for best in session(LINES)]
+  assert texts[0] and texts[2] and not texts[1]
+
+  # A model that writes brackets only: they are in no text, and break nothing.
+  table = np.array(session.params["target_table"]["embedding"])
+  table[: vocabulary.size] = 0.0
+  session.params["target_table"]["embedding"] = table
+  (best,) = session(LINES[:1])[0]
+  assert max(best.ids) >= vocabulary.size and np.isfinite(best.score)
+  words = [i for i in best.ids if i < vocabulary.size]
+  assert best.text == vocabulary.decode(words)
+
+
+def test_what_is_translated_has_the_facts_that_were_validated(prepared):
+  """Tags and trees together: word, middle and head of every subword."""
+  manifest = manifests.read(prepared)
+  plan = plan_of("pascal+dependency_relative+multitask")
+  vocabulary = Vocabulary(prepared / "vocabulary.model")
+  parser = UDPipe(prepared / "parser.source.udpipe")
+  relations = {
+    side: schema.relation_ids(labels)
+    for side, labels in manifest["relations"].items()
+  }
+  tag = vocabulary.size + linearise.TRANSLATE
+  names = [
+    name
+    for name in features_for(plan.needs, ["source"])
+    if name.startswith("source")
+  ]
+  assert {"source_parent_mid", "source_head"} <= set(names)
+  records = Records(prepared, "validation")
+  columns = of_split(records, tuple(names), "parsed", 1.0, tag)
+  lines = read_text(prepared, "validation", "source")
+  for i, line in enumerate(lines):
+    example = encode(
+      parser(line), None, (vocabulary, vocabulary), relations, tag=tag
+    )
+    assert example["source_id"][0] == tag
+    for name in names:
+      size = columns.sizes(name)[i]
+      row = columns.rows(name, np.array([i]), size, 0)[0]
+      np.testing.assert_array_equal(row, np.atleast_1d(example[name]))
