@@ -46,7 +46,7 @@ def view_of(batch: dict[str, Array], side: str) -> View:
   id_BS = batch[f"{side}_id_B{letter}"]
   facts = {"real_BS": id_BS != PAD}
   for field in dataclasses.fields(View):
-    if "_" not in field.name or field.name in facts:
+    if not field.name[-1].isupper() or field.name in facts:
       continue
     fact, letters = field.name.rsplit("_", 1)
     name = f"{side}_{fact}_{letters.replace('S', letter)}"
