@@ -192,9 +192,11 @@ class Spec:
 
   part: ClassVar[type[Part]]
   needs: ClassVar[tuple[str, ...]] = ()  # facts of the view it reads
+  needs_in_training: ClassVar[tuple[str, ...]] = ()  # and there beyond those
   places: ClassVar[tuple[str, ...]] = ("encoder",)
   embeds: ClassVar[bool] = False  # sits at the embeddings, not in layers
   replaces: ClassVar[bool] = False  # replaces scores: two such parts clash
+  supervised: ClassVar[bool] = False  # publishes a parse for a loss
   off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
 
   def in_layer(self, layer: int) -> bool:
