@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from models_under_test import plan_of
 
+from jaxsyn import config as configs
 from jaxsyn import train
 from jaxsyn.data import linearise, schema
 from jaxsyn.data import manifest as manifests
@@ -16,7 +17,9 @@ from jaxsyn.data.parser import UDPipe
 from jaxsyn.data.records import Records
 from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
-from jaxsyn.scoring.validation import read_text
+from jaxsyn.plan import resolve
+from jaxsyn.scoring.validation import Validator, read_text
+from jaxsyn.training.mesh import Layout
 from jaxsyn.translate import Session
 
 LINES = ["The duck arrived .", "", "Ducks ."]
@@ -69,6 +72,25 @@ def test_trained_with_trees_it_translates_without_a_parser(
   assert best.text == vocabulary.decode(words)
 
 
+def test_validation_has_room_for_the_tags(tiny, prepared):
+  config = configs.read(tiny("multitask"))
+  names = ("source_id", "target_id")
+  plan = resolve(config, manifests.read(prepared))
+  validator = Validator(
+    plan,
+    Layout("jit", config.train.mesh),
+    "validation",
+    names,
+    Vocabulary(prepared / "vocabulary.model"),
+  )
+  columns = of_split(
+    Records(prepared, "validation"), names, "parsed", 1.0, plan.tag
+  )
+  for planned in validator._batches:
+    longest = columns.sizes("source_id")[planned.ids].max()
+    assert longest <= planned.shape.source
+
+
 def test_what_is_translated_has_the_facts_that_were_validated(prepared):
   """Tags and trees together: word, middle and head of every subword."""
   manifest = manifests.read(prepared)
@@ -87,7 +109,10 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
   records = Records(prepared, "validation")
+  bare = of_split(records, tuple(names), "parsed", 1.0)  # cached elsewhere
   columns = of_split(records, tuple(names), "parsed", 1.0, tag)
+  longer = columns.sizes("source_id") - bare.sizes("source_id")
+  assert (longer == 2).all()
   lines = read_text(prepared, "validation", "source")
   for i, line in enumerate(lines):
     example = encode(
