@@ -27,15 +27,18 @@ def get_config() -> ml_collections.ConfigDict:
     train="train",  # name of the split to train on
     validation="validation",  # the split for early stopping
     test=("test",),  # splits to report on
-    # Tree given to the model: "parsed", or a control: "linear" (parent =
-    # previous word), "random" (a random tree of the same size).
+    # Trees given to the model, on every side that has any: "parsed", or a
+    # control: "linear" (parent = previous word), "random" (a random tree of
+    # the same size).
     tree="parsed",
   )
 
   # Offline preparation (python -m preprocess.build).
   config.prepare = dict(
     raw_dir="",  # folder of the raw files; --raw_dir overrides it
-    # Split name -> (source file, target file), plain text or .gz.
+    # Split name -> (source file, target file), plain text or .gz. A third
+    # entry "FIRST-LAST" takes only these lines, from 1, both included. Of a
+    # treebank (.conllu, .conllu.gz) the `# text` comments are the lines.
     splits=ml_collections.ConfigDict(),
     # (file name, URL, SHA-256) of raw files, fetched where raw_dir lacks them.
     downloads=(),
@@ -58,7 +61,9 @@ def get_config() -> ml_collections.ConfigDict:
       # download. Empty: the language of the side.
       source_model="",
       target_model="",
-      # CoNLL-U by another parser instead: split name -> file (gz or plain).
+      # CoNLL-U by another parser instead: split name -> file (gz or plain) of
+      # all lines of the raw file; a name in raw_dir, or a path. Empty, and no
+      # model said, and the raw files are treebanks: their own trees.
       source_conllu=ml_collections.ConfigDict(),
       target_conllu=ml_collections.ConfigDict(),
       beam=0,  # UDPipe's beam_search; 0: the model's own. 1 is faster.

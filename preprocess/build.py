@@ -56,7 +56,7 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
   inputs.check(config)
   directory = pathlib.Path(config.data.directory)
   splits = inputs.read(config, raw_dir, directory / "raw")
-  parsers = inputs.parsers(config, directory / "raw")
+  parsers = inputs.parsers(config, splits, directory / "raw")
   key = inputs.key(config, splits, parsers)
   if _is_done(directory, key):
     print(f"{directory} is prepared already, from the same input and options.")
@@ -78,7 +78,8 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
     for name, split in splits.items():
       _trees(config, name, split, parsers, work, new)
     manifest = _records(config, splits, vocabularies, parsers, new)
-    manifest |= _provenance(config, key, vocabularies, parsers, new)
+    given = splits[config.data.train].given
+    manifest |= _provenance(config, key, vocabularies, parsers, given, new)
     manifest["seconds"] = round(time.monotonic() - started, 1)
     _publish(new, directory, manifest)
   finally:
@@ -118,13 +119,15 @@ def _clean(config: configs.Config, splits: Mapping[str, Split]) -> None:
       sides = schema.SIDES if name == data.train else ("source",)
       normal = {}
       for side in sides:
-        normal[side], changed = clean.nfc(getattr(split.pairs, side))
+        normal[side], _ = clean.nfc(getattr(split.pairs, side))
+        _, changed = clean.nfc(split.lines(side))
         print(f"{name}: {changed} {side} lines changed by NFC")
       split.pairs = dataclasses.replace(split.pairs, **normal)
   split = splits[data.train]
   steps = clean.steps(options, data.source_language, data.target_language)
-  cleaned = clean.clean(split.pairs.source, split.pairs.target, steps)
-  split.kept, split.dropped = cleaned.kept, cleaned.dropped
+  cleaned = clean.clean(split.lines("source"), split.lines("target"), steps)
+  split.kept = [split.kept[i] for i in cleaned.kept]
+  split.dropped = cleaned.dropped
 
 
 def _vocabularies(
@@ -189,11 +192,9 @@ def _trees(config, name, split, parsers, work, new) -> None:
   for side, parser in parsers.items():
     path = split.conllu[side] = manifests.conllu_file(new, name, side)
     lines = split.lines(side)
-    given = getattr(options.parse, f"{side}_conllu")
-    if given:
-      file = str(split.pairs.files[schema.SIDES.index(side)])
-      every = getattr(split.pairs, side)
-      parse.take(given[name], file, every, split.kept, name, path)
+    if side in split.given:
+      file, every = str(split.file(side)), getattr(split.pairs, side)
+      parse.take(split.given[side], file, every, split.kept, name, path)
       continue
     files = parse.parse(
       lines,
@@ -233,16 +234,16 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
   for name, split in splits.items():
     facts[name] = {
       "examples": facts[name]["examples"],
-      "lines": len(split.pairs),
+      "lines": len(split.kept) + sum(split.dropped.values()),
       "dropped": split.dropped,
       "unparsed": counted[name].unparsed,
       "files": [file.name for file in split.pairs.files],
       "raw_sha256": split.pairs.sha256,
       **facts[name],
     }
-  given = {s: getattr(config.prepare.parse, f"{s}_conllu") for s in sides}
+  given = splits[data.train].given
   trees = " and ".join(
-    f"{side} side ({'CoNLL-U' if given[side] else parsers[side].path.name})"
+    f"{side} side ({'CoNLL-U' if side in given else parsers[side].path.name})"
     for side in sides
   )
   sizes = " and ".join(
@@ -272,9 +273,10 @@ def examples(
   for side in schema.SIDES:
     sentence = iter(split.lines(side))
     if side in split.conllu:
-      file = str(split.pairs.files[schema.SIDES.index(side)])
       sentence = conllu.match(
-        conllu.read(split.conllu[side]), sentence, f"kept lines of {file}"
+        conllu.read(split.conllu[side]),
+        sentence,
+        f"kept lines of {split.file(side)}",
       )
     sentences.append(sentence)
   both = (vocabularies["source"], vocabularies["target"])
@@ -288,7 +290,9 @@ def examples(
     yield made
 
 
-def _provenance(config, key, vocabularies, parsers, new) -> dict[str, Any]:
+def _provenance(
+  config, key, vocabularies, parsers, given, new
+) -> dict[str, Any]:
   """Copies the models; returns that part of the manifest."""
   joint = config.prepare.vocabulary.joint
   said = {}
@@ -302,8 +306,7 @@ def _provenance(config, key, vocabularies, parsers, new) -> dict[str, Any]:
     }
   parsed = {}
   for side, parser in parsers.items():
-    given = getattr(config.prepare.parse, f"{side}_conllu")
-    trees = "CoNLL-U" if given else "parser"
+    trees = "CoNLL-U" if side in given else "parser"
     if parser is None:
       parsed[side] = {"file": "", "sha256": "", "name": "", "trees": trees}
       continue

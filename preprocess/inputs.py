@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
 import re
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from preprocess import raw
 
 RECIPE = 1  # raise it when the same input must be prepared anew
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_LINES = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
 
 
 @dataclasses.dataclass
@@ -29,21 +29,27 @@ class Split:
   """A split on its way.
 
   Attributes:
-    pairs: the raw lines.
+    pairs: the raw lines, all that the two files have.
     kept: numbers of the pairs that become records, from 0.
     dropped: reason -> number of pairs.
+    given: side -> CoNLL-U of all lines, where trees are not to be parsed.
     conllu: side -> file of the trees of the kept lines.
   """
 
   pairs: raw.Pairs
   kept: list[int]
-  dropped: dict[str, int]
+  dropped: dict[str, int] = dataclasses.field(default_factory=dict)
+  given: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
   conllu: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
 
   def lines(self, side: str) -> list[str]:
     """The kept lines of a side."""
     texts = getattr(self.pairs, side)
     return [texts[i] for i in self.kept]
+
+  def file(self, side: str) -> pathlib.Path:
+    """The raw file of a side."""
+    return self.pairs.files[schema.SIDES.index(side)]
 
   @property
   def numbers(self) -> list[int]:
@@ -65,10 +71,10 @@ def check(config: configs.Config) -> None:
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
   for name, files in prepare.splits.items():
-    if not _NAME.fullmatch(name) or len(files) != 2:
+    if not _NAME.fullmatch(name) or len(files) not in (2, 3):
       raise InputError(
         f"config.prepare.splits.{name} must be a lower case name and two files"
-        f" (source, target), got {files!r}."
+        f" (source, target), then perhaps the lines (1-800), got {files!r}."
       )
   if data.train not in prepare.splits:
     raise InputError(
@@ -112,20 +118,72 @@ def read(
         f" {entry!r}."
       )
   downloads = {name: (url, sha) for name, url, sha in prepare.downloads}
+  raw_dir = raw_dir or prepare.raw_dir
   splits = {}
   # The training split first, then as the config has them.
   for name in dict.fromkeys([config.data.train, *prepare.splits]):
-    source, target = (
-      raw.find(file, raw_dir or prepare.raw_dir, own, downloads)
-      for file in prepare.splits[name]
-    )
+    *files, lines = (*prepare.splits[name], "")[:3]
+    source, target = (raw.find(file, raw_dir, own, downloads) for file in files)
     pairs = raw.read_pairs(source, target)
-    splits[name] = Split(pairs, list(range(len(pairs))), {})
+    splits[name] = Split(pairs, list(_numbers(lines, len(pairs), name)))
+  for side in prepare.parse.sides:
+    given = getattr(prepare.parse, f"{side}_conllu")
+    if not given and not getattr(prepare.parse, f"{side}_model"):
+      for name in _treebanks(splits, side):
+        splits[name].given[side] = splits[name].file(side)
+    for name, file in given.items():
+      if file in downloads:
+        found = [raw.find(file, raw_dir, own, downloads)]
+      else:
+        places = (pathlib.Path(raw_dir, file), pathlib.Path(file))
+        found = [place for place in places if place.is_file()]
+      if not found:
+        raise InputError(
+          f"config.prepare.parse.{side}_conllu.{name}: there is no file {file},"
+          f" nor is it in the folder of the raw files ({raw_dir or 'not set'})."
+        )
+      splits[name].given[side] = found[0]
   return splits
 
 
+def _numbers(lines: str, count: int, name: str) -> range:
+  """Numbers of the pairs of a split, from 0.
+
+  Args:
+    lines: "FIRST-LAST", from 1 and both included; "" for all.
+    count: pairs that the files have.
+    name: of the split.
+  """
+  if not lines:
+    return range(count)
+  found = _LINES.fullmatch(lines)
+  first, last = map(int, found.groups()) if found else (0, 0)
+  if not 1 <= first <= last <= count:
+    raise InputError(
+      f"config.prepare.splits.{name}: the lines must be FIRST-LAST, of 1 to"
+      f" {count} as the files have, got {lines!r}."
+    )
+  return range(first - 1, last)
+
+
+def _treebanks(splits: Mapping[str, Split], side: str) -> list[str]:
+  """The splits whose raw text has trees of its own: all or none."""
+  found = [
+    n for n, split in splits.items() if raw.is_treebank(split.file(side))
+  ]
+  lacking = [name for name in splits if name not in found]
+  if found and lacking:
+    raise InputError(
+      f"the {side} files of {', '.join(found)} are treebanks, those of"
+      f" {', '.join(lacking)} are not: say where trees come from, in"
+      f" config.prepare.parse.{side}_model (a parser for all) or"
+      f" config.prepare.parse.{side}_conllu (CoNLL-U for all)."
+    )
+  return found
+
+
 def parsers(
-  config: configs.Config, own: pathlib.Path
+  config: configs.Config, splits: Mapping[str, Split], own: pathlib.Path
 ) -> dict[str, UDPipe | None]:
   """The parser of each side with trees.
 
@@ -140,7 +198,7 @@ def parsers(
     if side not in options.sides:
       continue
     model = getattr(options, f"{side}_model")
-    if getattr(options, f"{side}_conllu") and not model:
+    if side in splits[config.data.train].given and not model:
       found[side] = None
     else:
       path = find(model, getattr(config.data, f"{side}_language"), own)
@@ -159,13 +217,11 @@ def key(
     del options[name]
   for side in schema.SIDES:
     del options["parse"][f"{side}_model"]  # its content counts, below
-    given = options["parse"][f"{side}_conllu"]
-    for split, file in given.items():
-      if not os.path.isfile(file):
-        raise InputError(
-          f"config.prepare.parse.{side}_conllu.{split}: there is no file {file}."
-        )
-      given[split] = manifests.sha256_file(file)
+    options["parse"][f"{side}_conllu"] = {
+      name: manifests.sha256_file(split.given[side])
+      for name, split in splits.items()
+      if side in split.given
+    }
   facts = {
     "recipe": RECIPE,
     "options": options,
