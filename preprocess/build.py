@@ -34,7 +34,10 @@ from jaxsyn.errors import InputError
 from preprocess import clean, inputs, parse, report
 from preprocess.inputs import Split
 
-_PACKAGES = ("sentencepiece", "ufal.udpipe", "tensorflow-datasets", "numpy")
+_PACKAGES = (
+  *("sentencepiece", "ufal.udpipe", "py3langid"),
+  *("tensorflow-datasets", "numpy"),
+)
 
 
 def run(config: Any, raw_dir: str = "") -> pathlib.Path:

@@ -9,10 +9,9 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
+from raw_corpora import chain, corpus, lines_of, records_of
 
-from configs import base
 from jaxsyn.data import conllu, schema
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.records import Records
@@ -21,70 +20,12 @@ from jaxsyn.errors import InputError
 from preprocess import build
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WORDS = ("the", "old", "man", "saw", "a", "small", "dog", "near", "house")
-
-
-def sentences(count, seed):
-  random = np.random.default_rng(seed)
-  return [
-    " ".join(random.choice(WORDS, random.integers(2, 9))) for _ in range(count)
-  ]
-
-
-def chain(line):
-  """CoNLL-U of a line in which each word hangs on the one before it."""
-  rows = [
-    f"{i}\t{w}\t_\t_\t_\t_\t{i - 1}\t{'dep' if i > 1 else 'root'}\t_\t_\n"
-    for i, w in enumerate(line.split(), 1)
-  ]
-  return "".join(rows) + "\n" if rows else ""
-
-
-def corpus(tmp_path, train=60, test=7):
-  """Raw files, their CoNLL-U, and a config that prepares them."""
-  folder = tmp_path / "raw"
-  folder.mkdir(parents=True)
-  config = base.get_config()
-  config.data.name = "toy"
-  config.data.directory = str(tmp_path / "out")
-  config.prepare.raw_dir = str(folder)
-  config.prepare.vocabulary.size = 60
-  config.prepare.shards = 2
-  for split, count in (("train", train), ("test", test)):
-    source = sentences(count, seed=count)
-    target = [line.upper() for line in source]
-    (folder / f"{split}.en").write_text("".join(f"{x}\n" for x in source))
-    with gzip.open(folder / f"{split}.de.gz", "wt") as file:
-      file.write("".join(f"{x}\n" for x in target))
-    (folder / f"{split}.conllu").write_text("".join(map(chain, source)))
-    config.prepare.splits[split] = (f"{split}.en", f"{split}.de.gz")
-    config.prepare.parse.source_conllu[split] = str(folder / f"{split}.conllu")
-  return config
 
 
 def change(path, old, new):
   data = path.read_bytes()
   assert old in data
   path.write_bytes(data.replace(old, new, 1))
-
-
-def lines_of(config, name):
-  return (
-    (pathlib.Path(config.prepare.raw_dir) / name).read_text().split("\n")[:-1]
-  )
-
-
-def records_of(folder):
-  """Name -> bytes of all that is prepared, but for the times."""
-  found = {}
-  for path in sorted(pathlib.Path(folder).rglob("*")):
-    name = str(path.relative_to(folder))
-    if (
-      path.is_file() and not name.startswith("work") and name != "manifest.json"
-    ):
-      found[name] = path.read_bytes()
-  assert any("tfrecord" in name for name in found)
-  return found
 
 
 def test_what_is_made(tmp_path):
@@ -253,6 +194,28 @@ def test_conllu_of_another_text(tmp_path):
   out = pathlib.Path(config.data.directory)
   assert not (out / "manifest.json").exists()
   assert not (out / "work" / "new").exists()
+
+
+def test_language_drops_are_reported(tmp_path):
+  config = corpus(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  english, german = (
+    ["Two young men are playing football outside in the green park."] * 58,
+    ["Zwei junge Männer spielen draußen im grünen Park Fußball."] * 58,
+  )
+  source = [*english, german[0], english[0]]
+  target = [*german, english[0], english[0]]
+  for name, lines in (("train.en", source), ("train.de", target)):
+    (raw / name).write_text("".join(f"{x}\n" for x in lines))
+  (raw / "train.conllu").write_text("".join(map(chain, source)))
+  config.prepare.splits.train = ("train.en", "train.de")
+  config.prepare.clean.language = True
+  folder = build.run(config)
+  manifest = manifests.read(folder)
+  assert manifest["splits"]["train"]["dropped"]["language"] == 2
+  assert "py3langid" in manifest["versions"]
+  assert manifest["splits"]["test"]["examples"] == 7  # not cleaned
+  assert "dropped    language 2" in (folder / "report.txt").read_text()
 
 
 def test_failure_leaves_the_old_folder(tmp_path):
