@@ -31,7 +31,7 @@ class Plan:
     config: as checked.
     spec: what the model is made from.
     recipe: what a training step needs.
-    needs: features of the data that parts and losses read.
+    needs: features of the data that parts and losses read in training.
   """
 
   config: Config
@@ -42,9 +42,11 @@ class Plan:
   @property
   def translation_needs(self) -> frozenset[str]:
     """Features of the source side that translating reads."""
-    return _needs(self.spec.parts) - {
-      need for need in self.needs if need.startswith("target")
-    }
+    return frozenset(
+      need
+      for need in _needs(self.spec.parts, "needs")
+      if need.startswith("source")
+    )
 
 
 def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
@@ -80,7 +82,13 @@ def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
     relations.get("target", 0),
   )
   terms = losses.read_losses(config.losses)
-  needs = _needs(parts).union(*(term.needs for term in terms.values()))
+  for name, term in terms.items():
+    term.check(f"config.losses.{name}", spec)
+  needs = frozenset().union(
+    _needs(parts, "needs"),
+    _needs(parts, "needs_in_training"),
+    *(term.needs for term in terms.values()),
+  )
   recipe = Recipe(
     model=contract.make(spec),
     losses=terms,
@@ -134,12 +142,13 @@ def _check_clashes(where: str, named: list, model: Model) -> None:
       )
 
 
-def _needs(parts: Parts) -> frozenset[str]:
+def _needs(parts: Parts, kind: str) -> frozenset[str]:
+  """Features that the parts read, of one kind of needs, by name."""
   return frozenset(
     f"{side}_{need}"
     for place, side in PLACES.items()
     for _, part in parts.at(place)
-    for need in part.needs
+    for need in getattr(part, kind)
   )
 
 

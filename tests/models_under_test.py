@@ -20,7 +20,10 @@ JOINT = {  # of a manifest
   "vocabulary": {
     side: {"size": VOCABULARY, "sha256": "a"} for side in ("source", "target")
   },
-  "relations": {"source": ["case", "det", "nsubj", "obj", "root"]},
+  "relations": {
+    side: ["case", "det", "nsubj", "obj", "root"]
+    for side in ("source", "target")
+  },
 }
 
 
@@ -43,6 +46,8 @@ def sentence(words: int, target: int, seed: int) -> dict[str, np.ndarray]:
   word_S = np.repeat(np.arange(words), rng.integers(1, 3, words))
   word_S = np.r_[word_S, -1].astype(np.int32)
   head_W = np.asarray(trees.random(words, seed))
+  word_T = np.repeat(np.arange(target), rng.integers(1, 3, target))
+  word_T = np.r_[word_T[: target - 1], -1].astype(np.int32)
   return {
     "source_id_BS": np.r_[rng.integers(4, VOCABULARY, len(word_S) - 1), 3],
     "source_word_BS": word_S,
@@ -53,10 +58,17 @@ def sentence(words: int, target: int, seed: int) -> dict[str, np.ndarray]:
     "source_parsed_B": np.asarray(1, np.uint8),
     "source_weighting_BSS": rng.uniform(size=(len(word_S),) * 2),
     "target_id_BT": np.r_[rng.integers(4, VOCABULARY, target - 1), 3],
+    "target_word_BT": word_T,
+    "target_head_BW": np.asarray(trees.random(word_T.max() + 1, seed)),
+    "target_parsed_B": np.asarray(1, np.uint8),
   }
 
 
-FILL = {"source_word_BS": -1, "source_tree_distance_BWW": 255}
+FILL = {
+  "source_word_BS": -1,
+  "target_word_BT": -1,
+  "source_tree_distance_BWW": 255,
+}
 
 
 def batch_of(pairs, extra: int = 0) -> dict[str, jax.Array]:
@@ -126,6 +138,9 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
       if treeless and not specs[name].needs
     }
   config = dataclasses.replace(
-    plan.config, parts=configs.Places(**kept), system="transformer"
+    plan.config,
+    parts=configs.Places(**kept),
+    losses={"nll": plan.config.losses["nll"]},
+    system="transformer",
   )
   return resolve(config, JOINT)

@@ -46,7 +46,7 @@ def view_of(batch: dict[str, Array], side: str) -> View:
   id_BS = batch[f"{side}_id_B{letter}"]
   facts = {"real_BS": id_BS != PAD}
   for field in dataclasses.fields(View):
-    if "_" not in field.name or field.name in facts:
+    if not field.name[-1].isupper() or field.name in facts:
       continue
     fact, letters = field.name.rsplit("_", 1)
     name = f"{side}_{fact}_{letters.replace('S', letter)}"
@@ -61,15 +61,31 @@ def shift_right(id_BT: Array) -> Array:
   return jnp.concatenate([first_B1, id_BT[:, :-1]], axis=1)
 
 
-def forward(model: nn.Module, batch: dict[str, Array], *, train: bool) -> Array:
+def forward(
+  model: nn.Module,
+  batch: dict[str, Array],
+  *,
+  train: bool,
+  full_context: bool = False,
+) -> Array:
   """logits_BTV of every target position, given the true past.
 
   Used as a method of a family: `model.apply(variables, batch, train=True,
   method=forward)`; it touches every parameter, so `init` uses it too.
+
+  Facts of the target side are told by the subword that a position predicts,
+  while `real_BS` is of what it reads.
+
+  Args:
+    batch: see `jaxsyn.data.batches`.
+    train: dropout and training-only noise are on.
+    full_context: the future is shown as well: for losses on attention.
   """
   source = view_of(batch, "source")
   encoded = model.encode(batch["source_id_BS"], source, train=train)
   # The decoder reads subwords one to the right of those it predicts.
   input_BT = shift_right(batch["target_id_BT"])
-  target = View(real_BS=input_BT != PAD)
+  target = view_of(batch, "target").replace(
+    real_BS=input_BT != PAD, full_context=full_context
+  )
   return model.decode(encoded, input_BT, target, train=train)

@@ -53,6 +53,12 @@ class ModelSpec:
   source_relations: int = 0  # dependency relations of the data, numbered from 1
   target_relations: int = 0
 
+  def layers(self, place: str) -> int:
+    """How many layers a place has."""
+    if place == "encoder":
+      return self.model.encoder_layers
+    return self.model.decoder_layers
+
   def where(self, place: str, layer: int) -> Where:
     """What a part at a place is told; layer -1 is the embeddings."""
     model = self.model

@@ -110,13 +110,15 @@ class DecoderLayer(nn.Module):
   ) -> Array:
     """All target positions at once, each seeing itself and the past."""
     length = x_BTD.shape[1]
-    causal_11TT = jnp.tril(jnp.ones((length, length), bool))[None, None]
+    seen_11TT = jnp.ones((1, 1, length, length), bool)
+    if not target.full_context:
+      seen_11TT = jnp.tril(seen_11TT)
     around = self.around_attention
     query_BTD = around.enter(x_BTD)
     mixed_BTD = self.attention(
       query_BTD,
       query_BTD,
-      causal_11TT & target.real_BS[:, None, None, :],
+      seen_11TT & target.real_BS[:, None, None, :],
       target,
       train=train,
     )

@@ -26,6 +26,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.scoring.metrics import score
 from jaxsyn.training.mesh import Layout
+from jaxsyn.training.objective import report
 from jaxsyn.training.step import evaluate_step
 
 LONGEST = 1024  # subwords of a side
@@ -86,12 +87,13 @@ class Validator:
     self._translator = Translator(
       plan.recipe.model, vocabulary, decode, sources, change
     )
+    self._losses = plan.recipe.losses
     self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
 
   def __call__(self, params: Any) -> dict[str, float]:
-    """The scores: "loss/NAME" of each term, "perplexity", "bleu"."""
+    """The scores: of the loss, "perplexity", what losses measure, "bleu"."""
     began = time.monotonic()
-    sums: dict[str, Any] = collections.defaultdict(lambda: np.zeros(2))
+    sums: dict[tuple, Any] = collections.defaultdict(lambda: np.zeros(2))
     for planned in self._batches:
       batch = assemble(
         self._columns,
@@ -101,13 +103,22 @@ class Validator:
         jax.process_count(),
       )
       placed = self._layout.place_rows(changed(batch, self._change))
-      for name, pair in jax.device_get(
+      found = jax.device_get(
         self._layout.call("evaluate", self._evaluate, params, placed)
-      ).items():
+      )
+      pairs = {("log_p", ""): found["log_p"]}
+      for kind in ("terms", "shares"):
+        pairs |= {(kind, name): pair for name, pair in found[kind].items()}
+      for name, pair in pairs.items():
         sums[name] += np.array(pair, np.float64)
-    log_p = sums.pop("log_p")
-    values = {f"loss/{k}": float(s / max(n, 1)) for k, (s, n) in sums.items()}
-    values["perplexity"] = math.exp(min(-log_p[0] / max(log_p[1], 1), 100.0))
+    mean = {name: float(s / max(n, 1)) for name, (s, n) in sums.items()}
+    terms, shares = (
+      {name: value for (kind, name), value in mean.items() if kind == wanted}
+      for wanted in ("terms", "shares")
+    )
+    values = report(terms, self._losses)
+    values["perplexity"] = math.exp(min(-mean["log_p", ""], 100.0))
+    values |= shares
     found = self._translator(_on_one_device(params), self._examples)
     hypotheses = [best[0].text if best else "" for best in found]
     values["bleu"] = score(hypotheses, [self._references]).value

@@ -3,12 +3,14 @@
 One file a part (spec, module), one line here. The order of the table is the
 order of application: parts that make queries and keys or add to scores what
 stands beside the keys, then those that multiply scores, then those that add a
-bias.
+bias, and last those that replace scores, so that what a loss supervises is what
+the head does.
 """
 
 from __future__ import annotations
 
 from jaxsyn.syntax.context import Context
+from jaxsyn.syntax.dbsa import Dbsa
 from jaxsyn.syntax.dependency_relative import DependencyRelative
 from jaxsyn.syntax.given_weighting import GivenWeighting
 from jaxsyn.syntax.label_embedding import LabelEmbedding
@@ -16,6 +18,7 @@ from jaxsyn.syntax.localness import Localness
 from jaxsyn.syntax.parent_scaled import ParentScaled
 from jaxsyn.syntax.part import Part, Spec, View, Where
 from jaxsyn.syntax.relative import Relative
+from jaxsyn.syntax.sisa import Sisa
 from jaxsyn.syntax.tree_scaled import TreeScaled
 
 __all__ = ["PARTS", "Part", "Spec", "View", "Where"]
@@ -29,4 +32,6 @@ PARTS: dict[str, type[Spec]] = {
   "tree_scaled": TreeScaled,
   "given_weighting": GivenWeighting,
   "localness": Localness,
+  "sisa": Sisa,
+  "dbsa": Dbsa,
 }

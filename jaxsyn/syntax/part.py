@@ -54,6 +54,8 @@ class View:
     position_M: position of each remembered subword; when decoding, memory is
       the past of all beams, one after the other.
     inputs: inputs of this layer and of all before it, first layer first.
+    full_context: a decoder shows its queries what stands after them too; only
+      losses ask for that.
   """
 
   real_BS: Array
@@ -68,6 +70,7 @@ class View:
   position_Q: Array | None = None
   position_M: Array | None = None
   inputs: tuple[Array, ...] = ()
+  full_context: bool = struct.field(pytree_node=False, default=False)
 
   @property
   def is_word_BS(self) -> Array:
@@ -120,7 +123,7 @@ class View:
   def check(self) -> View:
     """Raises ValueError unless all facts agree in shape; returns itself."""
     names = [f.name for f in dataclasses.fields(self)]
-    arrays = {n: getattr(self, n) for n in names if n != "inputs"}
+    arrays = {n: getattr(self, n) for n in names if n[-1].isupper()}
     if self.tree_distance_BWW is not None:  # two axes of one letter
       agree(tree_distance_BWW=self.tree_distance_BWW)
     agree(**{n: a for n, a in arrays.items() if a is not None})
@@ -189,9 +192,11 @@ class Spec:
 
   part: ClassVar[type[Part]]
   needs: ClassVar[tuple[str, ...]] = ()  # facts of the view it reads
+  needs_in_training: ClassVar[tuple[str, ...]] = ()  # and there beyond those
   places: ClassVar[tuple[str, ...]] = ("encoder",)
   embeds: ClassVar[bool] = False  # sits at the embeddings, not in layers
   replaces: ClassVar[bool] = False  # replaces scores: two such parts clash
+  supervised: ClassVar[bool] = False  # publishes a parse for a loss
   off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
 
   def in_layer(self, layer: int) -> bool:

@@ -170,6 +170,10 @@ class LabelledPart(Part):
       (both_LK if spec.tie else table("value_LK")) if values else None
     )
 
+  def used(self, view: View) -> int:
+    """Labels that pairs can have here: the first rows of a table."""
+    return self.spec.labels
+
   def label_BQM(self, view: View) -> Array:
     """Label of each pair, from 0; -1: none. B is 1 where sentences share it."""
     raise NotImplementedError
@@ -190,7 +194,7 @@ class LabelledPart(Part):
   ) -> Array:
     if self.key_LK is None:
       return score_BHQM
-    key_LK = self.key_LK.astype(q_BQHK.dtype)
+    key_LK = self.key_LK[: self.used(view)].astype(q_BQHK.dtype)
     of_label_BHQL = jnp.einsum("BQHK,LK->BHQL", q_BQHK, key_LK)
     bias_BHQM = spread(of_label_BHQL, self.label_BQM(view))
     publish(self, "bias_BHQM", bias_BHQM)
@@ -202,8 +206,8 @@ class LabelledPart(Part):
   ) -> Array:
     if self.value_LK is None:
       return mixed_BQHK
-    value_LK = self.value_LK.astype(mixed_BQHK.dtype)
-    of_label_BHQL = collect(weight_BHQM, self.label_BQM(view), self.spec.labels)
+    value_LK = self.value_LK[: self.used(view)].astype(mixed_BQHK.dtype)
+    of_label_BHQL = collect(weight_BHQM, self.label_BQM(view), self.used(view))
     new_BQHK = mixed_BQHK + jnp.einsum(
       "BHQL,LK->BQHK", of_label_BHQL.astype(mixed_BQHK.dtype), value_LK
     )
@@ -211,10 +215,15 @@ class LabelledPart(Part):
 
 
 class _Relative(LabelledPart):
+  def used(self, view: View) -> int:
+    # A decoder hides what stands after the query, so half of them is enough.
+    halved = self.where.place == "decoder" and not view.full_context
+    return self.spec.clip + 1 if halved else self.spec.labels
+
   def label_BQM(self, view: View) -> Array:
-    return self.clipped(view.position_M[None, :] - view.position_Q[:, None])[
-      None
-    ]
+    distance_QM = view.position_M[None, :] - view.position_Q[:, None]
+    label_QM = self.clipped(distance_QM)
+    return jnp.minimum(label_QM, self.used(view) - 1)[None]
 
 
 @dataclasses.dataclass(frozen=True)

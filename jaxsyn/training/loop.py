@@ -113,7 +113,15 @@ def train(
   try:
     flops = _compile(layout, step_function, state, feed, log)
     runner = _Loop(
-      config, layout, step_function, feed, checkpoints, validate, log, flops
+      config,
+      recipe.losses,
+      layout,
+      step_function,
+      feed,
+      checkpoints,
+      validate,
+      log,
+      flops,
     )
     with Signals() as signals:
       return runner.run(state, progress, start, signals)
@@ -179,9 +187,10 @@ class _Loop:
   """One call of `train`, from its first step to its last."""
 
   def __init__(
-    self, config, layout, step, feed, checkpoints, validate, log, flops
+    self, config, losses, layout, step, feed, checkpoints, validate, log, flops
   ):
-    self._config, self._layout, self._train_step = config, layout, step
+    self._config, self._losses = config, losses
+    self._layout, self._train_step = layout, step
     self._feed, self._checkpoints, self._log = feed, checkpoints, log
     self._validate, self._flops = validate, flops
     self._pending: list[tuple[int, Any]] = []  # metrics still on the device
@@ -193,7 +202,7 @@ class _Loop:
     train = self._config.train
     self._progress, self._before = progress, progress.minutes
     self._began = time.monotonic()
-    self._meter = Meter(self._config, start)
+    self._meter = Meter(self._config, self._losses, start)
     batches = ahead(
       self._feed.batches(Position(progress.epoch, progress.batch)),
       train.prefetch,

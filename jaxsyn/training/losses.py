@@ -1,22 +1,25 @@
-"""The terms of the objective: a named table.
+"""The terms of the objective: a named table, and the first of them.
 
-A loss returns (sum, count) and reads the model's output and the attention maps
-it published, never the model. The objective is the weighted sum of each term's
-mean, so a term's weight means the same for any batch size.
+Before this file: `objective`, what a term is, and `head_losses`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxsyn.config import from_config
-from jaxsyn.data.schema import PAD
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.training.head_losses import (
+  SourceHeads,
+  Synchronisation,
+  TargetHeads,
+)
+from jaxsyn.training.objective import Loss, real_targets
 
 Array = jax.Array
 
@@ -38,26 +41,17 @@ def gold_logit(logits_BTV: Array, id_BT: Array) -> Array:
   return jnp.sum(jnp.where(gold_BTV, logits_BTV, 0.0), axis=-1)
 
 
-def real_targets(batch: Mapping[str, Array]) -> Array:
-  """1.0 for target subwords, the end sign included; 0.0 for padding (BT)."""
-  return (batch["target_id_BT"] != PAD).astype(jnp.float32)
-
-
 @dataclasses.dataclass(frozen=True)
-class NegativeLogLikelihood:
+class NegativeLogLikelihood(Loss):
   """Cross-entropy with label smoothing (Szegedy et al. 2016, section 7).
 
   (1 - ε)·(-log p(gold)) + ε · mean over the vocabulary of -log p, in nats.
 
   Attributes:
-    weight: of the term in the objective.
     smoothing: ε.
   """
 
-  weight: float = 1.0
   smoothing: float = 0.1
-
-  needs: ClassVar[tuple[str, ...]] = ()  # facts of the batch it reads
 
   def __call__(
     self,
@@ -74,10 +68,15 @@ class NegativeLogLikelihood:
     return jnp.sum((lse_BT - wanted_BT) * real_BT), jnp.sum(real_BT)
 
 
-LOSSES: dict[str, type] = {"nll": NegativeLogLikelihood}
+LOSSES: dict[str, type[Loss]] = {
+  "nll": NegativeLogLikelihood,
+  "source_heads": SourceHeads,
+  "target_heads": TargetHeads,
+  "synchronisation": Synchronisation,
+}
 
 
-def read_losses(section: Mapping[str, Any]) -> dict[str, Any]:
+def read_losses(section: Mapping[str, Any]) -> dict[str, Loss]:
   """The losses of a config, checked, in table order.
 
   Raises:

@@ -15,6 +15,7 @@ from jaxsyn.data.batches import Batch
 from jaxsyn.data.schema import PAD
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.log import peak_flops
+from jaxsyn.training.objective import Loss, report
 from jaxsyn.training.optimiser import learning_rate
 
 
@@ -29,14 +30,15 @@ def real_subwords(batch: Batch) -> tuple[int, int]:
 class Meter:
   """Adds up one run's numbers between log lines."""
 
-  def __init__(self, config: Config, start: int):
+  def __init__(self, config: Config, losses: Mapping[str, Loss], start: int):
     """Starts the clock.
 
     Args:
       config: of the run.
+      losses: terms of the objective, by name.
       start: step that is gone on from.
     """
-    self._config, self._start = config, start
+    self._config, self._losses, self._start = config, losses, start
     self._rate = learning_rate(config.optimiser, config.model.width)
     self._peak = peak_flops()
     self._began = time.monotonic()
@@ -80,19 +82,10 @@ class Meter:
     config, sums = self._config, self._sums
     seconds = max(time.monotonic() - self._since, 1e-9)
     terms = {name: self._mean(name) for name in self._metrics[0]["terms"]}
-    weights = {
-      name: section.get("weight", 1.0)
-      for name, section in config.losses.items()
-    }
     updates = max(step // config.optimiser.accumulate - 1, 0)
     values = {
       "epoch": progress.epoch,
-      "loss": sum(weights[name] * value for name, value in terms.items()),
-      **(
-        {f"loss/{name}": value for name, value in terms.items()}
-        if len(terms) > 1
-        else {}
-      ),
+      **report(terms, self._losses),
       "tokens_per_s": sums["tokens"] * jax.process_count() / seconds,
       "padding": 1.0 - sums["real"] / max(sums["positions"], 1),
       "waiting": sums["waited"] / seconds,

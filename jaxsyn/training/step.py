@@ -16,7 +16,8 @@ from flax import linen as nn
 from flax import struct
 
 from jaxsyn.models.contract import forward
-from jaxsyn.training.losses import real_targets, token_log_probability
+from jaxsyn.training.losses import token_log_probability
+from jaxsyn.training.objective import Loss, real_targets
 
 Array = jax.Array
 Params = Any
@@ -55,10 +56,45 @@ class Recipe:
   """What a step needs besides state and batch; static, made by the plan."""
 
   model: nn.Module = struct.field(pytree_node=False)
-  losses: Mapping[str, Any] = struct.field(pytree_node=False)
+  losses: Mapping[str, Loss] = struct.field(pytree_node=False)
   optimiser: optax.GradientTransformation = struct.field(pytree_node=False)
   accumulate: int = struct.field(pytree_node=False, default=1)
   ema: float = struct.field(pytree_node=False, default=0.0)
+
+
+def outputs(
+  recipe: Recipe,
+  params: Params,
+  batch: Mapping[str, Array],
+  *,
+  train: bool,
+  rngs: Mapping[str, Array] | None = None,
+) -> tuple[Array, dict[str, Mapping[str, Any]]]:
+  """The model's logits (BTV), and for each loss the maps that it reads.
+
+  What no loss reads of a second pass the compiler drops.
+  """
+
+  def run(full_context: bool):
+    logits_BTV, published = recipe.model.apply(
+      {"params": params},
+      batch,
+      train=train,
+      full_context=full_context,
+      method=forward,
+      rngs=rngs,
+      mutable=["maps"],
+    )
+    return logits_BTV, published.get("maps", {})
+
+  logits_BTV, maps = run(False)
+  full = maps
+  if any(loss.full_context for loss in recipe.losses.values()):
+    full = run(True)[1]
+  return logits_BTV, {
+    name: full if loss.full_context else maps
+    for name, loss in recipe.losses.items()
+  }
 
 
 def first_state(recipe: Recipe, batch: Mapping[str, Array], seed: int) -> State:
@@ -105,17 +141,16 @@ def train_step(
   tokens = total(jnp.sum(real_targets(batch)))
 
   def objective(params):
-    logits_BTV, published = recipe.model.apply(
-      {"params": params},
+    logits_BTV, maps = outputs(
+      recipe,
+      params,
       batch,
       train=True,
-      method=forward,
       rngs={"dropout": key, "syntax": jax.random.fold_in(key, 1)},
-      mutable=["maps"],
     )
     terms, value = {}, 0.0
     for name, loss in recipe.losses.items():
-      added, count = loss(logits_BTV, published.get("maps", {}), batch)
+      added, count = loss(logits_BTV, maps[name], batch)
       terms[name] = (added, count)
       # Counts do not depend on the parameters: each term is a mean over the
       # whole batch, times the tokens that the gradient is divided by.
@@ -165,17 +200,16 @@ def evaluate_step(
 ) -> Metrics:
   """Sums over one batch, without dropout or training-only noise.
 
-  Returns: each loss term's (sum, count), and "log_p": the sum of the log
-    probabilities of all target subwords, with their number.
+  Returns: "terms": each loss term's (sum, count); "shares": the same of what
+    losses measure beside; "log_p": of the log probabilities of all target
+    subwords.
   """
-  logits_BTV, published = recipe.model.apply(
-    {"params": params}, batch, train=False, method=forward, mutable=["maps"]
-  )
-  terms = {
-    name: loss(logits_BTV, published.get("maps", {}), batch)
-    for name, loss in recipe.losses.items()
-  }
+  logits_BTV, maps = outputs(recipe, params, batch, train=False)
+  terms, shares = {}, {}
+  for name, loss in recipe.losses.items():
+    terms[name] = loss(logits_BTV, maps[name], batch)
+    shares |= loss.measure(maps[name], batch)
   real_BT = real_targets(batch)
   log_p_BT = token_log_probability(logits_BTV, batch["target_id_BT"])
-  terms["log_p"] = (jnp.sum(log_p_BT * real_BT), jnp.sum(real_BT))
-  return terms
+  log_p = (jnp.sum(log_p_BT * real_BT), jnp.sum(real_BT))
+  return {"terms": terms, "shares": shares, "log_p": log_p}

@@ -109,9 +109,11 @@ def test_both_sums_are_those_of_the_formula(clip, query, memory):
   np.testing.assert_allclose(mixed(spec, params, view), mix, atol=1e-5)
 
 
-def test_one_query_at_position_two():
+@pytest.mark.parametrize("full_context, seen", [(True, 4), (False, 3)])
+def test_one_query_at_position_two(full_context, seen):
   # Offsets of 0..3 from 2 are -2, -1, 0, 1; k = 1 clips the first, so rows 0,
-  # 0, 1, 2 of a table 10, 20, 30 that the query meets as it is.
+  # 0, 1, 2 of a table 10, 20, 30 that the query meets as it is. The last one
+  # counts where a decoder is shown all of a sentence.
   params = {"key_LK": jnp.array([[10.0], [20], [30]]), "value_LK": None}
   out = (
     Relative(clip=1)
@@ -125,12 +127,13 @@ def test_one_query_at_position_two():
         jnp.ones((1, 4), bool),
         position_Q=jnp.array([2]),
         position_M=jnp.arange(4),
+        full_context=full_context,
       ),
       train=False,
       method="rescore",
     )
   )
-  assert out.ravel().tolist() == [10, 10, 20, 30]
+  assert out.ravel()[:seen].tolist() == [10, 10, 20, 30][:seen]
 
 
 @pytest.mark.parametrize("rows", [1, B])

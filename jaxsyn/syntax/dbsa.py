@@ -1,0 +1,102 @@
+"""Dependency-based self-attention, in encoder and decoder.
+
+Deguchi, Tamura & Ninomiya 2019, "Dependency-Based Self-Attention for
+Transformer NMT" (RANLP 2019); as the base of synchronous syntactic attention,
+Deguchi, Tamura & Ninomiya 2021, section 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.supervised import (
+  NO_PARENT,
+  Supervised,
+  SupervisedPart,
+  chain_BS,
+)
+
+Array = jax.Array
+
+
+class _Dbsa(SupervisedPart):
+  def initial(self) -> nn.initializers.Initializer:
+    # Xavier with gain 1/√2, as in the authors' code.
+    return nn.initializers.variance_scaling(
+      0.5, "fan_avg", "uniform", in_axis=1, out_axis=2, batch_axis=0
+    )
+
+  @property
+  def biased(self) -> bool:
+    return self.spec.bias
+
+  def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
+    return q_BQHK * self.where.head_width**-0.5, k_BMHK
+
+  def parents(self, view: View) -> Array:
+    return chain_BS(view)
+
+  @property
+  def _late(self) -> bool:
+    """Whether a subword's row is the one after that which predicts it."""
+    return self.where.place == "decoder" and self.spec.rows == "input"
+
+  def rows_of(self, parent_BQ: Array) -> Array:
+    if not self._late:
+      return parent_BQ
+    row_BQ = jnp.where(parent_BQ >= 0, parent_BQ + 1, NO_PARENT)
+    shift = ((0, 0), (1, 0))
+    return jnp.pad(row_BQ, shift, constant_values=NO_PARENT)[:, :-1]
+
+  def subwords_of(self, log_p_BQM: Array, view: View) -> Array:
+    if not self._late:
+      return log_p_BQM
+    shift = ((0, 0), (0, 1), (0, 1))
+    log_p_BQM = jnp.pad(log_p_BQM[:, 1:, 1:], shift, constant_values=-jnp.inf)
+    if view.word_BS is None:
+      return log_p_BQM
+    # Of the end sign's own row there is one only where pads follow it.
+    return jnp.where(view.is_word_BS[:, :, None], log_p_BQM, -jnp.inf)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dbsa(Supervised):
+  """score = (q U)·k / √K + u·k: the first term is the papers', u their code's.
+
+  A subword is to find the next one of its word, the last one the first of the
+  parent word; a root's last one itself. In a decoder a parent on the right
+  cannot be seen.
+
+  Attributes:
+    bias: whether there is a u.
+    rows: in a decoder, the state that parses a subword: "output", the one that
+      predicts it, as in the authors' code, so it parses a word it has not read
+      yet; or "input", the next one, whose input it is.
+  """
+
+  bias: bool = True
+  rows: Literal["output", "input"] = "output"
+
+  part: ClassVar[type[Part]] = _Dbsa
+  places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+
+  def check(self, where: str, model) -> None:
+    super().check(where, model)
+    place = where.split(".")[-2]
+    if place == "encoder" and self.rows != "output":
+      raise InputError(
+        f"{where}.rows={self.rows!r}: an encoder reads what it parses; leave "
+        "it at 'output'."
+      )
+    if place == "decoder" and self.gold == "always":
+      raise InputError(
+        f"{where}.gold='always': nobody knows the tree of a translation that is "
+        "still to be made; use 'training'."
+      )

@@ -1,0 +1,48 @@
+"""SISA: one encoder head that is a bi-affine parser.
+
+Strubell et al. 2018's head (LISA) in the form that Bugliarello & Okazaki 2020
+(arXiv:1909.03149) compare with PASCAL. Its loss here is the one that the idea
+asks for: their code takes the softmax of what is a softmax already, over the
+wrong axis and pads included.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+from flax import linen as nn
+
+from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.supervised import (
+  Supervised,
+  SupervisedPart,
+  first_of_parent_BS,
+)
+
+Array = jax.Array
+
+SLOPE = 0.01  # of the leaky ReLU below 0
+
+
+class _Sisa(SupervisedPart):
+  def initial(self) -> nn.initializers.Initializer:
+    return nn.initializers.zeros
+
+  def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
+    # The head's own projections are its two perceptrons; there is no 1/√K.
+    return nn.leaky_relu(q_BQHK, SLOPE), nn.leaky_relu(k_BMHK, SLOPE)
+
+  def parents(self, view: View) -> Array:
+    return first_of_parent_BS(view)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sisa(Supervised):
+  """score = [leaky(q); 1]ᵀ Θ leaky(k), Θ = [U; u] from zeros: even at first.
+
+  Every subword is to find the first subword of its parent word.
+  """
+
+  part: ClassVar[type[Part]] = _Sisa

@@ -1,0 +1,210 @@
+"""Heads that learn to parse: base of the parts whose weights are supervised.
+
+Such a head scores pairs by a bi-affine form instead of a product, and a loss
+(`jaxsyn.training.head_losses`) draws its weights to the parents. It reads no
+tree itself, so translating needs no parser.
+
+For the losses a part publishes, indexed by the subwords of its side:
+
+  log_parse_BQM   log of the weight, the mean over the part's heads; -inf where
+                  a mask hides m, and in rows that stand for no subword
+  parent_BQ       the subword that q is to find; -1: none
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.syntax.heads import OnHeads, chosen
+from jaxsyn.syntax.part import Part, View, publish
+
+Array = jax.Array
+
+NO_PARENT = -1
+
+
+def last_of_word_BS(view: View) -> Array:
+  """True for the last subword of each word."""
+  following_BS = jnp.pad(view.word_BS[:, 1:], ((0, 0), (0, 1)), "edge")
+  same_BS = (following_BS == view.word_BS).at[:, -1].set(False)
+  return view.is_word_BS & ~same_BS
+
+
+def head_word_BS(view: View) -> Array:
+  """The parent word of a subword's word; -1 where there is no word or tree."""
+  word_BS = jnp.maximum(view.word_BS, 0)
+  head_BS = jnp.take_along_axis(view.head_BW, word_BS, 1).astype(jnp.int32)
+  head_BS = jnp.where(view.is_word_BS, head_BS, NO_PARENT)
+  return view.if_parsed(head_BS, NO_PARENT)
+
+
+def first_of_parent_BS(view: View) -> Array:
+  """The first subword of the parent word, for every subword of a word.
+
+  A root's subwords point to the first one of its own word. A parent without
+  any subword (a word that normalisation deletes) is no target.
+
+  Args:
+    view: with word_BS and head_BW.
+
+  Returns: positions; -1: none.
+  Source: Bugliarello & Okazaki 2020, on SISA.
+  """
+  head_BS = head_word_BS(view)
+  found_BSS = head_BS[:, :, None] == view.word_BS[:, None, :]
+  found_BSS = found_BSS & (head_BS >= 0)[:, :, None]
+  first_BS = jnp.argmax(found_BSS, axis=2).astype(jnp.int32)
+  return jnp.where(found_BSS.any(2), first_BS, NO_PARENT)
+
+
+def chain_BS(view: View) -> Array:
+  """The next subword inside a word; from its last one, the parent's first.
+
+  The last subword of a root points to itself.
+
+  Args:
+    view: with word_BS and head_BW.
+
+  Returns: positions; -1: none.
+  Source: Deguchi, Tamura & Ninomiya 2019, as their code prepares subwords.
+  """
+  own_BS = jnp.arange(view.word_BS.shape[1])[None, :]
+  root_BS = head_word_BS(view) == view.word_BS
+  parent_BS = jnp.where(root_BS, own_BS, first_of_parent_BS(view))
+  inside_BS = view.is_word_BS & ~last_of_word_BS(view)
+  inside_BS = view.if_parsed(inside_BS, False)
+  return jnp.where(inside_BS, own_BS + 1, parent_BS)
+
+
+def shown_BQM(view: View, place: str) -> Array:
+  """Which pairs attention's own mask shows (B1M in an encoder)."""
+  real_B1M = view.real_BS[:, None, :]
+  if place == "encoder" or view.full_context:
+    return real_B1M
+  return real_B1M & (view.position_M[None, :] <= view.position_Q[:, None])
+
+
+@dataclasses.dataclass(frozen=True)
+class Supervised(OnHeads):
+  """Heads whose scores are replaced, to be supervised by a loss.
+
+  Attributes:
+    gold: "training": attend to the parents of the data instead of one's own
+      in training (the scores still learn); "always": in evaluation too, the
+      oracle, which then needs a parser; "off".
+  """
+
+  gold: Literal["off", "training", "always"] = "off"
+
+  replaces: ClassVar[bool] = True
+  supervised: ClassVar[bool] = True
+
+  @property
+  def needs(self) -> tuple[str, ...]:
+    return ("head",) if self.gold == "always" else ()
+
+  @property
+  def needs_in_training(self) -> tuple[str, ...]:
+    return () if self.gold == "off" else ("head",)
+
+
+class SupervisedPart(Part):
+  """Base of the modules; they say what is scored and whom to find.
+
+  score = q̃ᵀ U k̃ + u·k̃ for each head, of the forms q̃, k̃ of query and key that
+  `inputs` gives.
+  """
+
+  def setup(self):
+    heads, width = len(self.heads), self.where.head_width
+    if not heads:
+      return
+    self.bilinear_HKK = self.param(
+      "bilinear_HKK", self.initial(), (heads, width, width)
+    )
+    if self.biased:
+      zeros = nn.initializers.zeros
+      self.bias_HK = self.param("bias_HK", zeros, (heads, width))
+
+  @property
+  def heads(self) -> tuple[int, ...]:
+    return chosen(self.spec.heads, self.where.heads)
+
+  @property
+  def biased(self) -> bool:
+    """Whether there is a u; it starts at 0."""
+    return True
+
+  def initial(self) -> nn.initializers.Initializer:
+    """Of U."""
+    raise NotImplementedError
+
+  def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
+    """Queries, as projected, not divided by √K, and keys: to be scored."""
+    raise NotImplementedError
+
+  def parents(self, view: View) -> Array:
+    """The subword that each is to find (BS); see `parent_BQ` above."""
+    raise NotImplementedError
+
+  def rows_of(self, parent_BQ: Array) -> Array:
+    """Parents by subword to parents by row of the attention."""
+    return parent_BQ
+
+  def subwords_of(self, log_p_BQM: Array, view: View) -> Array:
+    """Rows and columns of the attention to those of subwords."""
+    return log_p_BQM
+
+  def rescore(
+    self,
+    score_BHQM: Array,
+    q_BQHK: Array,
+    k_BMHK: Array,
+    view: View,
+    *,
+    train: bool,
+  ) -> Array:
+    heads = self.heads
+    if not heads:
+      return score_BHQM
+    mine = jnp.array(heads)
+    q_BQHK = q_BQHK[:, :, mine] * math.sqrt(self.where.head_width)
+    q_BQHK, k_BMHK = self.inputs(q_BQHK, k_BMHK[:, :, mine])
+    bilinear_HKK = self.bilinear_HKK.astype(q_BQHK.dtype)
+    q_BQHK = jnp.einsum("BQHJ,HJK->BQHK", q_BQHK, bilinear_HKK)
+    if self.biased:
+      q_BQHK = q_BQHK + self.bias_HK.astype(q_BQHK.dtype)
+    new_BHQM = jnp.einsum("BQHK,BMHK->BHQM", q_BQHK, k_BMHK)
+    self._publish(new_BHQM, view)
+    gold = self.spec.gold
+    if gold == "always" or (train and gold == "training"):
+      new_BHQM = self._gold(new_BHQM, view)
+    return score_BHQM.at[:, mine].set(new_BHQM.astype(score_BHQM.dtype))
+
+  def _publish(self, score_BHQM: Array, view: View) -> None:
+    shown_B1QM = shown_BQM(view, self.where.place)[:, None]
+    lowest = jnp.finfo(jnp.float32).min
+    score_BHQM = jnp.where(shown_B1QM, score_BHQM.astype(jnp.float32), lowest)
+    log_p_BHQM = jax.nn.log_softmax(score_BHQM, axis=-1)
+    log_p_BQM = jax.nn.logsumexp(log_p_BHQM, axis=1) - math.log(len(self.heads))
+    log_p_BQM = jnp.where(shown_B1QM[:, 0], log_p_BQM, -jnp.inf)
+    publish(self, "log_parse_BQM", self.subwords_of(log_p_BQM, view))
+    if view.head_BW is not None:
+      publish(self, "parent_BQ", self.parents(view))
+
+  def _gold(self, score_BHQM: Array, view: View) -> Array:
+    """Scores that leave all weight to the parent, where there is one to see."""
+    if view.head_BW is None:
+      return score_BHQM
+    parent_BQ1 = self.rows_of(self.parents(view))[:, :, None]
+    gold_BQM = jnp.arange(score_BHQM.shape[3]) == parent_BQ1
+    gold_BQM = gold_BQM & shown_BQM(view, self.where.place)
+    has_BQ1 = gold_BQM.any(2, keepdims=True)
+    only_BQM = jnp.where(gold_BQM, 0.0, -1e9)
+    return jnp.where(has_BQ1[:, None], only_BQM[:, None], score_BHQM)

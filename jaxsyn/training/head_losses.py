@@ -1,0 +1,239 @@
+"""Losses on attention: heads that learn to parse, and their agreement.
+
+They read what supervised parts publish (`jaxsyn.syntax.supervised`): for each
+subword a distribution over the subwords of its side, and whom it is to find.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxsyn.errors import InputError
+from jaxsyn.models.contract import view_of
+from jaxsyn.models.spec import ModelSpec
+from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
+from jaxsyn.training.objective import Loss, Shares, real_targets
+
+Array = jax.Array
+SIDES = {"encoder": "source", "decoder": "target"}
+
+
+def parses(
+  maps: Mapping[str, Any], place: str
+) -> Iterator[tuple[Array, Array | None]]:
+  """(log_parse_BQM, parent_BQ) of each part that parses, first layer first.
+
+  Args:
+    maps: as published.
+    place: "encoder" or "decoder".
+  """
+  layers = [name for name in maps if name.startswith(f"{place}_")]
+  for name in sorted(layers, key=lambda name: int(name.rpartition("_")[2])):
+    for part in maps[name].get("attention", {}).values():
+      if isinstance(part, Mapping) and "log_parse_BQM" in part:
+        yield part["log_parse_BQM"], part.get("parent_BQ")
+
+
+def _check_parser(where: str, spec: ModelSpec, place: str) -> None:
+  sizes = spec.layers(place), spec.model.heads
+  if not any(
+    part.supervised and part.cells(*sizes) for _, part in spec.parts.at(place)
+  ):
+    raise InputError(
+      f"{where}: no head of the {place} learns to parse; put a part that does "
+      f"into config.parts.{place}: dbsa"
+      f"{', or sisa' if place == 'encoder' else ''}."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Heads(Loss):
+  """-log weight at the parent, the mean over the subwords that can see theirs.
+
+  Several layers, or parts, that parse count alike.
+  """
+
+  weight: float = 0.5
+
+  place: ClassVar[str]
+
+  def check(self, where: str, spec: ModelSpec) -> None:
+    _check_parser(where, spec, self.place)
+
+  def __call__(
+    self,
+    logits_BTV: Array,
+    maps: Mapping[str, Any],
+    batch: Mapping[str, Array],
+  ) -> tuple[Array, Array]:
+    added, count = 0.0, 0.0
+    for log_p_BQM, parent_BQ in parses(maps, self.place):
+      here_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
+      log_p_BQ = jnp.sum(jnp.where(here_BQM, log_p_BQM, 0.0), axis=2)
+      asked_BQ = parent_BQ >= 0
+      kept_BQ = asked_BQ & jnp.isfinite(log_p_BQ)
+      added -= jnp.sum(jnp.where(kept_BQ, log_p_BQ, 0.0))
+      count += jnp.sum(self.counted(asked_BQ, kept_BQ).astype(jnp.float32))
+    return added, count
+
+  def counted(self, asked_BQ: Array, kept_BQ: Array) -> Array:
+    """What the mean is over."""
+    return kept_BQ
+
+  def measure(
+    self, maps: Mapping[str, Any], batch: Mapping[str, Array]
+  ) -> Shares:
+    """UAS: the share of words whose parent word the head finds.
+
+    A word is asked at its last subword, and found where the subword of most
+    weight is one of the parent's; in the highest layer that parses.
+    """
+    side = SIDES[self.place]
+    view = view_of(batch, side)
+    *_, (log_p_BQM, _) = parses(maps, self.place)
+    head_BS = head_word_BS(view)
+    asked_BS = last_of_word_BS(view) & (head_BS >= 0)
+    found_BS = jnp.take_along_axis(view.word_BS, jnp.argmax(log_p_BQM, 2), 1)
+    right_BS = asked_BS & (found_BS == head_BS)
+
+    def share(of_BS):
+      return jnp.sum((right_BS & of_BS).astype(jnp.float32)), jnp.sum(
+        (asked_BS & of_BS).astype(jnp.float32)
+      )
+
+    shares = {f"uas/{side}": share(asked_BS)}
+    if self.place == "decoder":
+      there_BSS = view.word_BS[:, None, :] == head_BS[:, :, None]
+      seen_BS = jnp.any(there_BSS & jnp.isfinite(log_p_BQM), axis=2)
+      shares[f"uas/{side}_reachable"] = share(seen_BS)
+    return shares
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceHeads(_Heads):
+  """Supervises the encoder's parsing heads with the source trees."""
+
+  needs: ClassVar[tuple[str, ...]] = ("source_head",)
+  place: ClassVar[str] = "encoder"
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetHeads(_Heads):
+  """Supervises the decoder's parsing heads with the target trees.
+
+  Attributes:
+    full_context: the loss is of a second pass of the decoder in which each
+      position sees all others (Deguchi et al.'s option); so no parent is out
+      of sight. Translating sees the past alone in any case.
+    count_hidden: the mean is over hidden parents too, which add nothing, as
+      in the authors' code.
+  """
+
+  full_context: bool = False
+  count_hidden: bool = False
+
+  needs: ClassVar[tuple[str, ...]] = ("target_head",)
+  place: ClassVar[str] = "decoder"
+
+  def counted(self, asked_BQ: Array, kept_BQ: Array) -> Array:
+    return asked_BQ if self.count_hidden else kept_BQ
+
+
+@dataclasses.dataclass(frozen=True)
+class Synchronisation(Loss):
+  """Source parse, mapped by the cross-attention, against the target parse.
+
+  Deguchi, Tamura & Ninomiya 2021, "Synchronous Syntactic Attention for
+  Transformer Neural Machine Translation" (ACL-IJCNLP SRW), section 3: with E
+  and D the parses of encoder and decoder and C the cross-attention (mean of
+  its heads), D_map = C E Cᵀ, hidden entries left out, rows normalised to D′,
+
+    Σ over t, q of (D′ - D)²,
+
+  as a mean over target subwords (the end sign included). The paper's softmax
+  of entries between 0 and 1 makes nearly even rows of long sentences: see
+  `normalise`.
+
+  Attributes:
+    layer: of the cross-attention, in the decoder, from 0; the paper takes the
+      last but one.
+    normalise: "softmax" of D_map / temperature, as published; "renorm": rows
+      divided by their sums; "log": softmax of log D_map / temperature.
+    temperature: below 1 sharpens; "renorm" has none.
+    stop_gradient: what is held fixed: "none", as published as far as we know;
+      "mapped": D′; "decoder": D; "cross": C.
+    alignment: the state whose cross-attention stands for a subword: "output",
+      that which predicts it; "input", the next one, as fits rows="input".
+  """
+
+  weight: float = 0.5
+  layer: int = 0
+  normalise: Literal["softmax", "renorm", "log"] = "softmax"
+  temperature: float = 1.0
+  stop_gradient: Literal["none", "mapped", "decoder", "cross"] = "none"
+  alignment: Literal["output", "input"] = "output"
+
+  def check(self, where: str, spec: ModelSpec) -> None:
+    for place in SIDES:
+      _check_parser(where, spec, place)
+    layers = spec.model.decoder_layers
+    if not 0 <= self.layer < layers:
+      raise InputError(
+        f"{where}.layer: {self.layer} is not one of the {layers} layers of "
+        f"the decoder; they count from 0 to {layers - 1}."
+      )
+    if self.temperature <= 0:
+      raise InputError(
+        f"{where}.temperature must be above 0, got {self.temperature}."
+      )
+    if self.normalise == "renorm" and self.temperature != 1:
+      raise InputError(
+        f"{where}.temperature={self.temperature} does nothing with "
+        "normalise='renorm'; take 'log'."
+      )
+
+  def __call__(
+    self,
+    logits_BTV: Array,
+    maps: Mapping[str, Any],
+    batch: Mapping[str, Array],
+  ) -> tuple[Array, Array]:
+    *_, (source_BSS, _) = parses(maps, "encoder")
+    *_, (target_BTT, _) = parses(maps, "decoder")
+    cross_BHTS = maps[f"decoder_{self.layer}"]["cross"]["weight_BHQM"]
+    cross_BTS = jnp.mean(cross_BHTS, axis=1)
+    real_BT = real_targets(batch)
+    if self.alignment == "input":
+      shift = ((0, 0), (0, 1), (0, 0))
+      cross_BTS = jnp.pad(cross_BTS[:, 1:], shift)
+    if self.stop_gradient == "cross":
+      cross_BTS = jax.lax.stop_gradient(cross_BTS)
+    shown_BTT = jnp.isfinite(target_BTT) & (real_BT > 0)[:, :, None]
+    mapped_BTT = self.normalised(
+      jnp.einsum("BTS,BSR,BUR->BTU", cross_BTS, jnp.exp(source_BSS), cross_BTS),
+      shown_BTT,
+    )
+    decoder_BTT = jnp.where(shown_BTT, jnp.exp(target_BTT), 0.0)
+    if self.stop_gradient == "mapped":
+      mapped_BTT = jax.lax.stop_gradient(mapped_BTT)
+    if self.stop_gradient == "decoder":
+      decoder_BTT = jax.lax.stop_gradient(decoder_BTT)
+    return jnp.sum((mapped_BTT - decoder_BTT) ** 2), jnp.sum(real_BT)
+
+  def normalised(self, mapped_BTT: Array, shown_BTT: Array) -> Array:
+    """Rows that sum to 1 over what is shown, 0 elsewhere."""
+    tiny = 1e-9
+    if self.normalise == "renorm":
+      mapped_BTT = jnp.where(shown_BTT, mapped_BTT, 0.0)
+      total_BT1 = jnp.sum(mapped_BTT, axis=2, keepdims=True)
+      return mapped_BTT / jnp.maximum(total_BT1, tiny)
+    if self.normalise == "log":
+      mapped_BTT = jnp.log(jnp.maximum(mapped_BTT, tiny))
+    lowest = jnp.finfo(jnp.float32).min
+    score_BTT = jnp.where(shown_BTT, mapped_BTT / self.temperature, lowest)
+    return jnp.where(shown_BTT, jax.nn.softmax(score_BTT, axis=2), 0.0)
