@@ -75,7 +75,7 @@ def chain_BS(view: View) -> Array:
   Source: Deguchi, Tamura & Ninomiya 2019, as their code prepares subwords.
   """
   own_BS = jnp.arange(view.word_BS.shape[1])[None, :]
-  root_BS = head_word_BS(view) == view.word_BS
+  root_BS = view.is_word_BS & (head_word_BS(view) == view.word_BS)
   parent_BS = jnp.where(root_BS, own_BS, first_of_parent_BS(view))
   inside_BS = view.is_word_BS & ~last_of_word_BS(view)
   inside_BS = view.if_parsed(inside_BS, False)

@@ -1,0 +1,294 @@
+"""Losses on attention: by hand, against loops, and whom they teach."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import JOINT, batch_of, config_of, parameters, plan_of
+from models_under_test import sentence as pair_of
+
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+from jaxsyn.training.head_losses import (
+  SourceHeads,
+  Synchronisation,
+  TargetHeads,
+)
+from jaxsyn.training.step import outputs
+
+RNG = np.random.default_rng(0)
+PAIRS = [pair_of(5, 6, 1), pair_of(3, 4, 2), pair_of(7, 8, 3)]
+BATCH = batch_of(PAIRS, extra=1)
+
+
+def distributions(shown):
+  """Random rows of log probabilities over what is shown, -inf elsewhere."""
+  score = RNG.normal(size=shown.shape)
+  with np.errstate(divide="ignore"):
+    p = np.where(shown, np.exp(score), 0.0)
+    return np.log(p / np.maximum(p.sum(-1, keepdims=True), 1e-30))
+
+
+def maps_of(source=None, target=None, parent=None, cross=None, layer=0):
+  """What the modules publish."""
+  maps = {}
+  for place, parse in (("encoder", source), ("decoder", target)):
+    if parse is not None:
+      part = {"log_parse_BQM": jnp.asarray(parse, jnp.float32)}
+      if parent is not None:
+        part["parent_BQ"] = jnp.asarray(parent)
+      maps[f"{place}_0"] = {"attention": {"dbsa": part}}
+  if cross is not None:
+    maps.setdefault(f"decoder_{layer}", {})["cross"] = {"weight_BHQM": cross}
+  return maps
+
+
+CAUSAL = np.tril(np.ones((1, 5, 5), bool))
+# Whom the subwords a@@ b c@@ d e of three words are to find, see
+# test_supervised: of these only 3 to 3 and 4 to 2 are not on the right.
+PARENT = [[1, 2, 3, 3, 2]]
+
+
+def test_parents_on_the_right_are_no_part_of_the_decoders_loss():
+  log_p = distributions(CAUSAL)
+  maps = maps_of(target=log_p, parent=PARENT)
+  added, count = TargetHeads()(None, maps, {})
+  assert count == 2
+  assert added == pytest.approx(-log_p[0, 3, 3] - log_p[0, 4, 2], rel=1e-6)
+  # As in the authors' code the mean may be over all five.
+  added, count = TargetHeads(count_hidden=True)(None, maps, {})
+  assert count == 5
+  assert added == pytest.approx(-log_p[0, 3, 3] - log_p[0, 4, 2], rel=1e-6)
+
+
+def test_loss_against_loops():
+  shown = np.ones((4, 6, 6), bool)
+  shown[:, :, 5] = False
+  log_p = distributions(shown)
+  parent = RNG.integers(-1, 5, (4, 6))
+  wanted, number = 0.0, 0
+  for b, q in np.ndindex(4, 6):
+    if parent[b, q] >= 0:
+      wanted -= log_p[b, q, parent[b, q]]
+      number += 1
+  added, count = SourceHeads()(None, maps_of(log_p, parent=parent), {})
+  assert count == number and added == pytest.approx(wanted, rel=1e-5)
+
+
+def test_two_layers_that_parse_count_alike():
+  shown = np.ones((2, 3, 3), bool)
+  one, other = (distributions(shown) for _ in range(2))
+  parent = RNG.integers(0, 3, (2, 3))
+  both = maps_of(one, parent=parent)
+  both["encoder_10"] = maps_of(other, parent=parent)["encoder_0"]
+  sums = [
+    SourceHeads()(None, maps_of(parse, parent=parent), {})
+    for parse in (one, other)
+  ]
+  added, count = SourceHeads()(None, both, {})
+  assert count == 12
+  assert added == pytest.approx(float(sums[0][0] + sums[1][0]), rel=1e-6)
+
+
+def test_share_of_words_whose_parent_is_found():
+  # Words 0 1 1 2 of subwords 0 to 3, an end sign, a pad; word 1 is the root.
+  batch = {
+    f"target_{name}": jnp.array([values])
+    for name, values in {
+      "id_BT": [5, 6, 7, 8, 3, 0],
+      "word_BT": [0, 1, 1, 2, -1, -1],
+      "head_BW": [1, 1, 1],
+    }.items()
+  } | {"target_parsed_B": jnp.ones(1)}
+  best = {0: 0, 1: 0, 2: 1, 3: 1}  # subword -> subword of most weight
+  p = np.full((1, 6, 6), 0.1)
+  for q, m in best.items():
+    p[0, q, m] = 0.5
+  shown = np.tril(np.ones((6, 6), bool))
+  with np.errstate(divide="ignore"):
+    maps = maps_of(target=np.log(np.where(shown, p, 0.0)))
+  # Word 0: the parent stands on the right and is not found. Word 1: its last
+  # subword looks at its first one, so at its own word: a root, right. Word 2
+  # looks at the first subword of word 1: right.
+  assert TargetHeads().measure(maps, batch) == {
+    "uas/target": (2, 3),
+    "uas/target_reachable": (2, 2),
+  }
+  # A sentence without a tree is not asked.
+  batch["target_parsed_B"] = jnp.zeros(1)
+  assert TargetHeads().measure(maps, batch)["uas/target"] == (0, 0)
+
+
+EYE = np.eye(3, dtype=np.float32)[None]
+
+
+def synchronised(loss, source, target, cross, batch):
+  maps = maps_of(source, target, cross=jnp.asarray(cross), layer=loss.layer)
+  return loss(None, maps, batch)
+
+
+def test_synchronised_identities_by_hand():
+  # E = D = C = I, three target subwords: D_map = I. Its masked softmax has
+  # rows (1), (1, e)/(1+e), (1, 1, e)/(2+e) = .2119 .2119 .5761.
+  batch = {"target_id_BT": jnp.array([[5, 6, 3]])}
+  shown = np.tril(np.ones((1, 3, 3), bool))
+  source = np.log(np.maximum(EYE, 1e-30))
+  target = np.where(shown, source, -np.inf)  # -inf is hidden, not unlikely
+  loss = Synchronisation()
+  rows = loss.normalised(jnp.asarray(EYE), jnp.asarray(shown))
+  np.testing.assert_allclose(rows[0, 2], [0.2119, 0.2119, 0.5761], atol=5e-5)
+  e = np.e
+  wanted = 2 / (1 + e) ** 2 + 2 / (2 + e) ** 2 + (2 / (2 + e)) ** 2
+  added, count = synchronised(loss, source, target, EYE[:, None], batch)
+  assert count == 3 and added == pytest.approx(wanted, rel=1e-5)
+  for options in ({"normalise": "renorm"}, {"normalise": "log"}):
+    loss = Synchronisation(**options)
+    added, _ = synchronised(loss, source, target, EYE[:, None], batch)
+    assert added == pytest.approx(0.0, abs=1e-10)
+
+
+@pytest.mark.parametrize("alignment", ["output", "input"])
+@pytest.mark.parametrize(
+  "normalise, temperature",
+  [("softmax", 1.0), ("softmax", 0.1), ("renorm", 1.0), ("log", 0.5)],
+)
+def test_synchronisation_against_loops(normalise, temperature, alignment):
+  B, heads, S, T = 2, 3, 5, 4
+  real = np.array([[1, 1, 1, 1], [1, 1, 0, 0]])
+  shown = np.tril(np.ones((B, T, T), bool)) & (real[:, None, :] > 0)
+  source = distributions(np.ones((B, S, S), bool))
+  target = distributions(shown)
+  cross = np.exp(distributions(np.ones((B, heads, T, S), bool)))
+  E, D, C = np.exp(source), np.exp(target), cross.mean(1)
+  wanted = 0.0
+  for b in range(B):
+    for t in range(T):
+      if not real[b, t]:
+        continue
+      row, columns = [], [u for u in range(T) if shown[b, t, u]]
+
+      def state(x, b=b):  # the state that stands for subword x
+        late = alignment == "input"
+        return C[b, x + late] if x + late < T else np.zeros(S)
+
+      for u in columns:
+        row.append(
+          sum(
+            state(t)[i] * E[b, i, j] * state(u)[j]
+            for i in range(S)
+            for j in range(S)
+          )
+        )
+      row = np.array(row)
+      if normalise == "renorm":
+        row = row / max(row.sum(), 1e-9)
+      else:
+        if normalise == "log":
+          row = np.log(np.maximum(row, 1e-9))
+        row = np.exp(row / temperature)
+        row = row / row.sum()
+      wanted += sum((x - D[b, t, u]) ** 2 for x, u in zip(row, columns))
+  loss = Synchronisation(
+    normalise=normalise, temperature=temperature, alignment=alignment, layer=2
+  )
+  batch = {"target_id_BT": jnp.asarray(real * 5)}
+  added, count = synchronised(loss, source, target, cross, batch)
+  assert count == 6 and added == pytest.approx(wanted, rel=1e-5)
+
+
+TAUGHT = {
+  "none": {"source", "target", "cross"},
+  "mapped": {"target"},
+  "decoder": {"source", "cross"},
+  "cross": {"source", "target"},
+}
+
+
+@pytest.mark.parametrize("stop, taught", TAUGHT.items())
+def test_whom_synchronisation_teaches(stop, taught):
+  """Which of the three published maps gets a gradient."""
+  shown = np.tril(np.ones((1, 4, 4), bool))
+  maps = {
+    "source": distributions(np.ones((1, 3, 3), bool)),
+    "target": distributions(shown),
+    "cross": np.exp(distributions(np.ones((1, 2, 4, 3), bool))),
+  }
+  loss = Synchronisation(stop_gradient=stop)
+  batch = {"target_id_BT": jnp.full((1, 4), 5)}
+
+  def value(maps):
+    return synchronised(loss, **maps, batch=batch)[0]
+
+  got = jax.grad(value)({k: jnp.asarray(v) for k, v in maps.items()})
+  assert all(np.isfinite(g).all() for g in got.values())
+  assert {name for name, g in got.items() if np.abs(g).max() > 0} == taught
+
+
+def test_all_terms_together_teach_every_parsing_weight():
+  plan = plan_of("sync_attention")
+  params = parameters(plan, BATCH)
+
+  @jax.jit
+  def gradient(params):
+    def value(params):
+      logits, maps = outputs(plan.recipe, params, BATCH, train=False)
+      return sum(
+        loss(logits, maps[name], BATCH)[0]
+        for name, loss in plan.recipe.losses.items()
+        if name != "nll"
+      )
+
+    return jax.grad(value)(params)
+
+  got = gradient(params)
+  assert all(np.isfinite(g).all() for g in jax.tree.leaves(got))
+  for place in ("encoder_0", "decoder_0"):
+    for leaf in jax.tree.leaves(got[place]["attention"]["dbsa"]):
+      assert np.abs(leaf).max() > 0
+
+
+def test_full_context_shows_the_supervised_head_its_future():
+  config = config_of("dbsa")
+  section = dict(config.losses["target_heads"], full_context=True)
+  losses = dict(config.losses, target_heads=section)
+  full = resolve(dataclasses.replace(config, losses=losses), JOINT)
+  plain = plan_of("dbsa")
+  params = parameters(plain, BATCH)
+  terms = {}
+  for name, plan in (("plain", plain), ("full", full)):
+    logits, maps = outputs(plan.recipe, params, BATCH, train=False)
+    loss = plan.recipe.losses["target_heads"]
+    terms[name] = logits, loss(logits, maps["target_heads"], BATCH)
+    shares = loss.measure(maps["target_heads"], BATCH)
+    reached, words = (
+      shares[f"uas/{side}"][1] for side in ("target_reachable", "target")
+    )
+    assert (reached == words) == (name == "full")
+  # What is translated does not change; every subword of a word is supervised.
+  np.testing.assert_array_equal(terms["plain"][0], terms["full"][0])
+  words = sum(int((pair["target_word_BT"] >= 0).sum()) for pair in PAIRS)
+  assert terms["full"][1][1] == words > terms["plain"][1][1]
+
+
+@pytest.mark.parametrize(
+  "system, losses, message",
+  [
+    ("transformer", {"source_heads": {}}, r"source_heads: no head of the enc"),
+    ("sisa", {"target_heads": {}}, r"target_heads: no head of the decoder"),
+    ("sisa", {"synchronisation": {}}, r"synchronisation: no head of the dec"),
+    ("dbsa", {"synchronisation": {"layer": 1}}, r"\.layer: 1 is not one of"),
+    ("dbsa", {"synchronisation": {"temperature": 0.0}}, "must be above 0"),
+    (
+      "dbsa",
+      {"synchronisation": {"normalise": "renorm", "temperature": 0.1}},
+      "does nothing with",
+    ),
+  ],
+)
+def test_a_loss_says_what_it_misses(system, losses, message):
+  config = config_of(system)
+  losses = {"nll": config.losses["nll"], **losses}
+  with pytest.raises(InputError, match=message):
+    resolve(dataclasses.replace(config, losses=losses), JOINT)
