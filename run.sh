@@ -5,7 +5,8 @@
 #                table; no download, minutes on two CPU cores
 #   multi30k     English-German captions from raw text; RAW_DIR=folder of the
 #                .gz files where they should not be downloaded; SYSTEMS and
-#                MINUTES (of training at most, each) can be set
+#                MINUTES (of training at most, each) can be set; for systems
+#                that read target trees too, TARGET_PARSER=file.udpipe
 #   enja         the English-Japanese small_parallel_enja corpus; needs RAW_DIR
 #   test         the tests, as CI runs them
 #
@@ -52,7 +53,8 @@ train_and_score() {
 
 quickstart() {
   local raw=data/quickstart/raw runs=runs/quickstart
-  if [ ! -f "$raw/report.json" ]; then
+  # The report is written last; older corpora have no trees of the target.
+  if [ ! -f "$raw/report.json" ] || [ ! -f "$raw/test.qaa.conllu" ]; then
     echo "== writing the corpus and training its parser"
     python -m preprocess.quickstart --output "$raw"
   fi
@@ -64,10 +66,13 @@ quickstart() {
 
 multi30k() {
   local data=data/multi30k_en_de runs=runs/multi30k_en_de split
-  local systems=${SYSTEMS:-transformer,pascal}
+  local systems=${SYSTEMS:-transformer,pascal} sides="('source',)"
+  case $systems in *dbsa* | *sync_attention*) sides="('source','target')" ;; esac
   echo "== preparing"
   python -m preprocess.build --config configs/multi30k_en_de.py \
     ${RAW_DIR:+--raw_dir "$RAW_DIR"} \
+    --config.prepare.parse.sides="$sides" \
+    ${TARGET_PARSER:+--config.prepare.parse.target_model="$TARGET_PARSER"} \
     ${PARSER:+--config.prepare.parse.source_model="$PARSER"}
   for split in test_2016 test_2017; do
     train_and_score configs/multi30k_en_de.py "$runs" "$split" \
@@ -91,7 +96,7 @@ command=${1:-quickstart}
 [ $# -gt 0 ] && shift
 case $command in
   quickstart | multi30k | enja) install; "$command" "$@" ;;
-  test) install; exec python -m pytest "$@" ;;
+  test) install; exec python -m pytest -n 2 --dist loadfile "$@" ;;
   help | -h | --help) usage ;;
   *) echo "run.sh: unknown command '$command'" >&2; usage >&2; exit 2 ;;
 esac

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import itertools
 import json
 import os
 import pathlib
@@ -32,10 +31,13 @@ from jaxsyn.data import manifest as manifests
 from jaxsyn.data.records import Records
 from jaxsyn.data.vocabulary import Vocabulary, train
 from jaxsyn.errors import InputError
-from preprocess import clean, inputs, parse, penn, report
+from preprocess import clean, constituents, inputs, parse, report
 from preprocess.inputs import Split
 
-_PACKAGES = ("sentencepiece", "ufal.udpipe", "tensorflow-datasets", "numpy")
+_PACKAGES = (
+  *("sentencepiece", "ufal.udpipe", "py3langid"),
+  *("tensorflow-datasets", "numpy"),
+)
 
 
 def run(config: Any, raw_dir: str = "") -> pathlib.Path:
@@ -57,7 +59,7 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
   inputs.check(config)
   directory = pathlib.Path(config.data.directory)
   splits = inputs.read(config, raw_dir, directory / "raw")
-  parsers = inputs.parsers(config, directory / "raw")
+  parsers = inputs.parsers(config, splits, directory / "raw")
   key = inputs.key(config, splits, parsers)
   if _is_done(directory, key):
     print(f"{directory} is prepared already, from the same input and options.")
@@ -79,7 +81,8 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
     for name, split in splits.items():
       _trees(config, name, split, parsers, work, new)
     manifest = _records(config, splits, vocabularies, parsers, new)
-    manifest |= _provenance(config, key, vocabularies, parsers, new)
+    given = splits[config.data.train].given
+    manifest |= _provenance(config, key, vocabularies, parsers, given, new)
     manifest["seconds"] = round(time.monotonic() - started, 1)
     _publish(new, directory, manifest)
   finally:
@@ -119,13 +122,15 @@ def _clean(config: configs.Config, splits: Mapping[str, Split]) -> None:
       sides = schema.SIDES if name == data.train else ("source",)
       normal = {}
       for side in sides:
-        normal[side], changed = clean.nfc(getattr(split.pairs, side))
+        normal[side], _ = clean.nfc(getattr(split.pairs, side))
+        _, changed = clean.nfc(split.lines(side))
         print(f"{name}: {changed} {side} lines changed by NFC")
       split.pairs = dataclasses.replace(split.pairs, **normal)
   split = splits[data.train]
   steps = clean.steps(options, data.source_language, data.target_language)
-  cleaned = clean.clean(split.pairs.source, split.pairs.target, steps)
-  split.kept, split.dropped = cleaned.kept, cleaned.dropped
+  cleaned = clean.clean(split.lines("source"), split.lines("target"), steps)
+  split.kept = [split.kept[i] for i in cleaned.kept]
+  split.dropped = cleaned.dropped
 
 
 def _vocabularies(
@@ -190,11 +195,9 @@ def _trees(config, name, split, parsers, work, new) -> None:
   for side, parser in parsers.items():
     path = split.conllu[side] = manifests.conllu_file(new, name, side)
     lines = split.lines(side)
-    given = getattr(options.parse, f"{side}_conllu")
-    if given:
-      file = str(split.pairs.files[schema.SIDES.index(side)])
-      every = getattr(split.pairs, side)
-      parse.take(given[name], file, every, split.kept, name, path)
+    if side in split.given:
+      file, every = str(split.file(side)), getattr(split.pairs, side)
+      parse.take(split.given[side], file, every, split.kept, name, path)
       continue
     files = parse.parse(
       lines,
@@ -216,7 +219,7 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
     side: parse.relations(splits[data.train].conllu[side]) for side in sides
   }
   ids = {side: schema.relation_ids(labels[side]) for side in sides}
-  brackets = _bracket_labels(splits)
+  brackets = constituents.labels(splits)
   bracket_ids = schema.relation_ids(brackets)
   counted = {name: report.Counts(sides) for name in splits}
   facts = tfds_builder.write(
@@ -227,7 +230,7 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
     {
       name: (
         len(split.kept),
-        _with_brackets(
+        constituents.added(
           examples(name, split, vocabularies, ids, counted[name]),
           split,
           vocabularies["source"],
@@ -242,7 +245,7 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
   for name, split in splits.items():
     facts[name] = {
       "examples": facts[name]["examples"],
-      "lines": len(split.pairs),
+      "lines": len(split.kept) + sum(split.dropped.values()),
       "dropped": split.dropped,
       "unparsed": counted[name].unparsed,
       "files": [file.name for file in split.pairs.files],
@@ -250,9 +253,9 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
       **({"brackets": counted[name].brackets} if split.brackets else {}),
       **facts[name],
     }
-  given = {s: getattr(config.prepare.parse, f"{s}_conllu") for s in sides}
+  given = splits[data.train].given
   trees = " and ".join(
-    f"{side} side ({'CoNLL-U' if given[side] else parsers[side].path.name})"
+    f"{side} side ({'CoNLL-U' if side in given else parsers[side].path.name})"
     for side in sides
   )
   sizes = " and ".join(
@@ -283,9 +286,10 @@ def examples(
   for side in schema.SIDES:
     sentence = iter(split.lines(side))
     if side in split.conllu:
-      file = str(split.pairs.files[schema.SIDES.index(side)])
       sentence = conllu.match(
-        conllu.read(split.conllu[side]), sentence, f"kept lines of {file}"
+        conllu.read(split.conllu[side]),
+        sentence,
+        f"kept lines of {split.file(side)}",
       )
     sentences.append(sentence)
   both = (vocabularies["source"], vocabularies["target"])
@@ -299,70 +303,9 @@ def examples(
     yield made
 
 
-def _bracket_labels(splits: Mapping[str, Split]) -> list[str]:
-  """Labels of the constituents of all kept lines, sorted; none if not given."""
-  labels: set[str] = set()
-  for split in splits.values():
-    for tree in _brackets(split):
-      labels |= tree.labels if tree else set()
-  if not labels and any(split.brackets for split in splits.values()):
-    raise InputError(
-      "config.prepare.parse.source_brackets: no kept line has a tree with"
-      " constituents; are these the right files?"
-    )
-  return sorted(labels)
-
-
-def _brackets(split: Split) -> Iterator[penn.Tree | None]:
-  """The constituency trees of the kept lines of a split."""
-  if split.brackets is None:
-    return
-  kept = iter([*split.kept, -1])
-  following = next(kept)
-  for number, tree in enumerate(penn.read(split.brackets, split.pairs.source)):
-    if number == following:
-      following = next(kept)
-      yield tree
-
-
-def _with_brackets(
-  rows: Iterator[dict[str, np.ndarray]],
-  split: Split,
-  vocabulary: Vocabulary,
-  ids: Mapping[str, int],
-  counts: report.Counts,
-) -> Iterator[dict[str, np.ndarray]]:
-  """The examples with their constituency trees, where the data set has some.
-
-  A tree that is not of its line is left out and counted, the first one shown.
-  """
-  if not ids:
-    yield from rows
-    return
-  trees = itertools.chain(_brackets(split), itertools.repeat(None))
-  nothing = np.zeros(0, schema.FEATURES["source_brackets"].dtype)
-  for made, number, text, tree in zip(
-    rows, split.numbers, split.lines("source"), trees
-  ):
-    made["source_brackets"], found = nothing, "no tree"
-    if tree is not None:
-      try:
-        made["source_brackets"] = penn.bracketing(tree, text, vocabulary, ids)
-        found = "used"
-      except penn.Mismatch as error:
-        found = "another text"
-        if not counts.brackets[found]:
-          print(f"{split.brackets}:{number}: left out: {error}", flush=True)
-    counts.brackets[found] += 1
-    yield made
-  if counts.brackets["another text"] and not counts.brackets["used"]:
-    raise InputError(
-      f"{split.brackets}: no tree is of its line of {split.pairs.files[0]}"
-      f" ({counts.brackets}); are the two of the same text?"
-    )
-
-
-def _provenance(config, key, vocabularies, parsers, new) -> dict[str, Any]:
+def _provenance(
+  config, key, vocabularies, parsers, given, new
+) -> dict[str, Any]:
   """Copies the models; returns that part of the manifest."""
   joint = config.prepare.vocabulary.joint
   said = {}
@@ -376,8 +319,7 @@ def _provenance(config, key, vocabularies, parsers, new) -> dict[str, Any]:
     }
   parsed = {}
   for side, parser in parsers.items():
-    given = getattr(config.prepare.parse, f"{side}_conllu")
-    trees = "CoNLL-U" if given else "parser"
+    trees = "CoNLL-U" if side in given else "parser"
     if parser is None:
       parsed[side] = {"file": "", "sha256": "", "name": "", "trees": trees}
       continue

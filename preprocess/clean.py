@@ -111,6 +111,11 @@ def _seen_before() -> Test:
 
 
 def _other_language(source_language: str, target_language: str) -> Test:
+  """Whether either side seems to be in another language than it should.
+
+  The first guess counts, however uncertain: py3langid has no chance in it, so
+  the same text always gives the same answer.
+  """
   import py3langid
 
   known = {code for code, _ in py3langid.rank("a")}

@@ -23,8 +23,9 @@ clauses with verbs of their own, attributes) are there to mislead it. Who hangs
 on whom can be told from the English words alone: a tool belongs to the verb
 ("fed the dog with the spoon"), a part to the noun ("with the collar").
 
-Every relation is one of Universal Dependencies. `preprocess.quickstart` writes
-the corpus and trains a parser on the trees.
+Every relation is one of Universal Dependencies. The target's tree is the same
+one, of the words that have a translation. `preprocess.quickstart` writes the
+corpus with both trees and trains a parser on those of the English side.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import dataclasses
 import functools
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from preprocess.lexicon import (
   ANIMATE,
@@ -103,6 +104,8 @@ class Pair:
       verb, number.
     heads: index of the parent token; the root has its own.
     translations: the target word of each token, "" if it has none.
+    order: which token each target word translates, in target order; the full
+      stop is the last word of both.
   """
 
   source: str
@@ -115,20 +118,49 @@ class Pair:
   heads: tuple[int, ...]
   relations: tuple[str, ...]
   translations: tuple[str, ...]
+  order: tuple[int, ...]
 
   def conllu(self, sentence_id: str) -> str:
-    """The gold tree as one CoNLL-U block, blank line included."""
-    lines = [f"# sent_id = {sentence_id}", f"# text = {self.source}"]
-    for i, form in enumerate(self.tokens):
+    """The gold tree of the source: a CoNLL-U block, blank line included."""
+    return self._block(
+      sentence_id, self.source, self.tokens, self.lemmas, range(len(self.heads))
+    )
+
+  def target_conllu(self, sentence_id: str) -> str:
+    """The gold tree of the target, the same way.
+
+    A word hangs on the translation of the word above it; where that has none,
+    of the nearest one above that has. The full stop hangs on the root, as in
+    Universal Dependencies.
+    """
+    forms = [self.translations[i] or self.tokens[i] for i in self.order]
+    lemmas = ["_"] * len(forms)
+    return self._block(sentence_id, self.target, forms, lemmas, self.order)
+
+  def _block(
+    self,
+    sentence_id: str,
+    text: str,
+    forms: Sequence[str],
+    lemmas: Sequence[str],
+    order: Sequence[int],
+  ) -> str:
+    """The tree over some of the tokens, in any order and under any forms."""
+    place = {token: i for i, token in enumerate(order)}
+    lines = [f"# sent_id = {sentence_id}", f"# text = {text}"]
+    for i, token in enumerate(order):
       feats = "_"
-      if self.upos[i] == "NOUN":
-        feats = f"Number={'Plur' if self.plurals[i] else 'Sing'}"
-      head = 0 if self.heads[i] == i else self.heads[i] + 1
-      glued = i + 1 < len(self.tokens) and self.tokens[i + 1] in ",."
+      if self.upos[token] == "NOUN":
+        feats = f"Number={'Plur' if self.plurals[token] else 'Sing'}"
+      head = self.heads[token]
+      while head not in place:
+        head = self.heads[head]
+      above = 0 if head == token else place[head] + 1
+      glued = i + 1 < len(forms) and forms[i + 1] in ",."
       space = "SpaceAfter=No" if glued else "_"
       lines.append(
-        f"{i + 1}\t{form}\t{self.lemmas[i]}\t{self.upos[i]}\t_\t{feats}"
-        f"\t{head}\t{self.relations[i]}\t_\t{space}"
+        f"{i + 1}\t{forms[i]}\t{lemmas[i]}\t{self.upos[token]}\t_\t{feats}"
+        f"\t{above}\t{self.relations[token]}\t_\t{space}"
       )
     return "\n".join(lines) + "\n\n"
 
@@ -285,10 +317,12 @@ def read_out(root: Node) -> Pair:
       tokens[i] = "an"
   tokens[0] = tokens[0].capitalize()
   source = " ".join(tokens).replace(" ,", ",").replace(" .", ".")
-  target = [translate(*arc) for arc in _target(root, root)]
+  translations = tuple(translate(*arc) for arc in nodes)
+  order = [place[id(node)] for node, _ in _target(root, root)]
+  order = [i for i in order if translations[i]]
   return Pair(
     source=source,
-    target=" ".join(word for word in target if word) + ".",
+    target=" ".join(translations[i] for i in order) + ".",
     tokens=tuple(tokens),
     lemmas=tuple(node.word.lemma for node, _ in nodes),
     upos=tuple(UPOS.get(node.word.kind, "NOUN") for node, _ in nodes),
@@ -298,7 +332,8 @@ def read_out(root: Node) -> Pair:
     ),
     heads=tuple(place[id(parent)] for _, parent in nodes),
     relations=tuple(node.relation for node, _ in nodes),
-    translations=tuple(translate(*arc) for arc in nodes),
+    translations=translations,
+    order=(*order, len(tokens) - 1),
   )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
 import re
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from preprocess import raw
 
 RECIPE = 1  # raise it when the same input must be prepared anew
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_LINES = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
 
 
 @dataclasses.dataclass
@@ -29,16 +29,18 @@ class Split:
   """A split on its way.
 
   Attributes:
-    pairs: the raw lines.
+    pairs: the raw lines, all that the two files have.
     kept: numbers of the pairs that become records, from 0.
     dropped: reason -> number of pairs.
+    given: side -> CoNLL-U of all lines, where trees are not to be parsed.
     conllu: side -> file of the trees of the kept lines.
     brackets: file of constituency trees of all lines of the source; None: none.
   """
 
   pairs: raw.Pairs
   kept: list[int]
-  dropped: dict[str, int]
+  dropped: dict[str, int] = dataclasses.field(default_factory=dict)
+  given: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
   conllu: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
   brackets: pathlib.Path | None = None
 
@@ -46,6 +48,10 @@ class Split:
     """The kept lines of a side."""
     texts = getattr(self.pairs, side)
     return [texts[i] for i in self.kept]
+
+  def file(self, side: str) -> pathlib.Path:
+    """The raw file of a side."""
+    return self.pairs.files[schema.SIDES.index(side)]
 
   @property
   def numbers(self) -> list[int]:
@@ -67,10 +73,10 @@ def check(config: configs.Config) -> None:
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
   for name, files in prepare.splits.items():
-    if not _NAME.fullmatch(name) or len(files) != 2:
+    if not _NAME.fullmatch(name) or len(files) not in (2, 3):
       raise InputError(
         f"config.prepare.splits.{name} must be a lower case name and two files"
-        f" (source, target), got {files!r}."
+        f" (source, target), then perhaps the lines (1-800), got {files!r}."
       )
   if data.train not in prepare.splits:
     raise InputError(
@@ -121,22 +127,78 @@ def read(
         f" {entry!r}."
       )
   downloads = {name: (url, sha) for name, url, sha in prepare.downloads}
+  raw_dir = raw_dir or prepare.raw_dir
+
+  def find_trees(option: str, name: str) -> pathlib.Path:
+    """The file that an option of config.prepare.parse has for a split."""
+    file = getattr(prepare.parse, option)[name]
+    if file in downloads:
+      return raw.find(file, raw_dir, own, downloads)
+    for place in (pathlib.Path(raw_dir, file), pathlib.Path(file)):
+      if place.is_file():
+        return place
+    raise InputError(
+      f"config.prepare.parse.{option}.{name}: there is no file {file}, nor is"
+      f" it in the folder of the raw files ({raw_dir or 'not set'})."
+    )
+
   splits = {}
   # The training split first, then as the config has them.
   for name in dict.fromkeys([config.data.train, *prepare.splits]):
-    source, target = (
-      raw.find(file, raw_dir or prepare.raw_dir, own, downloads)
-      for file in prepare.splits[name]
-    )
+    *files, lines = (*prepare.splits[name], "")[:3]
+    source, target = (raw.find(file, raw_dir, own, downloads) for file in files)
     pairs = raw.read_pairs(source, target)
-    splits[name] = Split(pairs, list(range(len(pairs))), {})
-    if given := prepare.parse.source_brackets.get(name):
-      splits[name].brackets = pathlib.Path(given)
+    splits[name] = Split(pairs, list(_numbers(lines, len(pairs), name)))
+  for side in prepare.parse.sides:
+    given = getattr(prepare.parse, f"{side}_conllu")
+    if not given and not getattr(prepare.parse, f"{side}_model"):
+      for name in _treebanks(splits, side):
+        splits[name].given[side] = splits[name].file(side)
+    for name in given:
+      splits[name].given[side] = find_trees(f"{side}_conllu", name)
+  for name in prepare.parse.source_brackets:
+    splits[name].brackets = find_trees("source_brackets", name)
   return splits
 
 
+def _numbers(lines: str, count: int, name: str) -> range:
+  """Numbers of the pairs of a split, from 0.
+
+  Args:
+    lines: "FIRST-LAST", from 1 and both included; "" for all.
+    count: pairs that the files have.
+    name: of the split.
+  """
+  if not lines:
+    return range(count)
+  found = _LINES.fullmatch(lines)
+  first, last = map(int, found.groups()) if found else (0, 0)
+  if not 1 <= first <= last <= count:
+    raise InputError(
+      f"config.prepare.splits.{name}: the lines must be FIRST-LAST, of 1 to"
+      f" {count} as the files have, got {lines!r}."
+    )
+  return range(first - 1, last)
+
+
+def _treebanks(splits: Mapping[str, Split], side: str) -> list[str]:
+  """The splits whose raw text has trees of its own: all or none."""
+  found = [
+    n for n, split in splits.items() if raw.is_treebank(split.file(side))
+  ]
+  lacking = [name for name in splits if name not in found]
+  if found and lacking:
+    raise InputError(
+      f"the {side} files of {', '.join(found)} are treebanks, those of"
+      f" {', '.join(lacking)} are not: say where trees come from, in"
+      f" config.prepare.parse.{side}_model (a parser for all) or"
+      f" config.prepare.parse.{side}_conllu (CoNLL-U for all)."
+    )
+  return found
+
+
 def parsers(
-  config: configs.Config, own: pathlib.Path
+  config: configs.Config, splits: Mapping[str, Split], own: pathlib.Path
 ) -> dict[str, UDPipe | None]:
   """The parser of each side with trees.
 
@@ -151,7 +213,7 @@ def parsers(
     if side not in options.sides:
       continue
     model = getattr(options, f"{side}_model")
-    if getattr(options, f"{side}_conllu") and not model:
+    if side in splits[config.data.train].given and not model:
       found[side] = None
     else:
       path = find(model, getattr(config.data, f"{side}_language"), own)
@@ -170,16 +232,17 @@ def key(
     del options[name]
   for side in schema.SIDES:
     del options["parse"][f"{side}_model"]  # its content counts, below
-  for name in ("source_conllu", "target_conllu", "source_brackets"):
-    given = options["parse"][name]
-    for split, file in given.items():
-      if not os.path.isfile(file):
-        raise InputError(
-          f"config.prepare.parse.{name}.{split}: there is no file {file}."
-        )
-      given[split] = manifests.sha256_file(file)
-  if not options["parse"]["source_brackets"]:  # as before there were any
-    del options["parse"]["source_brackets"]
+    options["parse"][f"{side}_conllu"] = {
+      name: manifests.sha256_file(split.given[side])
+      for name, split in splits.items()
+      if side in split.given
+    }
+  del options["parse"]["source_brackets"]
+  brackets = {
+    name: manifests.sha256_file(split.brackets)
+    for name, split in splits.items()
+    if split.brackets
+  }
   facts = {
     "recipe": RECIPE,
     "options": options,
@@ -188,5 +251,6 @@ def key(
     "train": config.data.train,
     "raw": {name: split.pairs.sha256 for name, split in splits.items()},
     "parsers": {side: p and p.sha256 for side, p in parsers.items()},
+    **({"brackets": brackets} if brackets else {}),
   }
   return manifests.sha256_texts([json.dumps(facts, sort_keys=True)])

@@ -134,7 +134,7 @@ def join(
 
 
 def take(
-  given: str,
+  given: pathlib.Path,
   text_file: str,
   lines: Sequence[str],
   kept: Sequence[int],

@@ -3,8 +3,9 @@
   python -m preprocess.quickstart --output data/quickstart/raw
 
 After it: `python -m preprocess.build --config configs/quickstart.py`, which
-knows nothing of the gold trees and parses the raw text with the parser made
-here. Sentences: `preprocess.grammar`.
+knows nothing of the English gold trees and parses the raw text with the parser
+made here, as is done for real text. The target side has its gold trees: they
+are needed in training only. Sentences: `preprocess.grammar`.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ class Report:
 def run(
   output: str | os.PathLike[str], seed: int = 1, sizes: Sizes | None = None
 ) -> Report:
-  """Writes <split>.en, <split>.qaa, <split>.en.conllu, the parser, the report.
+  """Writes the texts, the gold trees of both sides, the parser, the report.
+
+  By name: <split>.en, <split>.qaa, <split>.en.conllu, <split>.qaa.conllu,
+  quickstart.udpipe, report.json.
 
   Args:
     output: a folder, made if it is not there; files of an earlier run are
@@ -108,12 +112,16 @@ def run(
     ) from error
   splits = make_splits(seed, sizes)
   for split, pairs in splits.items():
+    ids = [f"{split}-{i}" for i in range(1, len(pairs) + 1)]
     texts = ([p.source for p in pairs], [p.target for p in pairs])
-    for language, lines in zip(LANGUAGES, texts):
+    trees = (
+      [p.conllu(name) for p, name in zip(pairs, ids)],
+      [p.target_conllu(name) for p, name in zip(pairs, ids)],
+    )
+    for language, lines, blocks in zip(LANGUAGES, texts, trees):
       text = "".join(line + "\n" for line in lines)
       _write(output / f"{split}.{language}", text.encode())
-    trees = "".join(p.conllu(f"{split}-{i}") for i, p in enumerate(pairs, 1))
-    _write(output / f"{split}.{LANGUAGES[0]}.conllu", trees.encode())
+      _write(output / f"{split}.{language}.conllu", "".join(blocks).encode())
   began = time.perf_counter()
   model = train_parser(splits["train"][: sizes.parser])
   seconds = time.perf_counter() - began

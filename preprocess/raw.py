@@ -1,6 +1,7 @@
 """Raw text: found or fetched, and checked.
 
-Lines are those of `jaxsyn.data.text`. After this comes `preprocess.clean`.
+Lines are those of `jaxsyn.data.text`; a treebank in CoNLL-U gives the sentences
+that its `# text` comments hold. After this comes `preprocess.clean`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pathlib
 import urllib.error
 import urllib.request
 
+from jaxsyn.data import conllu
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.text import read_lines
 from jaxsyn.errors import InputError
@@ -44,9 +46,13 @@ def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Pairs:
   """Two parallel files.
 
   Raises:
-    InputError: a file cannot be read (see `read_lines`), or one has more lines.
+    InputError: a file cannot be read (see `read_lines` and `sentences`), or one
+      has more lines.
   """
-  lines = read_lines(source), read_lines(target)
+  lines = tuple(
+    sentences(path) if is_treebank(path) else read_lines(path)
+    for path in (source, target)
+  )
   if len(lines[0]) != len(lines[1]):
     short = min(map(len, lines))
     raise InputError(
@@ -56,6 +62,37 @@ def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Pairs:
     )
   both = (text for side in lines for text in side)
   return Pairs(*lines, (source, target), manifests.sha256_texts(both))
+
+
+def is_treebank(path: pathlib.Path) -> bool:
+  """Whether a raw file is CoNLL-U, by its name."""
+  return path.name.endswith((".conllu", ".conllu.gz"))
+
+
+def sentences(path: pathlib.Path) -> list[str]:
+  """The lines of a treebank: the `# text` comment of each sentence.
+
+  Raises:
+    InputError: malformed CoNLL-U (`jaxsyn.data.conllu.read`), a sentence
+      without a text, or one whose text holds a line break (such as U+2028);
+      names FILE:LINE.
+  """
+  lines = []
+  for block in conllu.read(path):
+    line, where = block.comment_text, f"{path}:{block.line}"
+    if not line:
+      raise InputError(
+        f"{where}: this sentence has no `# text = ...` comment, so what it"
+        " reads is not known. Give the text as a plain file in"
+        " config.prepare.splits, and this file in config.prepare.parse."
+      )
+    if len(line.splitlines()) > 1:
+      raise InputError(
+        f"{where}: the text of this sentence has a line break in it:"
+        f" {line[:60]!r}. Mend the file: one sentence is one line."
+      )
+    lines.append(line)
+  return lines
 
 
 def find(

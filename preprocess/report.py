@@ -22,7 +22,8 @@ class Counts:
   Attributes:
     subwords: of a sentence, EOS included.
     words: of a sentence with a tree.
-    pieces: subwords of a word.
+    pieces: subwords of a word; a word has none where a subword that begins
+      in the word before it covers it too, as happens without blanks.
     depth: edges from a sentence's deepest word to its root.
     unparsed: sentences without a tree, empty lines included.
     unknown: subwords that the vocabulary lacks.
@@ -105,7 +106,8 @@ def text_report(
       if side in count.sides:
         rows += [
           f"             words a sentence {_summary(count.words[side])}",
-          f"             subwords a word {_summary(count.pieces[side])}",
+          f"             subwords a word {_summary(count.pieces[side])},"
+          f" {count.pieces[side][0]:,} words without",
           f"             tree depth {_summary(count.depth[side])}",
         ]
     paragraphs.append("\n".join(rows))

@@ -11,6 +11,8 @@ from models_under_test import JOINT, batch_of, sentence
 from configs import base, enja
 from configs.papers import (
   ablation,
+  dbsa,
+  dbsa_synchronisation,
   dependency_relative,
   deps_san,
   pascal,
@@ -24,7 +26,10 @@ from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SETTINGS = ("__init__", "ablation", "pascal", "deps_san", "dependency_relative")
+SETTINGS = (
+  *("__init__", "ablation"),
+  *("pascal", "deps_san", "dependency_relative", "dbsa"),
+)
 TABLES = {
   path.stem: importlib.import_module(f"configs.papers.{path.stem}")
   for path in sorted((ROOT / "configs" / "papers").glob("*.py"))
@@ -51,6 +56,7 @@ SAME = {
   "dependency_relative_labels depth_4": {"label"},
   "dependency_relative_labels depth_8": {"label"},
   "dependency_relative_labels distance_2": {"clip"},
+  "dbsa_synchronisation weight_0.5": {"weight"},
 }
 
 
@@ -62,7 +68,7 @@ def field(config, path):
 
 def test_every_table_is_found_and_explained_in_the_folder_s_docstring():
   said = importlib.import_module("configs.papers").__doc__
-  assert len(TABLES) == 8
+  assert len(TABLES) == 10
   for name in (*TABLES, *SETTINGS[2:]):
     assert f"\n  {name} " in said, name
 
@@ -108,7 +114,7 @@ def test_rows_differ_in_name_and_in_what_they_run(table):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_published_figures_are_of_tasks_that_exist(table):
-  tasks = pascal.TASKS | deps_san.TASKS | dependency_relative.TASKS
+  tasks = pascal.TASKS | deps_san.TASKS | dependency_relative.TASKS | dbsa.TASKS
   for row in TABLES[table].TABLE.rows:
     for key, bleu in (row.published or {}).items():
       task, split = key.split()
@@ -228,6 +234,41 @@ def test_published_figures_are_of_tasks_that_exist(table):
         "prepare.clean.max_words": 50,
       },
     ),
+    # Deguchi et al. 2021, section 5.1, appendices A and C: l_sync 5 of 6 from
+    # 1; trees on both sides, for the baseline too.
+    (
+      "dbsa_synchronisation",
+      "weight_10",
+      {
+        "losses.synchronisation.weight": 10.0,
+        "losses.synchronisation.layer": 4,
+        "losses.source_heads.weight": 0.5,
+        "losses.target_heads.weight": 0.5,
+        "losses.nll.smoothing": 0.1,
+        "parts.encoder.dbsa.layers": (0,),
+        "parts.decoder.dbsa.layers": (0,),
+        "prepare.clean.language": True,
+        "prepare.clean.max_words": 100,
+        "prepare.clean.max_ratio": 2.0,
+        "prepare.vocabulary.size": 37_000,
+        "prepare.vocabulary.joint": True,
+        "batch.tokens": 25_000,
+        "train.steps": 100_000,
+        "decode.beam": 4,
+        "decode.alpha": 0.6,
+      },
+    ),
+    (
+      "dbsa_results",
+      "transformer",
+      {
+        "prepare.parse.sides": ("source", "target"),
+        "data.directory": "data/paper_dbsa_wmt14_en_de",
+        "optimiser.learning_rate": 7e-4,
+        "optimiser.warmup": 4000,
+        "model.attention_dropout": 0.1,
+      },
+    ),
   ],
 )
 def test_fields_are_the_paper_s(table, row, fields):
@@ -266,6 +307,17 @@ def test_fields_are_the_paper_s(table, row, fields):
       "keys",
       {"wat_ja_en_100k test": 16.60},
     ),
+    # Deguchi et al. 2021, Table 1.
+    (
+      "dbsa_results",
+      "dbsa",
+      {
+        "wmt14_en_de test": 27.31,
+        "wmt16_en_ro test": 24.13,
+        "wat_ja_en test": 29.57,
+      },
+    ),
+    ("dbsa_synchronisation", "weight_0.1", {"wmt16_en_ro test": 24.33}),
   ],
 )
 def test_published_figures_are_the_paper_s(table, row, published):
@@ -322,7 +374,40 @@ def test_relative_positions_of_omote_et_al_reach_two_words():
   assert config.parts.decoder.relative.clip == 2
 
 
-@pytest.mark.parametrize("settings", [deps_san, dependency_relative])
+def test_tasks_of_deguchi_et_al():
+  """Section 5.1 and appendix A; λ_sync as tuned for each task."""
+  facts = {}
+  for task in dbsa.TASKS:
+    config = dbsa.get_config(task, "sync_attention")
+    pieces = config.prepare.vocabulary
+    facts[task] = (
+      config.losses.synchronisation.weight,
+      config.batch.tokens,
+      (pieces.size, pieces.joint, config.model.tie_embeddings),
+      config.prepare.clean.language,
+    )
+  assert facts == {
+    "wmt14_en_de": (0.5, 25_000, (37_000, True, True), True),
+    "wmt16_en_ro": (0.1, 6_000, (40_000, True, True), False),
+    "wat_ja_en": (10.0, 12_000, (16_000, False, False), False),
+  }
+  rows = [row.name for row in dbsa_synchronisation.TABLE.rows]
+  grid = [
+    "0.5",
+    "0.01",
+    "0.05",
+    "0.1",
+    "1",
+    "5",
+    "10",
+  ]  # the first task's first
+  assert rows == [f"weight_{weight}" for weight in grid]
+  config = dbsa_synchronisation.get_config("weight_5", task="wmt16_en_ro")
+  assert config.losses.synchronisation.weight == 5
+  assert config.batch.tokens == 6_000
+
+
+@pytest.mark.parametrize("settings", [deps_san, dependency_relative, dbsa])
 def test_an_unknown_task_is_named(settings):
   known = next(iter(settings.TASKS))
   with pytest.raises(InputError, match=f"no task .* Did you mean '{known}'"):

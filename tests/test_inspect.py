@@ -237,6 +237,31 @@ def test_control_trees_stand_beside_the_parsers(prepared, tmp_path):
   }
 
 
+def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
+  session = untrained("sisa", prepared, tmp_path / "run")
+  draw = np.random.default_rng(0).normal  # from zeros nothing would be found
+  session.params = jax.tree.map(
+    lambda x: x + draw(0, 2, x.shape), session.params
+  )
+  (seen,) = inspect.look(session, [LONG])
+  # Words of one subword or more; each is asked at its last one.
+  word_S = [seen.source.units.words[unit] for unit in seen.source.units.unit_S]
+  parse = seen.find("encoder", 0, "sisa")
+  assert parse.kind == "parse" and parse.heads == (0,)
+  np.testing.assert_allclose(parse.weight_HQM.sum(2), 1.0, atol=1e-5)
+  for word, found in enumerate(seen.found_head_W):
+    last = len(word_S) - 1 - word_S[::-1].index(word)
+    best = word_S[int(parse.weight_HQM[0, last].argmax())]
+    assert found == (word if best < 0 else best)
+  assert len(set(seen.found_head_W)) > 1
+  folder = tmp_path / "out"
+  folder.mkdir()
+  inspect.write(seen, folder, 3, layers=[1])
+  page = json.loads((folder / "sentence_0003.json").read_text())
+  assert page["heads_found_by_the_system"] == [*seen.found_head_W]
+  assert (folder / "sentence_0003.tree_found.png").stat().st_size > 1000
+
+
 def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
   folder = tmp_path / "run"
   session = untrained("transformer", prepared, folder)

@@ -5,6 +5,7 @@ named paper_PAPER_TASK.py make them data sets' files:
   pascal                Bugliarello & Okazaki 2020: six tasks
   deps_san              Peng et al., Deps-SAN: two
   dependency_relative   Omote, Tamura & Ninomiya 2019: two
+  dbsa                  Deguchi, Tamura & Ninomiya 2021: three
 
 Ablation tables, each with `TABLE` and `get_config(row)`:
   pascal_layers                     layer of the scaled heads, 1 to 6
@@ -15,6 +16,8 @@ Ablation tables, each with `TABLE` and `get_config(row)`:
   deps_san_sparse                   RS-Sparse, Wink-Sparse and ours
   dependency_relative_keys_values   relative depths in keys, values or both
   dependency_relative_labels        depth or distance, clipped where; ours
+  dbsa_results                      heads that parse; and synchronised ones
+  dbsa_synchronisation              weight of the synchronisation
 
 One row, prepared and trained (the file alone is the first row):
   python -m preprocess.build --config configs/papers/pascal_layers.py \

@@ -21,6 +21,7 @@ import numpy as np
 
 from jaxsyn.data.example import retree, tagged
 from jaxsyn.data.records import Example, Records
+from jaxsyn.data.schema import SIDES
 
 CHUNK = 4096  # examples between writes
 NOTES = "notes"  # no feature's name
@@ -192,17 +193,18 @@ def _write(
 def examples_of(
   records: Records, tree: str, tag: int | None = None
 ) -> Iterator[Example]:
-  """The examples of a split in order, with the source trees asked for.
+  """The examples of a split in order, with the trees asked for.
 
   Args:
     records: the opened split.
-    tree: "parsed", or a control that replaces them; see
-      `jaxsyn.data.example.retree`.
+    tree: "parsed", or a control that replaces the trees of all sides that have
+      any; see `jaxsyn.data.example.retree`.
     tag: put around each source; see `jaxsyn.data.example.tagged`.
   """
   for example in records:
-    if tree != "parsed" and "source_head" in example:
-      example = retree(example, "source", tree)
+    for side in SIDES:
+      if tree != "parsed" and f"{side}_head" in example:
+        example = retree(example, side, tree)
     yield example if tag is None else tagged(example, tag)
 
 

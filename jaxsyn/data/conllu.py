@@ -63,11 +63,18 @@ class Block:
     return visible("".join(self.form_W))
 
   @property
-  def text(self) -> str:
-    """The sentence: from its `# text` comment, or else put together."""
+  def comment_text(self) -> str:
+    """The sentence as its `# text` comment has it; "" if there is none."""
     for comment in self.comments:
       if found := re.match(r"#\s*text\s*=\s*(.*\S)", comment):
         return found[1]
+    return ""
+
+  @property
+  def text(self) -> str:
+    """The sentence: from its `# text` comment, or else put together."""
+    if self.comment_text:
+      return self.comment_text
     blanks = (" " if space else "" for space in self.space_after_W)
     return "".join(map("".join, zip(self.form_W, blanks))).strip()
 

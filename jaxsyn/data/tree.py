@@ -66,7 +66,8 @@ def parent_mid(word_S: np.ndarray, head_W: np.ndarray) -> np.ndarray:
 
   A root's subwords get their own word's middle; a subword of no word (EOS) its
   own position. A parent without any subword (a word that the vocabulary's
-  normalisation deletes) is passed over for its own parent; where none above
+  normalisation deletes, or that shares its subword with the word before it, as
+  in Japanese) is passed over for its own parent; where none above
   has any, the word counts as a root.
 
   Args:

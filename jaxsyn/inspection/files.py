@@ -40,6 +40,13 @@ def write(
     heading = f"sentence {number}: the {source.tree} tree that the system read"
     figure = arcs.tree(source, "", source.given_head_W, heading)
     figure.savefig(folder / f"{name}.tree_read.png")
+  if seen.found_head_W is not None:
+    right = sum(a == b for a, b in zip(seen.found_head_W, source.head_W))
+    heading = f"sentence {number}: what the system's own head finds"
+    if source.parsed:
+      heading += f" ({right} of {len(source.words)} parents as parsed)"
+    figure = arcs.tree(source, "", seen.found_head_W, heading)
+    figure.savefig(folder / f"{name}.tree_found.png")
   for found in (*seen.attention, *seen.weightings):
     what = found.part or "attention"
     if found.part and found.kind != "weighting":

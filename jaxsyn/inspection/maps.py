@@ -40,7 +40,8 @@ class Published:
     layer: from 0.
     part: name of the part that published it; "" for attention itself.
     kind: what it is: "weight" (of attention), "weighting" (times the scores),
-      "bias" (added to them), or as the part calls it.
+      "bias" (added to them), "parse" (how likely each is another's parent, as
+      a supervised head has it), or as the part calls it.
     heads: which of the layer's heads it is for, from 0.
     value_HQM: one matrix for each of `heads`.
     parts: names of the parts that work on each of `heads`.
@@ -152,6 +153,8 @@ class Maps:
       kind, _, letters = name.rpartition("_")
       if where is None or not re.fullmatch("B[H1]?[QST1][MST1]", letters):
         continue  # nothing between two subwords
+      if kind.startswith("log_"):  # of a probability, as losses read it
+        kind, array = kind.removeprefix("log_"), np.exp(array)
       layer, place = int(where[2]), where[1]
       if len(modules) > 1 and modules[1] == "cross":
         place = "cross"

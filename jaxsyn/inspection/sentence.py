@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,12 +88,15 @@ class Sentence:
     translation: the model's own, best one.
     attention: encoder, then decoder, then cross, by layers; word-pooled.
     weightings: what the parts published, in subwords.
+    found_head_W: parents of the source words as the model's own supervised
+      head finds them; None where it has none.
   """
 
   source: Source
   translation: str
   attention: tuple[Map, ...]
   weightings: tuple[Map, ...]
+  found_head_W: tuple[int, ...] | None = None
 
   def find(self, place: str, layer: int, part: str = "") -> Map:
     """The attention of a layer, or what a part published there.
@@ -140,7 +143,34 @@ def sentence(
       names = (unit.labels for unit in units[p.place])
       weight_HRC = pool(p.value_HQM, *units[p.place])
       attention.append(Map(*head, *names, weight_HRC, p.parts))
-  return Sentence(source, translation, tuple(attention), tuple(weightings))
+  return Sentence(
+    source,
+    translation,
+    tuple(attention),
+    tuple(weightings),
+    _found_heads(source, weightings),
+  )
+
+
+def _found_heads(
+  source: Source, weightings: Sequence[Map]
+) -> tuple[int, ...] | None:
+  """The parent of each source word that the highest supervised head finds.
+
+  A word is asked at its last subword, as the validation's UAS asks
+  (`jaxsyn.training.head_losses`); one without subwords is its own parent.
+  """
+  parses = [m for m in weightings if (m.place, m.kind) == ("encoder", "parse")]
+  if not parses:
+    return None
+  word_S = [source.units.words[unit] for unit in source.units.unit_S]
+  last = {word: i for i, word in enumerate(word_S) if word >= 0}
+  parse_QM = parses[-1].weight_HQM[0]
+  found = []
+  for word in range(len(source.words)):
+    best = word_S[int(parse_QM[last[word]].argmax())] if word in last else word
+    found.append(best if best >= 0 else word)
+  return tuple(found)
 
 
 def to_json(seen: Sentence, number: int) -> str:
@@ -164,6 +194,7 @@ def to_json(seen: Sentence, number: int) -> str:
     "parsed": source.parsed,
     "tree_read_by_the_system": source.tree,
     "heads_read_by_the_system": source.given_head_W,
+    "heads_found_by_the_system": seen.found_head_W,
     "subwords": source.subwords,
     "word_of_subword": [source.units.words[u] for u in source.units.unit_S],
   }

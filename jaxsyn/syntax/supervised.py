@@ -37,9 +37,24 @@ def last_of_word_BS(view: View) -> Array:
 
 
 def head_word_BS(view: View) -> Array:
-  """The parent word of a subword's word; -1 where there is no word or tree."""
-  word_BS = jnp.maximum(view.word_BS, 0)
-  head_BS = jnp.take_along_axis(view.head_BW, word_BS, 1).astype(jnp.int32)
+  """The parent word of a subword's word; -1 where there is no word or tree.
+
+  A parent without any subword (where subwords run over blanks that are not
+  there, or normalisation deletes a word) is passed over for its own parent;
+  where none above has any, the word counts as a root: as for the stored
+  `parent_mid` (`jaxsyn.data.tree`).
+  """
+  head_BW = view.head_BW.astype(jnp.int32)
+  own_W = jnp.arange(head_BW.shape[1])
+  has_BW = jnp.any(view.word_BS[:, :, None] == own_W, axis=1)
+  climb_BW = jnp.where(has_BW, own_W, head_BW)
+  # Doubling: after k rounds a climb has passed over up to 2**k words.
+  for _ in range(len(own_W).bit_length()):
+    climb_BW = jnp.take_along_axis(climb_BW, climb_BW, 1)
+  head_BW = jnp.take_along_axis(climb_BW, head_BW, 1)
+  found_BW = jnp.take_along_axis(has_BW, head_BW, 1)
+  head_BW = jnp.where(found_BW, head_BW, own_W)
+  head_BS = jnp.take_along_axis(head_BW, jnp.maximum(view.word_BS, 0), 1)
   head_BS = jnp.where(view.is_word_BS, head_BS, NO_PARENT)
   return view.if_parsed(head_BS, NO_PARENT)
 
@@ -47,8 +62,7 @@ def head_word_BS(view: View) -> Array:
 def first_of_parent_BS(view: View) -> Array:
   """The first subword of the parent word, for every subword of a word.
 
-  A root's subwords point to the first one of its own word. A parent without
-  any subword (a word that normalisation deletes) is no target.
+  A root's subwords point to the first one of its own word.
 
   Args:
     view: with word_BS and head_BW.
@@ -58,9 +72,8 @@ def first_of_parent_BS(view: View) -> Array:
   """
   head_BS = head_word_BS(view)
   found_BSS = head_BS[:, :, None] == view.word_BS[:, None, :]
-  found_BSS = found_BSS & (head_BS >= 0)[:, :, None]
   first_BS = jnp.argmax(found_BSS, axis=2).astype(jnp.int32)
-  return jnp.where(found_BSS.any(2), first_BS, NO_PARENT)
+  return jnp.where(head_BS >= 0, first_BS, NO_PARENT)
 
 
 def chain_BS(view: View) -> Array:

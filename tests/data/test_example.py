@@ -152,6 +152,24 @@ def test_control_trees(whole_words):
     example.retree(parsed, "source", "upside down")
 
 
+@pytest.mark.parametrize("kind", ["linear", "random"])
+def test_control_trees_on_both_sides(whole_words, kind):
+  target = conllu.unparsed("a banana The monkey")
+  parsed = encode(MONKEY, whole_words, target)
+  direct = encode(MONKEY, whole_words, target, tree=kind)
+  source = example.retree(parsed, "source", kind)
+  both = example.retree(source, "target", kind)
+  for name, array in both.items():
+    np.testing.assert_array_equal(array, direct[name])
+  # The source's is what it is without trees of the target.
+  alone = encode(MONKEY, whole_words, target.text, tree=kind)
+  for name in alone:
+    np.testing.assert_array_equal(alone[name], direct[name])
+  # The target's comes from its own ids.
+  turned = encode(target, whole_words, tree=kind)
+  assert turned["source_head"].tolist() == direct["target_head"].tolist()
+
+
 def test_random_trees_depend_on_the_words_alone(whole_words):
   other = conllu.Parse(
     MONKEY.text, MONKEY.start_W, MONKEY.end_W, (0, 0, 0, 0, 0), ("dep",) * 5

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from toy_corpus import chain, corpus, lines_of, records_of
+from raw_corpora import chain, corpus, lines_of, records_of
 
 from jaxsyn.data import conllu, schema
 from jaxsyn.data import manifest as manifests
@@ -194,6 +194,28 @@ def test_conllu_of_another_text(tmp_path):
   out = pathlib.Path(config.data.directory)
   assert not (out / "manifest.json").exists()
   assert not (out / "work" / "new").exists()
+
+
+def test_language_drops_are_reported(tmp_path):
+  config = corpus(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  english, german = (
+    ["Two young men are playing football outside in the green park."] * 58,
+    ["Zwei junge Männer spielen draußen im grünen Park Fußball."] * 58,
+  )
+  source = [*english, german[0], english[0]]
+  target = [*german, english[0], english[0]]
+  for name, lines in (("train.en", source), ("train.de", target)):
+    (raw / name).write_text("".join(f"{x}\n" for x in lines))
+  (raw / "train.conllu").write_text("".join(map(chain, source)))
+  config.prepare.splits.train = ("train.en", "train.de")
+  config.prepare.clean.language = True
+  folder = build.run(config)
+  manifest = manifests.read(folder)
+  assert manifest["splits"]["train"]["dropped"]["language"] == 2
+  assert "py3langid" in manifest["versions"]
+  assert manifest["splits"]["test"]["examples"] == 7  # not cleaned
+  assert "dropped    language 2" in (folder / "report.txt").read_text()
 
 
 def test_failure_leaves_the_old_folder(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from jaxsyn import config as configs
 from jaxsyn.errors import InputError
-from preprocess import clean
+from preprocess import clean, raw
 
 OFF = configs.Clean(
   empty=False,
@@ -55,8 +55,30 @@ def test_duplicates_keep_the_first():
 
 def test_language():
   english, german = "Two young men are playing.", "Zwei Männer spielen draußen."
-  pairs = [(english, german), (german, english), (english, english)]
-  assert kept(pairs, language=True) == ([0], {"language": 2})
+  pairs = [
+    (english, german),
+    (german, english),  # neither side is confirmed
+    (english, english),  # the target is not
+    (german, german),  # the source is not
+  ]
+  assert kept(pairs, language=True) == ([0], {"language": 3})
+  # Whatever was seen before.
+  assert kept(pairs[::-1] * 2, language=True) == ([3, 7], {"language": 6})
+
+
+def test_language_of_real_captions(shared_data):
+  sides = [
+    raw.read_lines(shared_data / "multi30k" / f"train.{code}.gz")[:3000]
+    for code in ("en", "de")
+  ]
+  pairs = list(zip(*sides))
+  right, dropped = kept(pairs, language=True)
+  assert len(right) + dropped["language"] == 3000
+  assert dropped["language"] < 15  # 0.5 %
+  assert kept(pairs[::-1], language=True)[1] == dropped
+  turned = [(b, a) for a, b in pairs]
+  with pytest.raises(InputError, match=r"is left of 3000 \(dropped: language"):
+    kept(turned, language=True)
 
 
 def test_unknown_language():

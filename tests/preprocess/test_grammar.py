@@ -6,6 +6,7 @@ import hashlib
 
 import pytest
 
+from jaxsyn.data import conllu
 from preprocess import grammar, lexicon
 from preprocess.grammar import Node, read_out
 from preprocess.lexicon import Word
@@ -59,6 +60,19 @@ def test_relative_clause_by_hand():
     "spoonoru usinge thee kingost thea feedolin "
     "sleepotin willol."
   )
+  # Each hangs on the translation of its English parent; "that" (3) is gone.
+  # words:   glad-z oldon dogirem theon spoonoru usinge thee kingost thea
+  # token:   12     1     2       0     9        7      8    5       4
+  # here:    0      1     2       3     4        5      6    7       8
+  #          feedolin sleepotin willol .
+  # token:   6        11        10     13
+  # here:    9        10        11     12
+  (tree,) = conllu.blocks_of_text(pair.target_conllu("s1"), "pair")
+  assert " ".join(tree.form_W) == pair.target.replace(".", " .")
+  assert tree.head_W == (10, 2, 10, 2, 9, 4, 4, 9, 7, 2, 10, 10, 10)
+  assert " ".join(tree.relation_W) == (
+    "advmod amod nsubj det obl case det nsubj det acl:relcl root aux punct"
+  )
 
 
 def test_coordination_and_attribute_by_hand():
@@ -94,6 +108,57 @@ def test_conllu_by_hand():
     "3\tslept\tsleep\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No\n"
     "4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_\n\n"
   )
+  # Class 2: subject -em; the article agrees: gender a, plural n; so the verb.
+  assert read_out(slept).target_conllu("t1") == (
+    "# sent_id = t1\n"
+    "# text = kingirem thean sleepatin.\n"
+    "1\tkingirem\t_\tNOUN\t_\tNumber=Plur\t3\tnsubj\t_\t_\n"
+    "2\tthean\t_\tDET\t_\t_\t1\tdet\t_\t_\n"
+    "3\tsleepatin\t_\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No\n"
+    "4\t.\t_\tPUNCT\t_\t_\t3\tpunct\t_\t_\n\n"
+  )
+
+
+def test_a_word_hangs_on_the_nearest_word_above_that_is_translated():
+  # a <- b <- c <- d, where b and c have no translation, and a is the root.
+  pair = grammar.Pair(
+    source="A b c d.",
+    target="delta alpha.",
+    tokens=("A", "b", "c", "d", "."),
+    lemmas=("_",) * 5,
+    upos=("X",) * 5,
+    plurals=(False,) * 5,
+    classes=("",) * 5,
+    heads=(0, 0, 1, 2, 0),
+    relations=("root", "x", "x", "obj", "punct"),
+    translations=("alpha", "", "", "delta", ""),
+    order=(3, 0, 4),
+  )
+  (tree,) = conllu.blocks_of_text(pair.target_conllu("s"), "pair")
+  assert tree.form_W == ("delta", "alpha", ".")
+  assert tree.head_W == (1, 1, 1)
+  assert tree.relation_W == ("obj", "root", "punct")
+
+
+def test_target_trees_are_the_source_trees(pairs):
+  """The parent of a translation is the translation of the parent."""
+  text = "".join(p.target_conllu(str(i)) for i, p in enumerate(pairs))
+  blocks = conllu.blocks_of_text(text, "pairs")
+  parses = conllu.match(blocks, [p.target for p in pairs], "targets")
+  for p, block, parse in zip(pairs, blocks, parses, strict=True):
+    assert block.text == p.target == parse.text
+    words = [
+      parse.text[a:b] for a, b in zip(parse.start_W, parse.end_W, strict=True)
+    ]
+    # One word for each translated token, and the full stop.
+    assert sorted(p.order[:-1]) == [
+      i for i, translation in enumerate(p.translations) if translation
+    ]
+    assert words == [*p.target[:-1].split(), "."]
+    assert parse.relation_W == tuple(p.relations[i] for i in p.order)
+    for i, head in zip(p.order, parse.head_W):
+      assert p.translations[p.heads[i]] == words[head]
+      assert p.order[head] == p.heads[i]
 
 
 def test_same_seed_same_pairs_everywhere(pairs):

@@ -4,7 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
-from toy_corpus import corpus, lines_of, records_of
+from raw_corpora import corpus, lines_of, records_of
 
 from jaxsyn.data import linearise, tasks
 from jaxsyn.data import manifest as manifests

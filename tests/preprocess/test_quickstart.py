@@ -11,6 +11,9 @@ import pytest
 from configs import quickstart as settings
 from configs import systems
 from jaxsyn import config as checked
+from jaxsyn.data import conllu
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.records import Records
 from jaxsyn.errors import InputError
 from preprocess import grammar, quickstart
 
@@ -33,9 +36,13 @@ def test_files(made):
       for language in quickstart.LANGUAGES
     )
     assert len(source) == len(target) == count
-    blocks = (folder / f"{split}.en.conllu").read_text().split("\n\n")[:-1]
-    texts = [block.splitlines()[1] for block in blocks]
-    assert texts == [f"# text = {line}" for line in source]
+    for language, lines in zip(quickstart.LANGUAGES, (source, target)):
+      trees = list(conllu.read(folder / f"{split}.{language}.conllu"))
+      assert [tree.comment_text for tree in trees] == lines
+      ids = [f"# sent_id = {split}-{i + 1}" for i in range(count)]
+      assert [tree.comments[0] for tree in trees] == ids
+      for parse in conllu.match(trees, lines, "raw"):
+        assert sum(i == head for i, head in enumerate(parse.head_W)) == 1
   assert not list(folder.glob("*.tmp"))
   stored = json.loads((folder / "report.json").read_text())
   assert stored["uas"] == report.uas and "UAS" in str(report)
@@ -120,6 +127,28 @@ def test_config_is_accepted(system):
   assert config.system == system
   assert config.prepare.splits["test"] == ("test.en", "test.qaa")
   assert config.prepare.raw_dir == settings.RAW
+  assert config.prepare.parse.sides == ("source", "target")
+
+
+def test_prepared_with_the_target_s_own_trees(prepared):
+  """The gold trees, and not a parser's, whatever the folder of raw files."""
+  manifest = manifests.read(prepared)
+  assert manifest["sides"] == ["source", "target"]
+  assert manifest["parser"]["source"]["trees"] == "parser"
+  assert manifest["parser"]["target"] == {
+    "file": "",
+    "sha256": "",
+    "name": "",
+    "trees": "CoNLL-U",
+  }
+  sizes = quickstart.Sizes(train=600, validation=24, test=24)
+  for split, pairs in quickstart.make_splits(1, sizes).items():
+    records = Records(prepared, split)
+    for example, pair in zip(records, pairs, strict=True):
+      place = {token: i for i, token in enumerate(pair.order)}
+      heads = [place[pair.heads[i]] for i in pair.order]
+      assert example["target_head"].tolist() == heads
+      assert example["target_parsed"] == 1
 
 
 def test_folder_that_cannot_be_made(tmp_path):

@@ -63,6 +63,45 @@ def test_unequal_length(tmp_path):
     raw.read_pairs(source, target)
 
 
+TREE = """# sent_id = 1
+# text = Vom Haus\u00a0 .
+1-2\tVom\t_\t_\t_\t_\t_\t_\t_\t_
+1\tvon\t_\t_\t_\t_\t3\tcase\t_\t_
+2\tdem\t_\t_\t_\t_\t3\tdet\t_\t_
+3\tHaus\t_\t_\t_\t_\t0\troot\t_\t_
+3.1\tnichts\t_\t_\t_\t_\t_\t_\t_\t_
+4\t.\t_\t_\t_\t_\t3\tpunct\t_\t_
+
+"""
+
+
+@pytest.mark.parametrize("name", ["a.conllu", "a.conllu.gz"])
+def test_lines_of_a_treebank(tmp_path, name):
+  pack = gzip.compress if name.endswith(".gz") else bytes
+  path = write(tmp_path / name, pack((TREE * 2).encode()))
+  line = "Vom Haus\u00a0 ."  # to the letter, not put together of the words
+  assert raw.sentences(path) == [line, line]
+  pairs = raw.read_pairs(path, write(tmp_path / "a.en", b"one\ntwo\n"))
+  assert pairs.source == [line, line] and pairs.target == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+  ("old", "new", "message"),
+  [
+    # The second block starts on line 10.
+    ("# text = Vom", "# text_en = Of", r"a\.conllu:10: .* no `# text = "),
+    ("# text = Vom Haus\u00a0 .", "# text =  ", r"a\.conllu:10: .* no `# text"),
+    ("Haus\u00a0", "Haus\u2028", r"a\.conllu:10: .* line break in it: 'Vom"),
+    ("Haus\u00a0", "Haus\r", r"a\.conllu:10: .* line break in it: 'Vom"),
+    ("\t0\troot", "\t9\troot", r"a\.conllu:15: the head of word 3 is 9"),
+  ],
+)
+def test_faulty_treebank(tmp_path, old, new, message):
+  path = write(tmp_path / "a.conllu", (TREE + TREE.replace(old, new)).encode())
+  with pytest.raises(InputError, match=message):
+    raw.sentences(path)
+
+
 def test_hash_tells_sides_apart(tmp_path):
   a, b = write(tmp_path / "a", b"x\ny\n"), write(tmp_path / "b", b"x\nz\n")
   assert raw.read_pairs(a, b).sha256 != raw.read_pairs(b, a).sha256

@@ -59,11 +59,18 @@ def test_whom_to_find_against_loops():
         assert chain[b, i] == (i if head[word[i]] == word[i] else parent)
 
 
-def test_a_parent_without_subwords_is_nobodys_target():
-  # The second word, parent of both others, has no subword.
-  view = EXAMPLE.replace(word_BS=jnp.array([[0, 0, 2, -1, -1, -1, -1]]))
-  assert first_of_parent_BS(view).tolist() == [[-1] * 7]
-  assert chain_BS(view).tolist() == [[1, -1, -1, -1, -1, -1, -1]]
+def test_a_parent_without_subwords_is_passed_over():
+  # Words 0 to 4; 1 and 2 have no subword: 0 hangs on 1, 1 on 2, 2 on 3, the
+  # root; 4 hangs on 2. So 0 and 4 are to find word 3.
+  word_BS = jnp.array([[0, 0, 3, 3, 4, -1, -1]])
+  view = EXAMPLE.replace(word_BS=word_BS, head_BW=jnp.array([[1, 2, 3, 3, 2]]))
+  assert first_of_parent_BS(view).tolist() == [[2, 2, 2, 2, 2, -1, -1]]
+  assert chain_BS(view).tolist() == [CHAIN]
+  # Where the root has none, the words below it count as roots.
+  word_BS = jnp.array([[0, 0, 2, -1, -1, -1, -1]])
+  view = EXAMPLE.replace(word_BS=word_BS)
+  assert first_of_parent_BS(view).tolist() == [[0, 0, 2, -1, -1, -1, -1]]
+  assert chain_BS(view).tolist() == [[1, 1, 2, -1, -1, -1, -1]]
 
 
 def numbers(*shape):

@@ -266,6 +266,8 @@ def test_full_context_shows_the_supervised_head_its_future():
       shares[f"uas/{side}"][1] for side in ("target_reachable", "target")
     )
     assert (reached == words) == (name == "full")
+    weight = maps["target_heads"]["decoder_0"]["attention"]["weight_BHQM"]
+    assert (np.triu(weight, 1) > 0).any() == (name == "full")
   # What is translated does not change; every subword of a word is supervised.
   np.testing.assert_array_equal(terms["plain"][0], terms["full"][0])
   words = sum(int((pair["target_word_BT"] >= 0).sum()) for pair in PAIRS)

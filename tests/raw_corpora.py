@@ -1,4 +1,6 @@
-"""A toy corpus in raw files, for tests of whole preparations."""
+"""A tiny corpus to prepare in tests: raw files, their trees, a config."""
+
+from __future__ import annotations
 
 import gzip
 import pathlib

@@ -1,0 +1,81 @@
+"""Constituency trees on their way from a file into the examples.
+
+`preprocess.penn` reads a tree and ties it to its line; here are those of a
+whole split, for `preprocess.build`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from jaxsyn.data import schema
+from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.errors import InputError
+from preprocess import penn, report
+from preprocess.inputs import Split
+
+
+def labels(splits: Mapping[str, Split]) -> list[str]:
+  """Labels of the constituents of all kept lines, sorted; none if not given."""
+  found: set[str] = set()
+  for split in splits.values():
+    for tree in _trees(split):
+      found |= tree.labels if tree else set()
+  if not found and any(split.brackets for split in splits.values()):
+    raise InputError(
+      "config.prepare.parse.source_brackets: no kept line has a tree with"
+      " constituents; are these the right files?"
+    )
+  return sorted(found)
+
+
+def _trees(split: Split) -> Iterator[penn.Tree | None]:
+  """The constituency trees of the kept lines of a split."""
+  if split.brackets is None:
+    return
+  kept = iter([*split.kept, -1])
+  following = next(kept)
+  for number, tree in enumerate(penn.read(split.brackets, split.pairs.source)):
+    if number == following:
+      following = next(kept)
+      yield tree
+
+
+def added(
+  rows: Iterator[dict[str, np.ndarray]],
+  split: Split,
+  vocabulary: Vocabulary,
+  ids: Mapping[str, int],
+  counts: report.Counts,
+) -> Iterator[dict[str, np.ndarray]]:
+  """The examples with their constituency trees, where the data set has some.
+
+  A tree that is not of its line is left out and counted, the first one shown.
+  """
+  if not ids:
+    yield from rows
+    return
+  trees = itertools.chain(_trees(split), itertools.repeat(None))
+  nothing = np.zeros(0, schema.FEATURES["source_brackets"].dtype)
+  for made, number, text, tree in zip(
+    rows, split.numbers, split.lines("source"), trees
+  ):
+    made["source_brackets"], found = nothing, "no tree"
+    if tree is not None:
+      try:
+        made["source_brackets"] = penn.bracketing(tree, text, vocabulary, ids)
+        found = "used"
+      except penn.Mismatch as error:
+        found = "another text"
+        if not counts.brackets[found]:
+          print(f"{split.brackets}:{number}: left out: {error}", flush=True)
+    counts.brackets[found] += 1
+    yield made
+  if counts.brackets["another text"] and not counts.brackets["used"]:
+    raise InputError(
+      f"{split.brackets}: no tree is of its line of {split.pairs.files[0]}"
+      f" ({counts.brackets}); are the two of the same text?"
+    )
