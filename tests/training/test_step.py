@@ -148,10 +148,10 @@ def test_sums_do_not_depend_on_how_pairs_are_batched():
     evaluate(params, {k: v[i : i + 4] for k, v in BATCH.items()})
     for i in range(0, 16, 4)
   ]
-  for name in whole:
-    for which in (0, 1):
-      total = sum(float(p[name][which]) for p in parts)
-      assert total == pytest.approx(float(whole[name][which]), rel=1e-5)
+  assert {*whole} == {"terms", "shares", "log_p"}
+  total = jax.tree.map(lambda *shares: sum(map(float, shares)), *parts)
+  for one, other in zip(jax.tree.leaves(total), jax.tree.leaves(whole)):
+    assert one == pytest.approx(float(other), rel=1e-5)
 
 
 def test_keep_mask_is_fair_and_changes_with_its_key():
