@@ -8,6 +8,7 @@ named paper_PAPER_TASK.py make them data sets' files:
   dbsa                  Deguchi, Tamura & Ninomiya 2021: three
 
 Ablation tables, each with `TABLE` and `get_config(row)`:
+  pascal_results                    PASCAL beside its rivals
   pascal_layers                     layer of the scaled heads, 1 to 6
   pascal_variance                   width of the Gaussian; the parent only
   pascal_components                 filtering, PASCAL, parent ignoring
