@@ -20,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxsyn.config import Mesh as MeshConfig
 from jaxsyn.errors import InputError
+from jaxsyn.training.memory import keep_memory
 
 AXES = ("data", "fsdp", "tensor")
 
@@ -64,11 +65,12 @@ def parameter_spec(shape: tuple[int, ...], mesh: Mesh) -> PartitionSpec:
 
 
 def set_up_jax() -> None:
-  """Settings of JAX for a command: keeps compiled programs for the next run.
+  """Settings for a command: keeps compiled programs, and memory once gotten.
 
-  Called by entry points only; importing jaxsyn changes nothing. The folder is
-  JAX_COMPILATION_CACHE_DIR, or one in the user's cache.
+  Called by entry points only; importing jaxsyn changes nothing. The folder of
+  programs is JAX_COMPILATION_CACHE_DIR, or one in the user's cache.
   """
+  keep_memory()
   if not jax.config.jax_compilation_cache_dir:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.path.join(home, "jaxsyn", "programs")
