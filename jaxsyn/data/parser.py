@@ -42,7 +42,14 @@ class UDPipe:
     Raises:
       InputError: no file, or no UDPipe model with a tokeniser and a parser.
     """
-    from ufal import udpipe
+    try:
+      from ufal import udpipe
+    except ImportError:
+      raise InputError(
+        f"{path}: reading a parser model needs UDPipe, which is not installed "
+        "(pip install ufal.udpipe). Without it, give CoNLL-U, or use a system "
+        "that translates without trees."
+      ) from None
 
     self.path = Path(path)
     if not self.path.is_file():

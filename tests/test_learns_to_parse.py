@@ -1,0 +1,74 @@
+"""A system that learns to parse, from training to a machine without parser."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from jaxsyn import config as configs
+from jaxsyn import train
+from jaxsyn.data.parser import UDPipe
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+
+# The command, in a process in which UDPipe is not installed.
+BARE = """
+import runpy, sys
+sys.modules |= {"ufal": None, "spacy_udpipe": None, "spacy": None}
+runpy.run_module("jaxsyn.translate", run_name="__main__")
+"""
+
+
+@pytest.mark.usefixtures("quick_compile")
+def test_dbsa_learns_tells_and_translates_without_a_parser(tiny, tmp_path):
+  config = tiny("dbsa")
+  config.batch.shapes = 1
+  config.model.encoder_layers = 1
+  config.train.update(steps=30, evaluate_every=15, log_every=15, save_every=30)
+  config.optimiser.update(learning_rate=1e-2, warmup=5)
+  config.train.validation_sentences = 1
+  run = tmp_path / "run"
+  assert train.run(config, run).step == 30
+  records = [
+    json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()
+  ]
+  for kind in ("train", "validation"):
+    first, last = (r for r in records if r["kind"] == kind)
+    for name in ("source_heads", "target_heads"):
+      raw, weighted = last[f"loss/{name}"], last[f"weighted/{name}"]
+      assert weighted == pytest.approx(0.5 * raw)
+      assert raw < first[f"loss/{name}"]
+    parts = (last["loss/nll"], *(v for k, v in last.items() if "weighted" in k))
+    assert last["loss"] == pytest.approx(sum(parts))
+  # Sentences have 15 words: at random one in fifteen would be found.
+  assert last["uas/source"] > 0.2
+  assert 0.0 < last["uas/target"] < last["uas/target_reachable"] <= 1.0
+  result = subprocess.run(
+    [sys.executable, "-c", BARE, f"--workdir={run}", "--beam=1"],
+    input="The duck arrived .\n\nDucks .\n",
+    capture_output=True,
+    text=True,
+  )
+  assert result.returncode == 0, result.stderr
+  assert len(result.stdout.splitlines()) == 3
+
+
+def test_what_is_given_the_trees_needs_a_parser_again(tiny, prepared):
+  needs = []
+  for system, gold in (
+    ("sisa", "off"),
+    ("sisa", "training"),
+    ("sisa", "always"),
+  ):
+    config = tiny(system)
+    config.parts.encoder.sisa.gold = gold
+    manifest = json.loads((prepared / "manifest.json").read_text())
+    needs.append(resolve(configs.read(config), manifest).translation_needs)
+  assert needs == [frozenset(), frozenset(), {"source_head"}]
+
+
+def test_a_parser_that_is_not_installed_is_named(prepared, monkeypatch):
+  monkeypatch.setitem(sys.modules, "ufal", None)
+  with pytest.raises(InputError, match=r"UDPipe, which is not installed"):
+    UDPipe(prepared / "parser.source.udpipe")
