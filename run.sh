@@ -2,7 +2,8 @@
 # ./run.sh [quickstart|multi30k|enja|test|help] [options for the training]
 #
 #   quickstart   (default) a generated corpus with trees, three systems, one
-#                table; no download, minutes on two CPU cores
+#                table; no download, minutes on two CPU cores; others by
+#                SYSTEMS=dbsa,multitask
 #   multi30k     English-German captions from raw text; RAW_DIR=folder of the
 #                .gz files where they should not be downloaded; SYSTEMS and
 #                MINUTES (of training at most, each) can be set; for systems

@@ -126,14 +126,16 @@ def get_config() -> ml_collections.ConfigDict:
     dtype="float32",  # of the computation: "float32" or "bfloat16"
   )
 
-  # What changes attention, by place; see jaxsyn.syntax.PARTS.
+  # What changes attention, by place; see jaxsyn.syntax.PARTS. A system's part
+  # has all its options written out in configs/systems.py.
   config.parts = dict(
     encoder=ml_collections.ConfigDict(),
     decoder=ml_collections.ConfigDict(),
     cross=ml_collections.ConfigDict(),
   )
 
-  # Terms of the objective; see jaxsyn.training.losses.LOSSES.
+  # Terms of the objective; see jaxsyn.training.losses.LOSSES. Those of systems
+  # stand in configs/systems.py. Perplexity is of the unsmoothed likelihood.
   config.losses = dict(nll=dict(weight=1.0, smoothing=0.1))
 
   config.optimiser = dict(

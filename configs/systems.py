@@ -239,7 +239,8 @@ def _parsing_heads(place: Config, part: str, **more) -> None:
   place[part] = dict(
     layers=(0,),  # of the place, from 0
     heads=(0,),  # of those layers, from 0
-    gold="off",  # attend to the data's parents instead: in "training", "always"
+    gold="off",  # attend to the data's parents (of config.data.tree) instead of
+    # those it finds: in "training" alone, or "always", an oracle
     **more,
   )
 

@@ -7,7 +7,7 @@ with its translation. Written to the output folder, N the line of the input:
 
   sentence_N.json                      all numbers, words, tree, translation
   sentence_N.tree.png                  the tree over the words
-  sentence_N.tree_found.png            the one that a supervised head finds
+  sentence_N.tree_found.png            the parents that a supervised head finds
   sentence_N.PART.encoder_0.png        what a part does there, in subwords
   sentence_N.attention.encoder_0.png   all heads of a layer, between words
   probe.json                           how often the strongest other word of a

@@ -263,7 +263,7 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
   )
   title = (
     f"{data.name}: {data.source_language} to {data.target_language}, vocabulary"
-    f" of {sizes} subwords, trees on the {trees or 'no side'}"
+    f" of {sizes} subwords, {f'trees on the {trees}' if trees else 'no trees'}"
   )
   report.write(new, title, facts, counted, data.train)
   return {

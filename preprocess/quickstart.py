@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from jaxsyn.data.parser import load_udpipe
 from jaxsyn.errors import InputError
 from preprocess import grammar
 from preprocess.grammar import Pair
@@ -152,8 +153,7 @@ def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
 
 def train_parser(pairs: Sequence[Pair]) -> bytes:
   """A UDPipe 1 model (tokeniser, tagger, parser) made of gold trees."""
-  import ufal.udpipe as udpipe
-
+  udpipe = load_udpipe()
   error = udpipe.ProcessingError()
   reader = udpipe.InputFormat.newConlluInputFormat()
   reader.setText("".join(p.conllu(str(i)) for i, p in enumerate(pairs, 1)))
@@ -178,8 +178,7 @@ def attachment(
 
   A sentence that the model cuts into other words counts as wrong as a whole.
   """
-  import ufal.udpipe as udpipe
-
+  udpipe = load_udpipe()
   loaded = udpipe.Model.load(str(model))
   pipeline = udpipe.Pipeline(
     *(loaded, "tokenizer=presegmented", udpipe.Pipeline.DEFAULT),

@@ -123,7 +123,8 @@ def find(
     where = f"not in {raw_dir}" if raw_dir else "nowhere: --raw_dir is not set"
     raise InputError(
       f"raw file {name} is {where}, and config.prepare.downloads gives no"
-      " address for it. Give the folder of the raw files as --raw_dir."
+      " address for it. Give the folder of the raw files as --raw_dir, or make"
+      " them as the head of the config's file says."
     )
   return _fetch(name, *downloads[name], own)
 

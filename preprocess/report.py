@@ -107,7 +107,7 @@ def text_report(
         rows += [
           f"             words a sentence {_summary(count.words[side])}",
           f"             subwords a word {_summary(count.pieces[side])},"
-          f" {count.pieces[side][0]:,} words without",
+          f" {count.pieces[side][0]:,} words without any",
           f"             tree depth {_summary(count.depth[side])}",
         ]
     paragraphs.append("\n".join(rows))

@@ -39,16 +39,18 @@ def features_for(needs: Sequence[str], sides: Sequence[str]) -> tuple[str, ...]:
   """
   there = features(sides)
   names = ["source_id", "target_id"]
+  if unknown := sorted(set(needs) - set(FEATURES)):
+    raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
+  if lacking := sorted(set(needs) - set(there)):
+    of = sorted({need.partition("_")[0] for need in lacking})
+    wanted = ",".join(f"'{side}'" for side in sorted({*sides, *of}))
+    raise InputError(
+      f"this system reads {', '.join(lacking)}, but the prepared data has no "
+      f"trees of the {' and the '.join(of)} side. Prepare it again with "
+      f'--config.prepare.parse.sides="({wanted},)".'
+    )
   for need in sorted(needs):
     side = need.partition("_")[0]
-    if need not in FEATURES:
-      raise ValueError(f"no feature {need!r}; see jaxsyn.data.schema.")
-    if need not in there:
-      raise InputError(
-        f"this system reads {need}, but the prepared data has no trees of "
-        f"the {side} side. Prepare it again with "
-        f"--config.prepare.parse.sides='{tuple(sorted({*sides, side}))}'."
-      )
     names += [f"{side}_word", f"{side}_parsed", need]
   return tuple(dict.fromkeys(names))
 

@@ -25,6 +25,18 @@ from jaxsyn.errors import InputError, did_you_mean
 LONGEST_LINE = 5000
 
 
+def load_udpipe():
+  """UDPipe's module; raises InputError where it is not installed."""
+  try:
+    from ufal import udpipe
+  except ImportError:
+    raise InputError(
+      "parsing needs UDPipe, which is not installed (pip install ufal.udpipe). "
+      "Without it, give CoNLL-U, or use a system that translates without trees."
+    ) from None
+  return udpipe
+
+
 class UDPipe:
   """A UDPipe 1 model that cuts lines into words and parses them.
 
@@ -42,15 +54,7 @@ class UDPipe:
     Raises:
       InputError: no file, or no UDPipe model with a tokeniser and a parser.
     """
-    try:
-      from ufal import udpipe
-    except ImportError:
-      raise InputError(
-        f"{path}: reading a parser model needs UDPipe, which is not installed "
-        "(pip install ufal.udpipe). Without it, give CoNLL-U, or use a system "
-        "that translates without trees."
-      ) from None
-
+    udpipe = load_udpipe()
     self.path = Path(path)
     if not self.path.is_file():
       raise InputError(
@@ -172,7 +176,7 @@ def find(model: str, language: str, directory: str | Path) -> Path:
         f"parser model {name!r}: download of {path.name} from"
         f" {spacy_udpipe.BASE_URL} failed ({error}). Put the file into"
         f" {directory} by hand, or name another .udpipe file in"
-        " prepare.parse."
+        " config.prepare.parse.source_model or target_model."
       ) from error
     finally:
       spacy_udpipe.MODELS_DIR = kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Polygon
@@ -12,12 +12,15 @@ from matplotlib.path import Path
 from jaxsyn.inspection.fonts import LETTER, families, letters
 from jaxsyn.inspection.sentence import Source
 
+BLUE, RED = "#33628d", "#a03c2d"
+
 
 def tree(
   source: Source,
   translation: str = "",
   head_W: Sequence[int] | None = None,
   heading: str = "dependency tree",
+  wrong: Collection[int] = (),
 ) -> Figure:
   """The dependency tree as arcs over the words.
 
@@ -30,6 +33,7 @@ def tree(
     head_W: other parents than the parser's, e.g. those of a control tree,
       whose relations are unknown.
     heading: stands above all.
+    wrong: words whose arc is drawn in another colour, dotted.
   """
   has_tree = source.parsed or head_W is not None
   labels = source.relation_W if head_W is None else ("",) * len(source.words)
@@ -70,7 +74,11 @@ def tree(
     **text,
   )  # fmt: skip
   behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-  line = {"facecolor": "none", "edgecolor": "#33628d", "linewidth": 1.1}
+  line = {"facecolor": "none", "linewidth": 1.1}
+  styles = {
+    False: {"edgecolor": BLUE, "linestyle": "-"},
+    True: {"edgecolor": RED, "linestyle": ":"},
+  }
   for first, last, child in arcs:
     parent = first if child == last else last
     # Arcs leave a parent a little aside, so that they do not meet in a point.
@@ -89,26 +97,30 @@ def tree(
           [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3],
         ),
         **line,
+        **styles[child in wrong],
       )
     )
-    _arrow(axes, end, bottom)
+    _arrow(axes, end, bottom, RED if child in wrong else BLUE)
     axes.text(
       (begin + end) / 2, top, labels[child], size=8, ha="center", va="center",
       bbox=behind, **text,
     )  # fmt: skip
   for word, head in enumerate(head_W):
     if has_tree and word == head:  # from above all arcs
-      red, top = "#a03c2d", bottom + step * (deepest + 0.75)
-      axes.plot([x_W[word]] * 2, [bottom + 0.05, top], color=red, lw=1.1)
-      _arrow(axes, x_W[word], bottom, red)
+      top = bottom + step * (deepest + 0.75)
+      dotted = ":" if word in wrong else "-"
+      axes.plot(
+        [x_W[word]] * 2, [bottom + 0.05, top], dotted, color=RED, lw=1.1
+      )
+      _arrow(axes, x_W[word], bottom, RED)
       axes.text(
         x_W[word], top, labels[word] or "root", size=8, ha="center",
-        va="center", color=red, bbox=behind, **text,
+        va="center", color=RED, bbox=behind, **text,
       )  # fmt: skip
   return figure
 
 
-def _arrow(axes, x: float, y: float, colour: str = "#33628d") -> None:
+def _arrow(axes, x: float, y: float, colour: str) -> None:
   points = [(x, y), (x - 0.04, y + 0.09), (x + 0.04, y + 0.09)]
   axes.add_patch(Polygon(points, color=colour, linewidth=0))
 

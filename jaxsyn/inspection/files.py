@@ -41,11 +41,16 @@ def write(
     figure = arcs.tree(source, "", source.given_head_W, heading)
     figure.savefig(folder / f"{name}.tree_read.png")
   if seen.found_head_W is not None:
-    right = sum(a == b for a, b in zip(seen.found_head_W, source.head_W))
-    heading = f"sentence {number}: what the system's own head finds"
+    heading = f"sentence {number}: each word's parent as the system finds it"
+    wrong = []
     if source.parsed:
-      heading += f" ({right} of {len(source.words)} parents as parsed)"
-    figure = arcs.tree(source, "", seen.found_head_W, heading)
+      pairs = enumerate(zip(seen.found_head_W, source.head_W))
+      wrong = [word for word, (found, parsed) in pairs if found != parsed]
+      heading += (
+        f" ({len(source.words) - len(wrong)} of {len(source.words)} as parsed; "
+        "dotted: others)"
+      )
+    figure = arcs.tree(source, "", seen.found_head_W, heading, wrong)
     figure.savefig(folder / f"{name}.tree_found.png")
   for found in (*seen.attention, *seen.weightings):
     what = found.part or "attention"

@@ -63,6 +63,7 @@ class _Heads(Loss):
   place: ClassVar[str]
 
   def check(self, where: str, spec: ModelSpec) -> None:
+    super().check(where, spec)
     _check_parser(where, spec, self.place)
 
   def __call__(
@@ -90,6 +91,7 @@ class _Heads(Loss):
   ) -> Shares:
     """UAS: the share of words whose parent word the head finds.
 
+    By the trees that it is taught: a control's (config.data.tree) are these.
     A word is asked at its last subword, and found where the subword of most
     weight is one of the parent's; in the highest layer that parses.
     """
@@ -179,6 +181,7 @@ class Synchronisation(Loss):
   alignment: Literal["output", "input"] = "output"
 
   def check(self, where: str, spec: ModelSpec) -> None:
+    super().check(where, spec)
     for place in SIDES:
       _check_parser(where, spec, place)
     layers = spec.model.decoder_layers

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxsyn.data.schema import PAD
+from jaxsyn.errors import InputError
 from jaxsyn.models.spec import ModelSpec
 
 Array = jax.Array
@@ -44,12 +45,14 @@ class Loss:
   full_context = False
 
   def check(self, where: str, spec: ModelSpec) -> None:
-    """Raises InputError where the model publishes nothing for it.
+    """Raises InputError where options, or what the model publishes, do not fit.
 
     Args:
       where: dotted name of the section, for the message.
       spec: what the model is made from.
     """
+    if self.weight < 0:
+      raise InputError(f"{where}.weight must be 0 or more, got {self.weight}.")
 
   def __call__(
     self,

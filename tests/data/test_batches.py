@@ -155,3 +155,14 @@ def test_a_fact_the_data_lacks_is_named():
   )
   with pytest.raises(InputError, match="no trees of the target side"):
     features_for(["target_head"], ["source"])
+
+
+def test_lacking_trees_are_named_with_a_line_to_paste():
+  needs = ("source_head", "target_head", "source_relation")
+  with pytest.raises(InputError) as error:
+    features_for(needs, ())
+  assert str(error.value) == (
+    "this system reads source_head, source_relation, target_head, but the "
+    "prepared data has no trees of the source and the target side. Prepare it "
+    "again with --config.prepare.parse.sides=\"('source','target',)\"."
+  )

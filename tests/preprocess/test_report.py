@@ -40,7 +40,7 @@ def test_words_without_a_subword_are_counted():
   counts.add(example([5, 8, 3], [0, 2, -1], [1, 1, 1]))
   fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}}
   text = report.text_report("toy", {"train": fact}, {"train": counts})
-  assert "most 1, 1 words without\n" in text
+  assert "most 1, 1 words without any\n" in text
 
 
 def test_files(tmp_path):
@@ -53,7 +53,7 @@ def test_files(tmp_path):
   # Of 5 and 1: mean 3, half are at most 1.
   assert "subwords a sentence mean 3.00, median 1, 99 % 5, most 5" in text
   assert (
-    "subwords a word mean 1.33, median 1, 99 % 2, most 2, 0 words without\n"
+    "subwords a word mean 1.33, median 1, 99 % 2, most 2, 0 words without any\n"
   ) in text
   assert "test: 0 of 5 pairs\n  dropped    none" in text
   assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")

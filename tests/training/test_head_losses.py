@@ -278,6 +278,7 @@ def test_full_context_shows_the_supervised_head_its_future():
   "system, losses, message",
   [
     ("transformer", {"source_heads": {}}, r"source_heads: no head of the enc"),
+    ("sisa", {"source_heads": {"weight": -1.0}}, r"weight must be 0 or more"),
     ("sisa", {"target_heads": {}}, r"target_heads: no head of the decoder"),
     ("sisa", {"synchronisation": {}}, r"synchronisation: no head of the dec"),
     ("dbsa", {"synchronisation": {"layer": 1}}, r"\.layer: 1 is not one of"),
