@@ -238,7 +238,7 @@ def test_control_trees_stand_beside_the_parsers(prepared, tmp_path):
 
 
 def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
-  session = untrained("sisa", prepared, tmp_path / "run")
+  session = untrained("dbsa", prepared, tmp_path / "run")
   draw = np.random.default_rng(0).normal  # from zeros nothing would be found
   session.params = jax.tree.map(
     lambda x: x + draw(0, 2, x.shape), session.params
@@ -246,7 +246,9 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
   (seen,) = inspect.look(session, [LONG])
   # Words of one subword or more; each is asked at its last one.
   word_S = [seen.source.units.words[unit] for unit in seen.source.units.unit_S]
-  parse = seen.find("encoder", 0, "sisa")
+  parse = seen.find("decoder", 0, "dbsa")
+  assert parse.columns == parse.rows  # and not what the states read
+  parse = seen.find("encoder", 0, "dbsa")
   assert parse.kind == "parse" and parse.heads == (0,)
   np.testing.assert_allclose(parse.weight_HQM.sum(2), 1.0, atol=1e-5)
   for word, found in enumerate(seen.found_head_W):

@@ -76,6 +76,8 @@ def title(found: Map) -> str:
   rows = "rows look at columns"
   if found.place != "encoder":
     rows = "rows: being predicted; columns: looked at"
+  if found.kind == "parse":
+    rows = "rows: whose parent is sought; columns: found there"
   if not found.part:
     return f"{where} ({rows}; colours by square root)"
   heads = ", ".join(map(str, found.heads))

@@ -138,7 +138,10 @@ def sentence(
   for p in sorted(published, key=lambda p: ([*units].index(p.place), p.layer)):
     head = (p.place, p.layer, p.part, p.kind, p.heads)
     if p.part:
-      weightings.append(Map(*head, *labels[p.place], p.value_HQM, p.parts))
+      names = labels[p.place]
+      if p.kind == "parse":  # told by subwords, whichever state parses them
+        names = (names[0], names[0])
+      weightings.append(Map(*head, *names, p.value_HQM, p.parts))
     else:
       names = (unit.labels for unit in units[p.place])
       weight_HRC = pool(p.value_HQM, *units[p.place])
