@@ -41,7 +41,9 @@ def find(search_function, plan, params, batch, search):
 
 def forced(plan, params, batch, token_BT):
   """Log probability of given outputs, by the teacher-forced pass."""
-  out = logits(plan, params, dict(batch, target_id_BT=jnp.asarray(token_BT)))
+  batch = {k: v for k, v in batch.items() if k.startswith("source")}
+  batch["target_id_BT"] = jnp.asarray(token_BT)
+  out = logits(plan, params, batch)
   log_p_BT = token_log_probability(out, jnp.asarray(token_BT))
   return np.asarray(jnp.sum(log_p_BT * (token_BT != PAD), axis=1))
 
