@@ -97,7 +97,7 @@ command=${1:-quickstart}
 [ $# -gt 0 ] && shift
 case $command in
   quickstart | multi30k | enja) install; "$command" "$@" ;;
-  test) install; exec python -m pytest -n 2 --dist loadfile "$@" ;;
+  test) install; exec python -m pytest -n 2 --dist worksteal "$@" ;;
   help | -h | --help) usage ;;
   *) echo "run.sh: unknown command '$command'" >&2; usage >&2; exit 2 ;;
 esac
