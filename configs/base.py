@@ -109,21 +109,37 @@ def get_config() -> ml_collections.ConfigDict:
   )
 
   config.model = dict(
-    family="transformer",
+    family="transformer",  # or "gru"; a system sets it
+    width=128,  # D, of both families; of "gru" that of the embeddings
+    tie_embeddings=True,  # source and target share a table (joint vocabulary)
+    tie_output=True,  # the output projection is the target table
+    dtype="float32",  # of the computation: "float32" or "bfloat16"
+    # Of the Transformer.
     encoder_layers=4,
     decoder_layers=4,
-    width=128,  # D
     feed_forward=256,  # F
     heads=4,  # H; width / heads is the width of a head
     norm="pre",  # layer norm "pre" or "post" the residual branch
     activation="relu",  # "relu" or "gelu"
     positions=True,  # sinusoidal positions added to the embeddings
-    tie_embeddings=True,  # source and target share a table (joint vocabulary)
-    tie_output=True,  # the output projection is the target table
     dropout=0.3,  # after embeddings and each residual branch
     attention_dropout=0.0,  # on attention weights
     activation_dropout=0.0,  # inside the feed-forward layers
-    dtype="float32",  # of the computation: "float32" or "bfloat16"
+    # Of the recurrent family, which has one layer a side and one head.
+    gru=dict(
+      hidden=256,  # G, units of every GRU; annotations have twice as many
+      alignment=0,  # A, units of the alignment; 0: as many as `hidden`
+      update="first",  # what moves the decoder's state: the "first" context,
+      # in the order of WINDOWS, or "all" of them, joined
+      # "orthogonal": square matrices so, all others N(0, 0.01²), as Nematus
+      # has it; or "xavier" uniform.
+      initialisation="orthogonal",
+      # Rates of dropout, of Nematus; one draw holds for a whole sentence.
+      dropout_embedding=0.2,  # on embeddings
+      dropout_hidden=0.2,  # on states and contexts, before the matrices
+      dropout_source=0.0,  # of whole source words
+      dropout_target=0.0,  # of whole target words, as the decoder reads them
+    ),
   )
 
   # What changes attention, by place; see jaxsyn.syntax.PARTS. A system's part
@@ -133,6 +149,11 @@ def get_config() -> ml_collections.ConfigDict:
     decoder=ml_collections.ConfigDict(),
     cross=ml_collections.ConfigDict(),
   )
+
+  # What a recurrent decoder looks at: a context for each window named; see
+  # jaxsyn.syntax.WINDOWS. A system's windows have all their options written out
+  # in configs/recurrent_systems.py.
+  config.contexts = ml_collections.ConfigDict()
 
   # Terms of the objective; see jaxsyn.training.losses.LOSSES. Those of systems
   # stand in configs/systems.py. Perplexity is of the unsmoothed likelihood.

@@ -13,6 +13,7 @@ from typing import Any
 import ml_collections
 from ml_collections.config_dict import placeholder
 
+from configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
 
 Config = ml_collections.ConfigDict
@@ -357,6 +358,13 @@ SYSTEMS = {
     context_global,
     context_deep,
     context_deep_global,
+    recurrent.gru_global,
+    recurrent.gru_local,
+    recurrent.gru_flexible,
+    recurrent.gru_syntax,
+    recurrent.gru_double_local,
+    recurrent.gru_double_flexible,
+    recurrent.gru_double_syntax,
   )
 }
 

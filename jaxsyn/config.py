@@ -95,8 +95,20 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True)
+class Gru:
+  hidden: int = 256
+  alignment: int = 0
+  update: Literal["first", "all"] = "first"
+  initialisation: Literal["orthogonal", "xavier"] = "orthogonal"
+  dropout_embedding: float = 0.2
+  dropout_hidden: float = 0.2
+  dropout_source: float = 0.0
+  dropout_target: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Model:
-  family: Literal["transformer"]
+  family: Literal["transformer", "gru"]
   encoder_layers: int
   decoder_layers: int
   width: int
@@ -111,6 +123,7 @@ class Model:
   attention_dropout: float
   activation_dropout: float
   dtype: Literal["float32", "bfloat16"]
+  gru: Gru = Gru()  # absent from the configs of older runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,6 +202,8 @@ class Config:
   optimiser: Optimiser
   train: Train
   decode: Decode
+  # Absent from the configs of older runs.
+  contexts: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def read(config: Mapping[str, Any]) -> Config:

@@ -16,8 +16,8 @@ from jaxsyn.config import Config, Model, from_config
 from jaxsyn.data import tasks
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.models import contract
-from jaxsyn.models.spec import ModelSpec, Named, Parts
-from jaxsyn.syntax import PARTS
+from jaxsyn.models.spec import ModelSpec, Named, Parts, Windows
+from jaxsyn.syntax import PARTS, WINDOWS
 from jaxsyn.training import losses, optimiser
 from jaxsyn.training.step import Recipe
 
@@ -47,7 +47,7 @@ class Plan:
     """Features of the source side that translating reads."""
     return frozenset(
       need
-      for need in _needs(self.spec.parts, "needs")
+      for need in _needs(self.spec.parts, "needs") | _context_needs(self.spec)
       if need.startswith("source")
     )
 
@@ -84,17 +84,20 @@ def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
     target["size"] + symbols,
     relations.get("source", 0),
     relations.get("target", 0),
+    read_contexts(config),
   )
+  model = contract.make(spec)
   terms = losses.read_losses(config.losses)
   for name, term in terms.items():
     term.check(f"config.losses.{name}", spec)
   needs = frozenset().union(
     _needs(parts, "needs"),
     _needs(parts, "needs_in_training"),
+    _context_needs(spec),
     *(term.needs for term in terms.values()),
   )
   recipe = Recipe(
-    model=contract.make(spec),
+    model=model,
     losses=terms,
     optimiser=optimiser.make(config.optimiser, config.model.width),
     accumulate=config.optimiser.accumulate,
@@ -135,6 +138,27 @@ def read_parts(config: Config) -> Parts:
   return Parts(**found)
 
 
+def read_contexts(config: Config) -> Windows:
+  """The windows of a config, in table order.
+
+  Raises:
+    InputError: unknown window or option, or options that do not fit.
+  """
+  section = config.contexts
+  for name in section:
+    if name not in WINDOWS:
+      raise InputError(
+        f"config.contexts has no window {name!r}. {did_you_mean(name, WINDOWS)}"
+      )
+  named = []
+  for name, kind in WINDOWS.items():
+    if name in section:
+      where = f"config.contexts.{name}"
+      named.append((name, from_config(kind, section[name], where)))
+      named[-1][1].check(where)
+  return tuple(named)
+
+
 def _check_clashes(where: str, named: list, model: Model) -> None:
   layers = max(model.encoder_layers, model.decoder_layers)
   replacing = [(name, part) for name, part in named if part.replaces]
@@ -157,26 +181,17 @@ def _needs(parts: Parts, kind: str) -> frozenset[str]:
   )
 
 
+def _context_needs(spec: ModelSpec) -> frozenset[str]:
+  """Features that the windows read."""
+  return frozenset(
+    f"source_{need}" for _, window in spec.contexts for need in window.needs
+  )
+
+
 def _check_model(model: Model) -> None:
   for name in ("width", "feed_forward", "heads", "encoder_layers"):
     _at_least(getattr(model, name), 1, f"config.model.{name}")
   _at_least(model.decoder_layers, 1, "config.model.decoder_layers")
-  if model.width % model.heads:
-    raise InputError(
-      f"config.model.heads={model.heads} must divide "
-      f"config.model.width={model.width}."
-    )
-  if model.width % 2:
-    raise InputError(
-      f"config.model.width={model.width} must be even: position encodings "
-      "are pairs of sine and cosine."
-    )
-  for name in ("dropout", "attention_dropout", "activation_dropout"):
-    rate = getattr(model, name)
-    if not 0.0 <= rate < 1.0:
-      raise InputError(
-        f"config.model.{name} is a probability from 0 to below 1, got {rate}."
-      )
 
 
 def _check_training(config: Config) -> None:

@@ -5,6 +5,7 @@
   T target subword            V target vocabulary       R dependency relation
   Q querying subword (S or T) M remembered subword (S or T)
   W word                      N beam                  1 broadcast axis
+  G unit of a recurrent state A unit of its alignment     E annotation width, 2·G
   L label of a pair of subwords
   C bracket or subword of a bracketed sentence
 
@@ -14,7 +15,7 @@ each public module, so comments need not repeat it.
 
 from __future__ import annotations
 
-LETTERS = frozenset("BSTQMHKDFVRWNLC1")
+LETTERS = frozenset("BSTQMHKDFVRWNLCGAE1")
 
 
 def agree(**arrays) -> None:

@@ -10,6 +10,9 @@ a cache. Nothing outside this room knows what kind of model it is.
   start(encoded, beams, length) -> cache of N beams a sentence
   advance(encoded, cache, token_BN, at) -> logits_BNV, cache
   reorder(cache, beam_BN) -> cache, after hypotheses changed their beam
+
+and, before there is any, check(spec), which raises InputError where options do
+not fit the family.
 """
 
 from __future__ import annotations
@@ -21,18 +24,28 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxsyn.data.schema import BOS, PAD
+from jaxsyn.models.gru import Gru
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.models.transformer import Transformer
 from jaxsyn.syntax import View
 
 Array = jax.Array
 
-FAMILIES: dict[str, type[nn.Module]] = {"transformer": Transformer}
+FAMILIES: dict[str, type[nn.Module]] = {
+  "transformer": Transformer,
+  "gru": Gru,
+}
 
 
 def make(spec: ModelSpec) -> nn.Module:
-  """The module of the family that the spec names."""
-  return FAMILIES[spec.model.family](spec)
+  """The module of the family that the spec names.
+
+  Raises:
+    InputError: options that do not fit the family.
+  """
+  family = FAMILIES[spec.model.family]
+  family.check(spec)
+  return family(spec)
 
 
 def view_of(batch: dict[str, Array], side: str) -> View:

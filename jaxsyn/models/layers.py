@@ -42,15 +42,23 @@ def keep_mask(key: Array, rate: float, shape: tuple[int, ...]) -> Array:
 
 
 class Dropout(nn.Module):
-  """Inverted dropout (Srivastava et al. 2014) on the "dropout" stream."""
+  """Inverted dropout (Srivastava et al. 2014) on the "dropout" stream.
+
+  Attributes:
+    rate: probability of 0.
+    shared: axes along which one draw holds: (1,) of BSD is variational dropout
+      (Gal & Ghahramani 2016), (2,) drops whole words.
+  """
 
   rate: float
+  shared: tuple[int, ...] = ()
 
   @nn.compact
   def __call__(self, x: Array, *, train: bool) -> Array:
     if not train or self.rate == 0.0:
       return x
-    keep = keep_mask(self.make_rng("dropout"), self.rate, x.shape)
+    shape = [1 if i in self.shared else n for i, n in enumerate(x.shape)]
+    keep = keep_mask(self.make_rng("dropout"), self.rate, tuple(shape))
     return jnp.where(keep, x * (1.0 / (1.0 - self.rate)), 0.0).astype(x.dtype)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 
 from jaxsyn.config import Model
-from jaxsyn.syntax import Spec, Where
+from jaxsyn.syntax import Spec, Where, WindowSpec
 
 Named = tuple[tuple[str, Spec], ...]
+Windows = tuple[tuple[str, WindowSpec], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +53,7 @@ class ModelSpec:
   target_vocabulary: int
   source_relations: int = 0  # dependency relations of the data, numbered from 1
   target_relations: int = 0
+  contexts: Windows = ()  # of a recurrent decoder, in table order
 
   def layers(self, place: str) -> int:
     """How many layers a place has."""

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
 
+from jaxsyn.errors import InputError
 from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
@@ -46,6 +47,33 @@ class Transformer(nn.Module):
   """See the module's docstring; `jaxsyn.plan` makes the spec."""
 
   spec: ModelSpec
+
+  @staticmethod
+  def check(spec: ModelSpec) -> None:
+    """Raises InputError where options do not fit this family."""
+    model = spec.model
+    if model.width % model.heads:
+      raise InputError(
+        f"config.model.heads={model.heads} must divide "
+        f"config.model.width={model.width}."
+      )
+    if model.width % 2:
+      raise InputError(
+        f"config.model.width={model.width} must be even: position encodings "
+        "are pairs of sine and cosine."
+      )
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+      rate = getattr(model, name)
+      if not 0.0 <= rate < 1.0:
+        raise InputError(
+          f"config.model.{name} is a probability from 0 to below 1, got {rate}."
+        )
+    if spec.contexts:
+      raise InputError(
+        f"config.contexts.{spec.contexts[0][0]} is a window of a recurrent "
+        "decoder; the Transformer takes parts (config.parts). Leave it out, or "
+        "take a system of family 'gru'."
+      )
 
   def setup(self):
     spec, model = self.spec, self.spec.model

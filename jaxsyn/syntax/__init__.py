@@ -5,6 +5,8 @@ order of application: parts that make queries and keys or add to scores what
 stands beside the keys, then those that multiply scores, then those that add a
 bias, and last those that replace scores, so that what a loss supervises is what
 the head does.
+
+What a recurrent decoder looks at is another table, `jaxsyn.syntax.windows`.
 """
 
 from __future__ import annotations
@@ -20,8 +22,18 @@ from jaxsyn.syntax.part import Part, Spec, View, Where
 from jaxsyn.syntax.relative import Relative
 from jaxsyn.syntax.sisa import Sisa
 from jaxsyn.syntax.tree_scaled import TreeScaled
+from jaxsyn.syntax.windows import WINDOWS, Window, WindowSpec
 
-__all__ = ["PARTS", "Part", "Spec", "View", "Where"]
+__all__ = [
+  "PARTS",
+  "WINDOWS",
+  "Part",
+  "Spec",
+  "View",
+  "Where",
+  "Window",
+  "WindowSpec",
+]
 
 PARTS: dict[str, type[Spec]] = {
   "label_embedding": LabelEmbedding,

@@ -1,0 +1,218 @@
+"""The recurrent encoder-decoder with attention (Bahdanau et al. 2015).
+
+As in Sennrich et al. 2017 (Nematus): a bidirectional GRU reads the source; the
+decoder is a conditional GRU, two cells with attention in between. It keeps the
+model contract of `jaxsyn.models.contract`. What a step looks at are contexts,
+one a window (`jaxsyn.syntax.WINDOWS`): Chen et al. 2018, "Syntax-Directed
+Attention for Neural Machine Translation", with one context or two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax import struct
+
+from jaxsyn.data.schema import BOS
+from jaxsyn.errors import InputError
+from jaxsyn.models.gru_decoder import Decoder, Facts, State
+from jaxsyn.models.gru_layers import Bidirectional, linear
+from jaxsyn.models.layers import Dropout
+from jaxsyn.models.spec import ModelSpec
+from jaxsyn.syntax import View
+
+Array = jax.Array
+
+
+@struct.dataclass
+class Encoded:
+  """An encoded batch.
+
+  Attributes:
+    annotations: annotation_BSE of the encoder, then those of windows that have
+      their own.
+    source: facts about the source.
+    facts: what every step needs again, see `remember`.
+  """
+
+  annotations: tuple[Array, ...]
+  source: View
+  facts: Facts | None = None
+
+
+class Gru(nn.Module):
+  """See the module's docstring; `jaxsyn.plan` makes the spec."""
+
+  spec: ModelSpec
+
+  @staticmethod
+  def check(spec: ModelSpec) -> None:
+    """Raises InputError where options do not fit this family."""
+    model = spec.model
+    for name in ("encoder_layers", "decoder_layers", "heads"):
+      if getattr(model, name) != 1:
+        raise InputError(
+          f"config.model.{name}={getattr(model, name)}: family 'gru' has one "
+          "layer a side and one head; set it to 1, as its systems do."
+        )
+    for name in ("hidden", "alignment"):
+      least = name == "hidden"
+      if getattr(model.gru, name) < least:
+        raise InputError(
+          f"config.model.gru.{name} must be at least {int(least)}, got "
+          f"{getattr(model.gru, name)}."
+        )
+    for name in ("embedding", "hidden", "source", "target"):
+      rate = getattr(model.gru, f"dropout_{name}")
+      if not 0.0 <= rate < 1.0:
+        raise InputError(
+          f"config.model.gru.dropout_{name} is a probability from 0 to below "
+          f"1, got {rate}."
+        )
+    if not spec.contexts:
+      raise InputError(
+        "config.contexts is empty: a model of family 'gru' looks at its source "
+        "through one window or more, e.g. 'global'."
+      )
+    for place in ("encoder", "decoder", "cross"):
+      for name, part in spec.parts.at(place):
+        if place != "encoder" or not part.embeds:
+          raise InputError(
+            f"config.parts.{place}.{name} changes attention of the "
+            "Transformer, which family 'gru' has not; it takes parts of the "
+            "encoder's embeddings, and windows (config.contexts)."
+          )
+
+  def setup(self):
+    spec, model, gru = self.spec, self.spec.model, self.spec.model.gru
+
+    def table(size):
+      return nn.Embed(
+        size,
+        model.width,
+        dtype=model.dtype,
+        embedding_init=nn.initializers.normal(0.01)
+        if gru.initialisation == "orthogonal"
+        else nn.initializers.normal(model.width**-0.5),
+      )
+
+    self.target_table = table(spec.target_vocabulary)
+    if model.tie_embeddings:
+      self.source_table = self.target_table
+    else:
+      self.source_table = table(spec.source_vocabulary)
+    for name, part in spec.parts.at_embeddings("encoder"):
+      setattr(self, name, part.make(spec.where("encoder", -1)))
+    self.drop_source = Dropout(gru.dropout_source, shared=(2,))
+    self.drop_target = Dropout(gru.dropout_target, shared=(2,))
+    self.drop_embedding = Dropout(gru.dropout_embedding, shared=(1,))
+    settings = (gru.initialisation, model.dtype)
+    # An encoder for the annotations of all windows, and one for each window
+    # that has its own.
+    own = sum(window.own_annotations for _, window in spec.contexts)
+    self.encoder = [
+      Bidirectional(gru.hidden, gru.dropout_hidden, *settings)
+      for _ in range(1 + own)
+    ]
+    self.decoder = [Decoder(spec)]
+    self.first_state = linear(gru.hidden, *settings)
+    if model.tie_output:
+      self.output_bias = self.param(
+        "output_bias", nn.initializers.zeros, (spec.target_vocabulary,)
+      )
+    else:
+      self.output = linear(spec.target_vocabulary, *settings)
+
+  def encode(self, id_BS: Array, source: View, *, train: bool) -> Encoded:
+    """Source subwords and the facts about them to annotations."""
+    position_S = jnp.arange(id_BS.shape[1])
+    view = source.replace(position_Q=position_S, position_M=position_S).check()
+    x_BSD = self.source_table(id_BS)
+    for name, _ in self.spec.parts.at_embeddings("encoder"):
+      x_BSD = getattr(self, name).embed(x_BSD, view, train=train)
+    sequences = [x_BSD, *self.decoder[0].cross.sequences(x_BSD, view)]
+    annotations = []
+    for encoder, sequence_BSD in zip(self.encoder, sequences):
+      sequence_BSD = self.drop_source(sequence_BSD, train=train)
+      sequence_BSD = self.drop_embedding(sequence_BSD, train=train)
+      annotations.append(encoder(sequence_BSD, view.real_BS, train=train))
+    return Encoded(tuple(annotations), source)
+
+  def _embed_target(self, id_BT: Array) -> Array:
+    """Embeddings of what was written; nothing is a vector of zeros."""
+    x_BTD = self.target_table(id_BT)
+    return jnp.where((id_BT == BOS)[..., None], 0, x_BTD)
+
+  def _logits(self, t_BTD: Array) -> Array:
+    if self.spec.model.tie_output:
+      logits_BTV = self.target_table.attend(t_BTD)
+      return logits_BTV + self.output_bias.astype(logits_BTV.dtype)
+    return self.output(t_BTD)
+
+  def decode(
+    self, encoded: Encoded, input_BT: Array, target: View, *, train: bool
+  ) -> Array:
+    """Logits of every target position, given the true past (logits_BTV).
+
+    Args:
+      encoded: of `encode`.
+      input_BT: target subwords shifted right: BOS first.
+      target: facts of the target side; not read.
+      train: dropout is on.
+    """
+    encoded = self.remember(encoded)
+    x_BTD = self.drop_target(self._embed_target(input_BT), train=train)
+    x_BTD = self.drop_embedding(x_BTD, train=train)
+    t_BTD = self.decoder[0](
+      x_BTD, self._first(encoded, 1), encoded.facts, encoded.source, train=train
+    )
+    return self._logits(t_BTD)
+
+  def remember(self, encoded: Encoded) -> Encoded:
+    """Adds what every decoding step needs again."""
+    facts = self.decoder[0].cross.remember(encoded.annotations, encoded.source)
+    return encoded.replace(facts=facts)
+
+  def _first(self, encoded: Encoded, beams: int) -> State:
+    """The state before the first step: s = tanh(W · mean of annotations)."""
+    annotation_BSE = encoded.annotations[0]
+    length_B1 = jnp.sum(encoded.source.real_BS, axis=1, keepdims=True)
+    mean_BE = jnp.sum(annotation_BSE, axis=1) / jnp.maximum(length_B1, 1)
+    state_BG = jnp.tanh(self.first_state(mean_BE.astype(annotation_BSE.dtype)))
+    B, G = state_BG.shape
+    return State(
+      jnp.broadcast_to(state_BG[:, None], (B, beams, G)),
+      self.decoder[0].cross.start(encoded.source, beams),
+    )
+
+  def start(self, encoded: Encoded, beams: int, length: int) -> State:
+    """What N hypotheses a sentence know before their first subword."""
+    return self._first(encoded, beams)
+
+  def advance(
+    self, encoded: Encoded, cache: State, token_BN: Array, at: Array
+  ) -> tuple[Array, State]:
+    """Logits of the position after `token_BN` (logits_BNV), and the state.
+
+    Args:
+      encoded: of `remember`.
+      cache: of `start` or the step before.
+      token_BN: the last subword of each hypothesis; BOS at position 0.
+      at: position of that subword; not read.
+    """
+    t_BND, cache = self.decoder[0].advance(
+      self._embed_target(token_BN), cache, encoded.facts, encoded.source
+    )
+    return self._logits(t_BND), cache
+
+  def reorder(self, cache: State, beam_BN: Array) -> State:
+    """The state after each hypothesis was continued from a beam's."""
+
+    def take(x: Any) -> Array:
+      index = beam_BN.reshape(*beam_BN.shape, *[1] * (x.ndim - 2))
+      return jnp.take_along_axis(x, index, axis=1)
+
+    return jax.tree.map(take, cache)

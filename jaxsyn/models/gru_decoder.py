@@ -1,0 +1,278 @@
+"""The conditional GRU: what it looks at, a step of it, and all its steps.
+
+Before this file: `gru_layers`. After it: `gru`. Source: Sennrich et al. 2017
+(Nematus), section 3; contexts: Chen et al. 2018, sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax import struct
+
+from jaxsyn.models.gru_layers import Alignment, Cell, linear
+from jaxsyn.models.layers import Dropout
+from jaxsyn.models.spec import ModelSpec
+from jaxsyn.syntax import View, Where
+from jaxsyn.syntax.part import publish
+from jaxsyn.syntax.windows.window import softmax_within
+
+Array = jax.Array
+
+
+@struct.dataclass
+class State:
+  """What goes from step to step, of N hypotheses a sentence.
+
+  Attributes:
+    state_BNG: of the second cell.
+    past: what each window remembers.
+  """
+
+  state_BNG: Array
+  past: tuple[Any, ...]
+
+
+@struct.dataclass
+class Facts:
+  """What all steps read of the source.
+
+  Attributes:
+    annotations: annotation_BSE of each sequence of annotations.
+    keys: key_BSA of each.
+    windows: `Window.facts` of each window.
+  """
+
+  annotations: tuple[Array, ...]
+  keys: tuple[Array, ...]
+  windows: tuple[Any, ...]
+
+
+class Contexts(nn.Module):
+  """All windows of a decoder, over the scores of one alignment.
+
+  A window with annotations of its own has an alignment of its own too.
+  """
+
+  spec: ModelSpec
+
+  def setup(self):
+    spec, model, gru = self.spec, self.spec.model, self.spec.model.gru
+    where = Where(
+      "context", 0, 1, gru.hidden, model.dtype, spec.source_relations
+    )
+    sequences, which = 1, []
+    for name, window in spec.contexts:
+      setattr(self, name, window.make(where))
+      which.append(sequences if window.own_annotations else 0)
+      sequences += window.own_annotations
+    self.which = tuple(which)  # sequence of annotations of each window
+    units = gru.alignment or gru.hidden
+    self.alignment = [
+      Alignment(units, gru.initialisation, model.dtype)
+      for _ in range(sequences)
+    ]
+
+  def _windows(self):
+    return [getattr(self, name) for name, _ in self.spec.contexts]
+
+  def sequences(self, x_BSD: Array, view: View) -> list[Array]:
+    """What is to be annotated for windows of their own annotations.
+
+    Args:
+      x_BSD: embeddings of the source.
+      view: facts about it.
+    """
+    return [
+      window.sequence(x_BSD, view)
+      for window in self._windows()
+      if window.spec.own_annotations
+    ]
+
+  def remember(self, annotations: tuple[Array, ...], view: View) -> Facts:
+    """What all steps read."""
+    keys = [
+      align.remember(annotation_BSE)
+      for align, annotation_BSE in zip(self.alignment, annotations)
+    ]
+    facts = [window.facts(view) for window in self._windows()]
+    return Facts(annotations, tuple(keys), tuple(facts))
+
+  def start(self, view: View, beams: int) -> tuple[Any, ...]:
+    """What the windows remember before the first step."""
+    return tuple(window.start(view, beams) for window in self._windows())
+
+  def __call__(
+    self,
+    query_BNG: Array,
+    past: tuple[Any, ...],
+    facts: Facts,
+    view: View,
+    *,
+    train: bool,
+  ) -> tuple[list[Array], list[Array], tuple[Any, ...]]:
+    """One step of all windows.
+
+    A sentence without a tree has, where a window needs one, the global context
+    first, and no second one: that is the model without the window.
+
+    Returns: context_BNE and weight_BNS of each; what they remember.
+    """
+    scores = [
+      align(query_BNG, key_BSA)
+      for align, key_BSA in zip(self.alignment, facts.keys)
+    ]
+    contexts, weights, new = [], [], []
+    for number, (window, which) in enumerate(zip(self._windows(), self.which)):
+      weight_BNS, now = window(
+        scores[which],
+        query_BNG,
+        facts.windows[number],
+        past[number],
+        view,
+        train=train,
+      )
+      if window.spec.needs:
+        plain_BNS = 0.0
+        if number == 0:
+          plain_BNS = softmax_within(scores[0], view.real_BS[:, None, :])
+        weight_BNS = view.if_parsed(weight_BNS, plain_BNS)
+      annotation_BSE = facts.annotations[which]
+      contexts.append(
+        jnp.einsum(
+          "BNS,BSE->BNE",
+          weight_BNS.astype(annotation_BSE.dtype),
+          annotation_BSE,
+        )
+      )
+      weights.append(weight_BNS)
+      new.append(now)
+    return contexts, weights, tuple(new)
+
+  def publish(self, weights: list[Array]) -> None:
+    """Makes the weights of all steps readable, see `jaxsyn.syntax.part`.
+
+    Args:
+      weights: weight_BTS of each window; the first is attention itself.
+    """
+    publish(self, "weight_BHQM", weights[0][:, None])
+    for window, weight_BTS in zip(self._windows()[1:], weights[1:]):
+      publish(window, "weight_BTS", weight_BTS)
+
+
+class Decoder(nn.Module):
+  """Two cells with the contexts between them, and the read-out.
+
+  s' = GRU₁(y, s); c = contexts(s'); s = GRU₂(c, s');
+  t = tanh(L_d s + L_w y + Σ L_c c + b), Chen et al. 2018, Eqs. 4, 8, 13, 14.
+  """
+
+  spec: ModelSpec
+
+  def setup(self):
+    spec, model, gru = self.spec, self.spec.model, self.spec.model.gru
+    settings = (gru.initialisation, model.dtype)
+    self.first = Cell(gru.hidden, *settings)
+    self.cross = Contexts(spec)
+    self.second = Cell(gru.hidden, *settings)
+    self.drop = Dropout(gru.dropout_hidden)
+    self.drop_read_out = Dropout(gru.dropout_hidden, shared=(1,))
+    self.read_state = linear(model.width, *settings)
+    self.read_word = linear(model.width, *settings)
+    self.read_context = {
+      name: linear(model.width, *settings) for name, _ in spec.contexts
+    }
+
+  def __call__(
+    self,
+    x_BTD: Array,
+    start: State,
+    facts: Facts,
+    view: View,
+    *,
+    train: bool,
+  ) -> Array:
+    """The read-out of every position, given the words before it (t_BTD)."""
+    masks = self._masks(start.state_BNG, facts, train=train)
+
+    def step(decoder, state: State, gates_BG: Array):
+      state, contexts, weights = decoder.step(
+        gates_BG[:, None], state, facts, view, masks, train=train
+      )
+      out = (state.state_BNG, contexts, weights)
+      return state, jax.tree.map(lambda x: x[:, 0], out)
+
+    _, (state_BTG, contexts, weights) = nn.scan(
+      step,
+      variable_broadcast="params",
+      split_rngs={"params": False},
+      in_axes=1,
+      out_axes=1,
+    )(self, start, self.first.input(x_BTD))
+    self.cross.publish(weights)
+    state_BTG = self.drop_read_out(state_BTG, train=train)
+    contexts = [self.drop_read_out(c, train=train) for c in contexts]
+    return self._read_out(x_BTD, state_BTG, contexts)
+
+  def advance(
+    self, x_BND: Array, state: State, facts: Facts, view: View
+  ) -> tuple[Array, State]:
+    """One step of N hypotheses a sentence: t_BND, and the state after it."""
+    state, contexts, _ = self.step(
+      self.first.input(x_BND), state, facts, view, (1, 1, 1), train=False
+    )
+    return self._read_out(x_BND, state.state_BNG, contexts), state
+
+  def step(
+    self,
+    gates_BNG: Array,
+    state: State,
+    facts: Facts,
+    view: View,
+    masks: tuple[Any, Any, Any],
+    *,
+    train: bool,
+  ) -> tuple[State, list[Array], list[Array]]:
+    """One step: the state, and context_BNE and weight_BNS of each window.
+
+    Args:
+      gates_BNG: the word before, as the first cell takes it (3·G).
+      state: of the step before.
+      facts, view: about the source.
+      masks: of dropout, see `_masks`.
+      train: see `Window`.
+    """
+    first, second, context = masks
+    seen_BNG = state.state_BNG * first
+    query_BNG = self.first(gates_BNG, state.state_BNG, seen_BNG)
+    contexts, weights, past = self.cross(
+      query_BNG, state.past, facts, view, train=train
+    )
+    moving = contexts if self.spec.model.gru.update == "all" else contexts[:1]
+    moving_BNE = jnp.concatenate([c * context for c in moving], axis=-1)
+    gates_BNG = self.second.input(moving_BNE)
+    state_BNG = self.second(gates_BNG, query_BNG, query_BNG * second)
+    return State(state_BNG, past), contexts, weights
+
+  def _masks(self, state_BNG: Array, facts: Facts, *, train: bool):
+    """Dropout masks of both recurrent matrices and the context, one a sentence.
+
+    Each stays the same through all steps: Gal & Ghahramani 2016.
+    """
+    if not train or not self.drop.rate:
+      return (1, 1, 1)
+    B, _, G = state_BNG.shape
+    E = facts.annotations[0].shape[-1]
+    ones = [jnp.ones((B, 1, n), state_BNG.dtype) for n in (G, G, E)]
+    return tuple(self.drop(x, train=train) for x in ones)
+
+  def _read_out(
+    self, x_BTD: Array, state_BTG: Array, contexts: list[Array]
+  ) -> Array:
+    t_BTD = self.read_state(state_BTG) + self.read_word(x_BTD)
+    for (name, _), context_BTE in zip(self.spec.contexts, contexts):
+      t_BTD = t_BTD + self.read_context[name](context_BTE)
+    return jnp.tanh(t_BTD)

@@ -1,0 +1,180 @@
+"""The pieces of the recurrent encoder-decoder.
+
+Before this file: `layers`. After it: `gru_decoder`, `gru`. Source of the formulas: the
+conditional GRU of Sennrich et al. 2017, "Nematus: a Toolkit for Neural Machine
+Translation" (arXiv:1703.04357), section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.models.layers import Dropout
+
+Array = jax.Array
+Initializer = Callable[..., Array]
+
+GATES = 3  # reset, update, candidate: in one matrix, side by side
+
+
+def _orthogonal_or_small(key, shape, dtype=jnp.float32) -> Array:
+  """Nematus: square matrices orthogonal, all others N(0, 0.01²)."""
+  square = shape[0] == shape[1]
+  kind = (
+    nn.initializers.orthogonal() if square else nn.initializers.normal(0.01)
+  )
+  return kind(key, shape, dtype)
+
+
+INITIALISATIONS: dict[str, Initializer] = {
+  "orthogonal": _orthogonal_or_small,
+  "xavier": nn.initializers.xavier_uniform(),
+}
+
+
+def _gatewise(kind: Initializer) -> Initializer:
+  """Draws the matrix of each gate on its own."""
+
+  def draw(key, shape, dtype=jnp.float32):
+    one = (shape[0], shape[1] // GATES)
+    keys = jax.random.split(key, GATES)
+    return jnp.concatenate([kind(k, one, dtype) for k in keys], axis=1)
+
+  return draw
+
+
+def linear(features: int, initialisation: str, dtype: str) -> nn.Dense:
+  """A linear layer with bias 0."""
+  return nn.Dense(
+    features, dtype=dtype, kernel_init=INITIALISATIONS[initialisation]
+  )
+
+
+class Cell(nn.Module):
+  """A GRU (Cho et al. 2014) whose reset gate acts after the recurrent matrix.
+
+  r, u = σ(x W + h U + b); c = tanh((h U') · r + x W' + b');
+  h ← u · h + (1 - u) · c.
+
+  Attributes:
+    units: G.
+    initialisation: of INITIALISATIONS, gate by gate.
+    dtype: of the computation.
+  """
+
+  units: int
+  initialisation: str
+  dtype: str
+
+  def setup(self):
+    kind = _gatewise(INITIALISATIONS[self.initialisation])
+    size = GATES * self.units
+    self.input = nn.Dense(size, dtype=self.dtype, kernel_init=kind)
+    self.recurrent = nn.Dense(
+      size, use_bias=False, dtype=self.dtype, kernel_init=kind
+    )
+
+  def __call__(self, x: Array, state: Array, seen: Array) -> Array:
+    """The next state; of any leading axes.
+
+    Args:
+      x: of `input`: (..., 3·G).
+      state: (..., G).
+      seen: what the matrix gets of the state: the state under dropout.
+    """
+    h = self.recurrent(seen)
+    x_r, x_u, x_c = jnp.split(x, GATES, axis=-1)
+    h_r, h_u, h_c = jnp.split(h, GATES, axis=-1)
+    update = jax.nn.sigmoid(x_u + h_u)
+    candidate = jnp.tanh(h_c * jax.nn.sigmoid(x_r + h_r) + x_c)
+    return update * state + (1 - update) * candidate
+
+
+class Bidirectional(nn.Module):
+  """A GRU from each end; h_j is what both know at j.
+
+  Padding stands on the right: the backward GRU passes it over, so that it
+  begins at the end sign.
+
+  Attributes:
+    units: G of each direction.
+    dropout: on the state that enters the recurrent matrix, one mask for a
+      whole sentence (Gal & Ghahramani 2016).
+    initialisation, dtype: see `Cell`.
+  """
+
+  units: int
+  dropout: float
+  initialisation: str
+  dtype: str
+
+  def setup(self):
+    cell = (self.units, self.initialisation, self.dtype)
+    self.forward, self.backward = Cell(*cell), Cell(*cell)
+    self.drop = Dropout(self.dropout)
+
+  def __call__(self, x_BSD: Array, real_BS: Array, *, train: bool) -> Array:
+    """annotation_BSE, 0 at pads."""
+    shape = (x_BSD.shape[0], self.units)
+    zero_BG = jnp.zeros(shape, jnp.dtype(self.dtype))
+    mask = self.drop(jnp.ones((2, *shape), zero_BG.dtype), train=train)
+    runs = []
+    for cell, mask_BG, reverse in (
+      (self.forward, mask[0], False),
+      (self.backward, mask[1], True),
+    ):
+
+      def step(cell, state_BG, x, mask_BG=mask_BG):
+        x_BG, real_B = x
+        new_BG = cell(x_BG, state_BG, state_BG * mask_BG)
+        new_BG = jnp.where(real_B[:, None], new_BG, state_BG)
+        return new_BG, new_BG
+
+      runs.append(
+        nn.scan(
+          step,
+          variable_broadcast="params",
+          split_rngs={"params": False},
+          in_axes=1,
+          out_axes=1,
+          reverse=reverse,
+        )(cell, zero_BG, (cell.input(x_BSD), real_BS))[1]
+      )
+    annotation_BSE = jnp.concatenate(runs, axis=-1)
+    return jnp.where(real_BS[:, :, None], annotation_BSE, 0)
+
+
+class Alignment(nn.Module):
+  """How well a state fits each annotation: Bahdanau et al. 2015, A.1.2.
+
+  e = vᵀ tanh(W s + U h + b) + c. c moves no softmax, but it does move scores
+  that a window multiplies.
+  """
+
+  units: int
+  initialisation: str
+  dtype: str
+
+  def setup(self):
+    self.query = nn.Dense(
+      self.units,
+      use_bias=False,
+      dtype=self.dtype,
+      kernel_init=INITIALISATIONS[self.initialisation],
+    )
+    self.key = linear(self.units, self.initialisation, self.dtype)
+    self.score = linear(1, self.initialisation, self.dtype)
+
+  def remember(self, annotation_BSE: Array) -> Array:
+    """key_BSA of all steps."""
+    return self.key(annotation_BSE)
+
+  def __call__(self, query_BNG: Array, key_BSA: Array) -> Array:
+    """score_BNS."""
+    query_BNA = self.query(query_BNG)
+    hidden_BNSA = jnp.tanh(query_BNA[:, :, None] + key_BSA[:, None])
+    return self.score(hidden_BNSA)[..., 0]

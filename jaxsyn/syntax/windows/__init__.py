@@ -1,0 +1,23 @@
+"""Windows of a recurrent decoder: which annotations a step looks at.
+
+One file a window (spec, module), one line here. The order of the table is the
+order of the contexts: the first of a model's windows also moves the decoder's
+state (`config.model.gru.update`).
+"""
+
+from __future__ import annotations
+
+from jaxsyn.syntax.windows.flexible import Flexible
+from jaxsyn.syntax.windows.local import Local
+from jaxsyn.syntax.windows.tree import Tree
+from jaxsyn.syntax.windows.whole import Whole
+from jaxsyn.syntax.windows.window import Window, WindowSpec
+
+__all__ = ["WINDOWS", "Window", "WindowSpec"]
+
+WINDOWS: dict[str, type[WindowSpec]] = {
+  "global": Whole,
+  "local": Local,
+  "flexible": Flexible,
+  "syntax": Tree,
+}

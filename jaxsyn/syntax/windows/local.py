@@ -1,0 +1,77 @@
+"""Local attention around a predicted position: Luong et al. 2015, "local-p".
+
+"Effective Approaches to Attention-based Neural Machine Translation"
+(arXiv:1508.04025), section 3.2; Chen et al. 2018, Eqs. 5-7.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.gaussian import exponent
+from jaxsyn.syntax.part import View
+from jaxsyn.syntax.windows.window import (
+  Position,
+  Window,
+  WindowSpec,
+  row_of,
+  softmax_within,
+)
+
+Array = jax.Array
+
+
+class _Local(Window):
+  def setup(self):
+    self.position = Position(self.where.dtype)
+
+  def __call__(
+    self,
+    score_BNS: Array,
+    query_BNG: Array,
+    facts: Any,
+    past: Any,
+    view: View,
+    *,
+    train: bool,
+  ) -> tuple[Array, Any]:
+    position_BN = self.position(query_BNG, view.real_BS)
+    own_S = jnp.arange(score_BNS.shape[-1])
+    centre_BN1 = row_of(position_BN, view.real_BS)[..., None]
+    near_BNS = jnp.abs(own_S - centre_BN1) <= self.spec.reach
+    allowed_BNS = near_BNS & view.real_BS[:, None, :]
+    distance_BNS = own_S - position_BN[..., None]
+    fall_BNS = jnp.exp(exponent(distance_BNS, self.spec.sigma))
+    weight_BNS = softmax_within(score_BNS, allowed_BNS) * fall_BNS
+    # An even row of padding stays harmless, but no weight is ever on a pad.
+    return jnp.where(allowed_BNS, weight_BNS, 0.0), past
+
+
+@dataclasses.dataclass(frozen=True)
+class Local(WindowSpec):
+  """Softmax within ⌊p⌋ ± reach, then times exp(-(j - p)² / 2σ²).
+
+  The product is not renormalised, so weights sum to less than 1; p learns
+  through the Gaussian alone. Whether the paper normalises within the window or
+  before it is unknown; within is what Nematus's branch of it does.
+
+  Attributes:
+    reach: D, in subwords; 10 in both papers.
+    sigma: σ, in subwords; D / 2 in both.
+  """
+
+  reach: int = 10
+  sigma: float = 5.0
+
+  window: ClassVar[type[Window]] = _Local
+
+  def check(self, where: str) -> None:
+    if self.reach < 0:
+      raise InputError(f"{where}.reach must be 0 or more, got {self.reach}.")
+    if self.sigma <= 0:
+      raise InputError(f"{where}.sigma must be above 0, got {self.sigma}.")

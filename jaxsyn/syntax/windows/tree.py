@@ -1,0 +1,135 @@
+"""Syntax-directed attention: near in the tree of the source.
+
+Chen, Wang, Utiyama, Sumita & Zhao 2018, "Syntax-Directed Attention for Neural
+Machine Translation" (AAAI), section 3.2, Eqs. 9-12.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxsyn.data.schema import OTHER_TREE
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.gaussian import exponent
+from jaxsyn.syntax.part import View
+from jaxsyn.syntax.windows.window import (
+  Position,
+  Window,
+  WindowSpec,
+  row_of,
+  softmax_within,
+)
+
+Array = jax.Array
+
+
+def distances(view: View) -> Array:
+  """Edges between the words of two subwords, total and finite; float32 BSS.
+
+  The end sign hangs on the root, so it is 1 + depth from every word; words of
+  two trees of one sentence meet there: depth + depth + 2. Subwords of one word
+  are 0 apart.
+  """
+  depth_BS = view.depth_BS  # -1 at the end sign: it stands above all roots
+  around_BSS = depth_BS[:, :, None] + depth_BS[:, None, :] + 2
+  distance_BSS = view.tree_distance_BSS
+  return jnp.where(distance_BSS == OTHER_TREE, around_BSS, distance_BSS).astype(
+    jnp.float32
+  )
+
+
+def _row(distance_BSS: Array, row_BN: Array) -> Array:
+  """M[row]: the distances of one subword a hypothesis (BNS)."""
+  return jnp.take_along_axis(distance_BSS, row_BN[:, :, None], axis=1)
+
+
+class _Tree(Window):
+  def setup(self):
+    if self.spec.position != "expected":
+      self.position = Position(self.where.dtype)
+
+  def facts(self, view: View) -> Array:
+    return distances(view)
+
+  def __call__(
+    self,
+    score_BNS: Array,
+    query_BNG: Array,
+    facts: Array,
+    past: Any,
+    view: View,
+    *,
+    train: bool,
+  ) -> tuple[Array, Any]:
+    spec: Tree = self.spec
+    real_B1S = view.real_BS[:, None, :]
+    if spec.position == "expected":
+      weight_BNS = softmax_within(score_BNS, real_B1S)
+      distance_BNS = jnp.einsum("BNQ,BQS->BNS", weight_BNS, facts)
+      test_BNS = distance_BNS
+      # No row is empty: the subword nearest to all that is looked at.
+      among_BNS = jnp.where(real_B1S, distance_BNS, jnp.inf)
+      centre_BN = jnp.argmin(among_BNS, axis=-1)
+    else:
+      position_BN = self.position(query_BNG, view.real_BS)
+      centre_BN = row_of(position_BN, view.real_BS)
+      distance_BNS = test_BNS = _row(facts, centre_BN)
+      if spec.position == "interp":
+        above_BN = row_of(jnp.ceil(position_BN), view.real_BS)
+        share_BN1 = (position_BN - jnp.floor(position_BN))[..., None]
+        above_BNS = _row(facts, above_BN)
+        distance_BNS = (1 - share_BN1) * distance_BNS + share_BN1 * above_BNS
+        test_BNS = jnp.where(share_BN1 < 0.5, test_BNS, above_BNS)
+    own_S = jnp.arange(score_BNS.shape[-1])
+    near_BNS = (test_BNS <= spec.edges) | (own_S == centre_BN[..., None])
+    fall_BNS = exponent(distance_BNS, spec.sigma)
+    score_BNS = score_BNS.astype(jnp.float32)
+    if spec.apply == "multiply":
+      score_BNS = score_BNS * jnp.exp(fall_BNS)
+    else:
+      score_BNS = score_BNS + fall_BNS
+    return softmax_within(score_BNS, near_BNS & real_B1S), past
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree(WindowSpec):
+  """Softmax of e · exp(-M[p]² / 2σ²) within n edges of the predicted word.
+
+  M counts edges of the tree. Left open by the paper, and taken here: the sum
+  in Eq. 11 runs over tree distance in both its places; p falls on subword
+  ⌊p⌋, which is always seen; subwords of a word share its distances; the end
+  sign hangs on the root.
+
+  The index p lets no gradient through, so taken at its word ("hard") the
+  predictor stays as it was drawn.
+
+  Attributes:
+    edges: n; the paper's 4.
+    sigma: σ, in edges; n / 2 in the paper.
+    position: "interp": M of ⌊p⌋ and ⌈p⌉ mixed by the fraction of p, so that p
+      learns; equal to the paper where p is whole. Which words are seen is told
+      by the nearer of the two. Ours. "hard": M of ⌊p⌋, the paper to the
+      letter. "expected": Σ_k α_k M[k], α the global weights; nothing is
+      predicted. Ours.
+    apply: "multiply": as published. Scores may be negative, and a small factor
+      pulls those *up*. "add_log": adds -M² / 2σ², a product on the
+      probabilities. Ours.
+  """
+
+  edges: int = 4
+  sigma: float = 2.0
+  position: Literal["interp", "hard", "expected"] = "interp"
+  apply: Literal["multiply", "add_log"] = "multiply"
+
+  window: ClassVar[type[Window]] = _Tree
+  needs: ClassVar[tuple[str, ...]] = ("tree_distance", "head")
+
+  def check(self, where: str) -> None:
+    if self.edges < 0:
+      raise InputError(f"{where}.edges must be 0 or more, got {self.edges}.")
+    if self.sigma <= 0:
+      raise InputError(f"{where}.sigma must be above 0, got {self.sigma}.")

@@ -1,0 +1,38 @@
+"""Global attention: the whole sentence, Bahdanau et al. 2015.
+
+"Neural Machine Translation by Jointly Learning to Align and Translate"
+(arXiv:1409.0473), section 3.1, Eq. 6; Chen et al. 2018, Eq. 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+
+from jaxsyn.syntax.part import View
+from jaxsyn.syntax.windows.window import Window, WindowSpec, softmax_within
+
+Array = jax.Array
+
+
+class _Whole(Window):
+  def __call__(
+    self,
+    score_BNS: Array,
+    query_BNG: Array,
+    facts: Any,
+    past: Any,
+    view: View,
+    *,
+    train: bool,
+  ) -> tuple[Array, Any]:
+    return softmax_within(score_BNS, view.real_BS[:, None, :]), past
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole(WindowSpec):
+  """The softmax of the scores of all subwords, the end sign included."""
+
+  window: ClassVar[type[Window]] = _Whole

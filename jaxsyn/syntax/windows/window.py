@@ -1,0 +1,136 @@
+"""What every window is: from the scores of a step and facts to weights.
+
+At each step a recurrent decoder compares its state with all annotations of the
+source (`jaxsyn.models.gru_layers.Alignment`). A window turns those scores into
+weights; the annotations summed under these weights are a context. The table of
+windows is `jaxsyn.syntax.WINDOWS`; what `config.contexts` names are the
+contexts of a model, so two windows there are a double context.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.syntax.part import View, Where
+
+Array = jax.Array
+
+
+def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
+  """Softmax over the positions allowed, exactly 0 elsewhere; float32.
+
+  A row in which nothing is allowed (of padding) is even, never NaN.
+  """
+  lowest = jnp.finfo(jnp.float32).min
+  score_BNS = jnp.where(allowed_BNS, score_BNS.astype(jnp.float32), lowest)
+  return jax.nn.softmax(score_BNS, axis=-1)
+
+
+class Window(nn.Module):
+  """A window in one context of a decoder. Set-up in `setup`.
+
+  It must leave out pads, and read no sentence but its own;
+  `tests/test_every_window` holds every window of the table to this.
+
+  Attributes:
+    spec: its options.
+    where: place "context"; `width` is that of the decoder's state, G.
+  """
+
+  spec: Any
+  where: Where
+
+  def facts(self, view: View) -> Any:
+    """What it reads of a sentence, made once for all steps: any pytree."""
+    return ()
+
+  def start(self, view: View, beams: int) -> Any:
+    """What it remembers from step to step, before the first: arrays BN..."""
+    return ()
+
+  def __call__(
+    self,
+    score_BNS: Array,
+    query_BNG: Array,
+    facts: Any,
+    past: Any,
+    view: View,
+    *,
+    train: bool,
+  ) -> tuple[Array, Any]:
+    """The weights of one step.
+
+    Args:
+      score_BNS: alignment scores of N hypotheses a sentence; of pads too.
+      query_BNG: the state that asked.
+      facts: of `facts`.
+      past: of `start`, or the step before.
+      view: facts about the source.
+      train: what is meant for translating alone is off.
+
+    Returns: weight_BNS, float32, 0 on pads; and what it remembers.
+    """
+    raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowSpec:
+  """What a config may say of a window. Subclasses add options and checks."""
+
+  window: ClassVar[type[Window]]
+  needs: ClassVar[tuple[str, ...]] = ()  # facts of the source it reads
+  # Sums up annotations of its own (`Window.sequence`), not the encoder's.
+  own_annotations: ClassVar[bool] = False
+
+  def make(self, where: Where) -> Window:
+    """The module of this window."""
+    return self.window(self, where)
+
+  def check(self, where: str) -> None:
+    """Raises InputError where options do not fit.
+
+    Args:
+      where: dotted name of the section, for the message.
+    """
+
+
+class Position(nn.Module):
+  """The source position that a step is about, predicted from its state.
+
+  p = J · σ(vᵀ tanh(W q + b)): Luong et al. 2015, Eq. 9; Chen et al. 2018,
+  Eq. 5. J counts the source's subwords, the end sign included, so p is in
+  (0, J), positions counting from 0.
+  """
+
+  dtype: str
+
+  @nn.compact
+  def __call__(self, query_BNG: Array, real_BS: Array) -> Array:
+    """p_BN, float32."""
+    hidden_BNG = nn.Dense(
+      query_BNG.shape[-1],
+      dtype=self.dtype,
+      kernel_init=nn.initializers.orthogonal(),
+      name="hidden",
+    )(query_BNG)
+    raw_BN1 = nn.Dense(
+      1,
+      use_bias=False,
+      dtype=self.dtype,
+      kernel_init=nn.initializers.normal(0.01),
+      name="position",
+    )(jnp.tanh(hidden_BNG))
+    share_BN = jax.nn.sigmoid(raw_BN1[..., 0].astype(jnp.float32))
+    return share_BN * jnp.sum(real_BS, axis=1)[:, None]
+
+
+def row_of(position_BN: Array, real_BS: Array) -> Array:
+  """The subword a real position falls on, within the sentence; int32 BN."""
+  last_B1 = jnp.maximum(jnp.sum(real_BS, axis=1) - 1, 0)[:, None]
+  row_BN = jnp.clip(jnp.floor(position_BN), 0, last_B1)
+  return row_BN.astype(jnp.int32)
