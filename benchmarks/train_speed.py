@@ -36,10 +36,11 @@ from jaxsyn.training.feed import Feed
 from jaxsyn.training.mesh import Layout, set_up_jax
 from jaxsyn.training.step import first_state, train_step
 
-SIZES = {  # width, feed-forward, heads, layers of encoder and decoder
-  "tiny": (128, 256, 4, 4),
-  "small": (256, 1024, 4, 3),
-  "base": (512, 2048, 8, 6),
+# Width, feed-forward, heads, layers of encoder and decoder; units of a GRU.
+SIZES = {
+  "tiny": (128, 256, 4, 4, 256),
+  "small": (256, 1024, 4, 3, 512),
+  "base": (512, 2048, 8, 6, 1000),
 }
 
 
@@ -50,7 +51,7 @@ class Trainer:
     self, system: str, size: str, data: str, tokens: int, shapes: int
   ):
     config = base.get_config()
-    width, feed_forward, heads, layers = SIZES[size]
+    width, feed_forward, heads, layers, hidden = SIZES[size]
     config.model.update(
       width=width,
       feed_forward=feed_forward,
@@ -61,6 +62,7 @@ class Trainer:
       attention_dropout=0.1,
       activation_dropout=0.1,
     )
+    config.model.gru.hidden = hidden
     config.batch.update(tokens=tokens, shapes=shapes)
     systems.apply(config, system)  # it may look at the number of layers
     records = Records(data, "train")

@@ -32,6 +32,8 @@ def config_of(system: str, **model) -> configs.Config:
   config = base.get_config()
   sizes = dict(encoder_layers=2, decoder_layers=1, width=16, heads=2)
   config.model.update(feed_forward=16, dropout=0.0, **(sizes | model))
+  gru = dict(hidden=12, dropout_embedding=0.0, dropout_hidden=0.0)
+  config.model.gru.update(gru)
   return configs.read(systems.apply(config, system))
 
 
@@ -122,8 +124,11 @@ def logits(plan: Plan, params, batch, key: int = 0, train: bool = False):
   return _apply(params, batch, jax.random.key(key), plan.recipe.model, train)
 
 
+BASELINES = {"transformer": "transformer", "gru": "gru_global"}
+
+
 def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
-  """The same model as the plain Transformer.
+  """The same model as the baseline of its family.
 
   Args:
     plan: of a system.
@@ -140,7 +145,8 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
   config = dataclasses.replace(
     plan.config,
     parts=configs.Places(**kept),
+    contexts={"global": {}} if plan.spec.contexts else {},
     losses={"nll": plan.config.losses["nll"]},
-    system="transformer",
+    system=BASELINES[plan.spec.model.family],
   )
   return resolve(config, JOINT)

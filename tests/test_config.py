@@ -38,6 +38,11 @@ TREELESS = {  # systems that read no tree
   "context_global",
   "context_deep",
   "context_deep_global",
+  "gru_global",
+  "gru_local",
+  "gru_flexible",
+  "gru_double_local",
+  "gru_double_flexible",
 }
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models_under_test import (
+  BASELINES,
   JOINT,
   apply,
   batch_of,
@@ -200,7 +201,7 @@ def test_only_the_baseline_is_the_baseline(system):
   same = np.allclose(
     logits(plan, params, batch), logits(plain, params, batch), atol=1e-4
   )
-  assert same == (plan.config.system in {"transformer", *MORE_TASKS})
+  assert same == (plan.config.system in {*BASELINES.values(), *MORE_TASKS})
 
 
 def test_stages_left_alone_are_the_identity():

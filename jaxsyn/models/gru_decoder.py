@@ -182,9 +182,7 @@ class Decoder(nn.Module):
     self.drop_read_out = Dropout(gru.dropout_hidden, shared=(1,))
     self.read_state = linear(model.width, *settings)
     self.read_word = linear(model.width, *settings)
-    self.read_context = {
-      name: linear(model.width, *settings) for name, _ in spec.contexts
-    }
+    self.read_context = [linear(model.width, *settings) for _ in spec.contexts]
 
   def __call__(
     self,
@@ -273,6 +271,6 @@ class Decoder(nn.Module):
     self, x_BTD: Array, state_BTG: Array, contexts: list[Array]
   ) -> Array:
     t_BTD = self.read_state(state_BTG) + self.read_word(x_BTD)
-    for (name, _), context_BTE in zip(self.spec.contexts, contexts):
-      t_BTD = t_BTD + self.read_context[name](context_BTE)
+    for read, context_BTE in zip(self.read_context, contexts):
+      t_BTD = t_BTD + read(context_BTE)
     return jnp.tanh(t_BTD)

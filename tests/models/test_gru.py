@@ -1,0 +1,214 @@
+"""The recurrent family: against loops, and how its contexts make one model."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import (
+  JOINT,
+  apply,
+  batch_of,
+  config_of,
+  logits,
+  parameters,
+  plan_of,
+  sentence,
+)
+
+from configs import base, systems
+from jaxsyn import config as configs
+from jaxsyn.errors import InputError
+from jaxsyn.models.contract import forward
+from jaxsyn.models.gru_layers import INITIALISATIONS
+from jaxsyn.plan import resolve
+
+PAIRS = [sentence(5, 6, 1), sentence(3, 4, 2), sentence(7, 8, 3)]
+BATCH = batch_of(PAIRS)
+
+
+def sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def linear(params, x):
+  return x @ params["kernel"] + params.get("bias", 0.0)
+
+
+def cell_by_hand(params, gates, state):
+  """r, u, c in this order; the reset gate after the recurrent matrix."""
+  size = len(state)
+  recurrent = state @ params["recurrent"]["kernel"]
+  reset = sigmoid(gates[:size] + recurrent[:size])
+  update = sigmoid(gates[size : 2 * size] + recurrent[size : 2 * size])
+  new = np.tanh(gates[2 * size :] + reset * recurrent[2 * size :])
+  return update * state + (1 - update) * new
+
+
+def logits_by_hand(params, source_S, target_T):
+  """`gru_global` of one sentence: SYSTEMS of Nematus, word by word."""
+  table = params["target_table"]["embedding"]
+  runs = []
+  for name, order in (("forward", source_S), ("backward", source_S[::-1])):
+    cell, states = params["encoder_0"][name], []
+    state = np.zeros(cell["recurrent"]["kernel"].shape[0])
+    for word in order:
+      state = cell_by_hand(cell, linear(cell["input"], table[word]), state)
+      states.append(state)
+    runs.append(states)
+  annotation = [np.r_[f, b] for f, b in zip(runs[0], runs[1][::-1])]
+  decoder = params["decoder_0"]
+  align = decoder["cross"]["alignment_0"]
+  state = np.tanh(linear(params["first_state"], np.mean(annotation, 0)))
+  out, word = [], np.zeros(table.shape[1])
+  for target in target_T:
+    first, second = decoder["first"], decoder["second"]
+    asked = cell_by_hand(first, linear(first["input"], word), state)
+    score = []
+    for h in annotation:
+      inner = np.tanh(linear(align["query"], asked) + linear(align["key"], h))
+      score.append(linear(align["score"], inner)[0])
+    weight = np.exp(score) / np.exp(score).sum()
+    context = sum(w * h for w, h in zip(weight, annotation))
+    state = cell_by_hand(second, linear(second["input"], context), asked)
+    read = np.tanh(
+      linear(decoder["read_state"], state)
+      + linear(decoder["read_word"], word)
+      + linear(decoder["read_context_0"], context)
+    )
+    out.append(read @ table.T + params["output_bias"])
+    word = table[target]
+  return np.array(out)
+
+
+def test_the_baseline_against_loops():
+  plan = plan_of("gru_global")
+  params = parameters(plan, BATCH)
+  found = logits(plan, params, BATCH)
+  plain = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+  for row, pair in enumerate(PAIRS):
+    target_T = pair["target_id_BT"]
+    expected = logits_by_hand(plain, pair["source_id_BS"], target_T)
+    np.testing.assert_allclose(found[row, : len(target_T)], expected, atol=2e-5)
+
+
+DOUBLES = [name for name in systems.SYSTEMS if name.startswith("gru_double")]
+
+
+@pytest.mark.parametrize("system", DOUBLES)
+def test_a_second_context_of_weight_nothing_is_the_baseline_to_the_bit(system):
+  """Golden value 13: L_cs = 0."""
+  plan, plain = plan_of(system), plan_of("gru_global")
+  params = parameters(plan, BATCH)
+  read = params["decoder_0"]["read_context_1"]
+  assert not np.allclose(
+    logits(plan, params, BATCH), logits(plain, params, BATCH)
+  )
+  params["decoder_0"]["read_context_1"] = jax.tree.map(jnp.zeros_like, read)
+  np.testing.assert_array_equal(
+    logits(plan, params, BATCH), logits(plain, params, BATCH)
+  )
+
+
+def test_both_contexts_may_move_the_state():
+  plan = plan_of("gru_double_syntax")
+  both = dataclasses.replace(plan.config.model.gru, update="all")
+  model = dataclasses.replace(plan.config.model, gru=both)
+  both = resolve(dataclasses.replace(plan.config, model=model), JOINT)
+  kernels = [
+    parameters(p, BATCH)["decoder_0"]["second"]["input"]["kernel"].shape
+    for p in (plan, both)
+  ]
+  assert kernels == [(24, 36), (48, 36)]  # 2·G and 4·G of G = 12
+
+
+@pytest.mark.parametrize("position", ["interp", "hard", "expected"])
+def test_what_reaches_the_predictor_through_a_whole_model(
+  position, quick_compile
+):
+  config = base.get_config()
+  config.model.gru.hidden = 12
+  systems.apply(config, "gru_syntax")
+  config.contexts.syntax.position = position
+  plan = resolve(configs.read(config), JOINT)
+  params = parameters(plan, BATCH)
+
+  def value(params):
+    key, model = jax.random.key(0), plan.recipe.model
+    return jnp.sum(jnp.square(apply(params, BATCH, key, model, False)))
+
+  window = jax.jit(jax.grad(value))(params)["decoder_0"]["cross"].get(
+    "syntax", {}
+  )
+  largest = [float(jnp.abs(x).max()) for x in jax.tree.leaves(window)]
+  if position == "expected":
+    assert not largest
+  elif position == "hard":
+    assert largest and not any(largest)
+  else:
+    assert all(x > 0 for x in largest)
+
+
+def test_square_matrices_are_drawn_orthogonal_gate_by_gate():
+  plan = resolve(
+    configs.read(systems.apply(base.get_config(), "gru_global")), JOINT
+  )
+  params = plan.recipe.model.init(
+    jax.random.key(0), BATCH, train=False, method=forward
+  )["params"]
+  decoder = params["decoder_0"]
+  recurrent = decoder["second"]["recurrent"]["kernel"]
+  for gate in np.split(np.asarray(recurrent), 3, axis=1):
+    np.testing.assert_allclose(gate @ gate.T, np.eye(256), atol=1e-4)
+  small = np.asarray(decoder["second"]["input"]["kernel"])
+  np.testing.assert_allclose(small.std(), 0.01, rtol=0.05)
+  assert set(INITIALISATIONS) == {"orthogonal", "xavier"}
+  assert not decoder["second"]["input"]["bias"].any()
+
+
+def test_one_draw_of_dropout_holds_for_a_whole_sentence():
+  config = config_of("gru_global")
+  gru = dataclasses.replace(config.model.gru, dropout_embedding=0.5)
+  model = dataclasses.replace(config.model, gru=gru)
+  plan = resolve(dataclasses.replace(config, model=model), JOINT)
+  params = parameters(plan, BATCH)
+  drop = plan.recipe.model.bind(
+    {"params": params}, rngs={"dropout": jax.random.key(0)}
+  ).drop_embedding
+  kept_BSD = np.asarray(drop(jnp.ones((40, 7, 16)), train=True)) > 0
+  assert (kept_BSD == kept_BSD[:, :1]).all()
+  assert 0.4 < kept_BSD.mean() < 0.6
+  assert len({row.tobytes() for row in kept_BSD[:, 0]}) > 30  # and not for all
+
+
+@pytest.mark.parametrize(
+  "change, message",
+  [
+    ({"model.heads": 2}, r"config\.model\.heads=2: family 'gru' has one"),
+    ({"model.gru.hidden": 0}, r"config\.model\.gru\.hidden must be at least 1"),
+    ({"model.gru.dropout_hidden": 1.0}, r"gru\.dropout_hidden is a probab"),
+    ({"contexts": {}}, r"config\.contexts is empty"),
+    ({"contexts": {"golbal": {}}}, r"no window 'golbal'.* 'global'"),
+    ({"contexts": {"local": {"reach": -1}}}, r"contexts\.local\.reach must"),
+    ({"contexts": {"local": {"sigme": 1}}}, r"contexts\.local has no option"),
+    ({"model.family": "transformer"}, r"config\.contexts\.global is a window"),
+  ],
+)
+def test_what_does_not_fit_is_refused_by_name(change, message):
+  config = systems.apply(base.get_config(), "gru_global")
+  config.unlock()
+  for path, value in change.items():
+    *sections, field = path.split(".")
+    section = config
+    for name in sections:
+      section = section[name]
+    section[field] = value
+  with pytest.raises(InputError, match=message):
+    resolve(configs.read(config), JOINT)
+
+
+def test_parts_of_attention_are_refused():
+  config = systems.apply(base.get_config(), "gru_global+pascal")
+  with pytest.raises(InputError, match=r"parts\.encoder\.parent_scaled"):
+    resolve(configs.read(config), JOINT)
