@@ -181,8 +181,10 @@ class Decoder(nn.Module):
     self.drop = Dropout(gru.dropout_hidden)
     self.drop_read_out = Dropout(gru.dropout_hidden, shared=(1,))
     self.read_state = linear(model.width, *settings)
-    self.read_word = linear(model.width, *settings)
-    self.read_context = [linear(model.width, *settings) for _ in spec.contexts]
+    self.read_word = linear(model.width, *settings, bias=False)
+    self.read_context = [
+      linear(model.width, *settings, bias=False) for _ in spec.contexts
+    ]
 
   def __call__(
     self,

@@ -47,10 +47,15 @@ def _gatewise(kind: Initializer) -> Initializer:
   return draw
 
 
-def linear(features: int, initialisation: str, dtype: str) -> nn.Dense:
-  """A linear layer with bias 0."""
+def linear(
+  features: int, initialisation: str, dtype: str, *, bias: bool = True
+) -> nn.Dense:
+  """A linear layer, its bias 0 at first."""
   return nn.Dense(
-    features, dtype=dtype, kernel_init=INITIALISATIONS[initialisation]
+    features,
+    use_bias=bias,
+    dtype=dtype,
+    kernel_init=INITIALISATIONS[initialisation],
   )
 
 
@@ -160,14 +165,10 @@ class Alignment(nn.Module):
   dtype: str
 
   def setup(self):
-    self.query = nn.Dense(
-      self.units,
-      use_bias=False,
-      dtype=self.dtype,
-      kernel_init=INITIALISATIONS[self.initialisation],
-    )
-    self.key = linear(self.units, self.initialisation, self.dtype)
-    self.score = linear(1, self.initialisation, self.dtype)
+    settings = (self.initialisation, self.dtype)
+    self.query = linear(self.units, *settings, bias=False)
+    self.key = linear(self.units, *settings)
+    self.score = linear(1, *settings)
 
   def remember(self, annotation_BSE: Array) -> Array:
     """key_BSA of all steps."""
