@@ -131,9 +131,11 @@ def get_config() -> ml_collections.ConfigDict:
       alignment=0,  # A, units of the alignment; 0: as many as `hidden`
       update="first",  # what moves the decoder's state: the "first" context,
       # in the order of WINDOWS, or "all" of them, joined
-      # "orthogonal": square matrices so, all others N(0, 0.01²), as Nematus
-      # has it; or "xavier" uniform.
-      initialisation="orthogonal",
+      # "xavier" uniform; or "orthogonal", Nematus's: square matrices so, all
+      # others N(0, 0.01²). That takes far longer to get going: on the generated
+      # corpus it has learnt nothing after 600 updates, where "xavier" has 68
+      # BLEU on the validation part.
+      initialisation="xavier",
       # Rates of dropout, of Nematus; one draw holds for a whole sentence.
       dropout_embedding=0.2,  # on embeddings
       dropout_hidden=0.2,  # on states and contexts, before the matrices

@@ -99,7 +99,7 @@ class Gru:
   hidden: int = 256
   alignment: int = 0
   update: Literal["first", "all"] = "first"
-  initialisation: Literal["orthogonal", "xavier"] = "orthogonal"
+  initialisation: Literal["xavier", "orthogonal"] = "xavier"
   dropout_embedding: float = 0.2
   dropout_hidden: float = 0.2
   dropout_source: float = 0.0
