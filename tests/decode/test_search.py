@@ -20,9 +20,10 @@ from jaxsyn.training.losses import token_log_probability
 PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(7, 5, 3)]
 
 
-@pytest.fixture(scope="module")
-def model():
-  plan = plan_of("pascal")
+# One of each family; the second remembers more than its state.
+@pytest.fixture(scope="module", params=["pascal", "gru_double_flexible"])
+def model(request):
+  plan = plan_of(request.param)
   return plan, parameters(plan, batch_of(PAIRS))
 
 
@@ -91,7 +92,7 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
   plan, params = model
   # A vocabulary of 6: PAD, UNK, BOS, EOS and two more; outputs of up to 3.
   # Allowed before the end are UNK, 4 and 5: 1 + 3 + 9 outputs.
-  kept = {"target_table": None}
+  kept = {"target_table", "output_bias"}
   small = jax.tree_util.tree_map_with_path(
     lambda path, x: x[:6] if path[0].key in kept else x, params
   )
