@@ -91,9 +91,14 @@ def get_config() -> ml_collections.ConfigDict:
     ),
     vocabulary=dict(
       size=8000,  # pieces, special symbols included
-      type="bpe",  # SentencePiece model: "bpe", "unigram", "word", "char"
+      # SentencePiece model: "bpe", "unigram", "word", "char". "word" keeps the
+      # `size` most frequent strings between blanks, so give tokenised files
+      # (Moses with -no-escape, KyTea) to have words without their punctuation;
+      # translations are then tokenised as well. Other words are unknown, "⁇" in
+      # translations.
+      type="bpe",
       joint=True,  # one vocabulary for both sides
-      character_coverage=1.0,  # 0.9995 for Chinese or Japanese
+      character_coverage=1.0,  # 0.9995 for Chinese or Japanese; not of "word"
       normalisation="nmt_nfkc",  # SentencePiece's rule name
     ),
     max_subwords=250,  # drop training pairs with a longer side; EOS included
