@@ -91,9 +91,14 @@ def get_config() -> ml_collections.ConfigDict:
     ),
     vocabulary=dict(
       size=8000,  # pieces, special symbols included
-      type="bpe",  # SentencePiece model: "bpe", "unigram", "word", "char"
+      # SentencePiece model: "bpe", "unigram", "word", "char". "word" keeps the
+      # `size` most frequent strings between blanks, so give tokenised files
+      # (Moses with -no-escape, KyTea) to have words without their punctuation;
+      # translations are then tokenised as well. Other words are unknown, "⁇" in
+      # translations.
+      type="bpe",
       joint=True,  # one vocabulary for both sides
-      character_coverage=1.0,  # 0.9995 for Chinese or Japanese
+      character_coverage=1.0,  # 0.9995 for Chinese or Japanese; not of "word"
       normalisation="nmt_nfkc",  # SentencePiece's rule name
     ),
     max_subwords=250,  # drop training pairs with a longer side; EOS included
@@ -163,14 +168,17 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.optimiser = dict(
     name="adam",  # see jaxsyn.training.optimiser.OPTIMISERS
-    learning_rate=4e-3,  # the peak for "inverse_sqrt"; the factor for "noam"
+    # The peak for "inverse_sqrt"; the factor for "noam"; adadelta as published
+    # has 1.0 and "constant".
+    learning_rate=4e-3,
     schedule="inverse_sqrt",  # "inverse_sqrt", "noam", "constant"
     warmup=1000,  # updates
     warmup_start=1e-7,  # learning rate of the first update (inverse_sqrt)
     minimum=0.0,  # learning rate never falls below this after the warm-up
-    beta1=0.9,
-    beta2=0.98,
-    epsilon=1e-9,
+    beta1=0.9,  # adam
+    beta2=0.98,  # adam
+    rho=0.95,  # adadelta: decay of its two running means
+    epsilon=1e-9,  # Zeiler 2012 has 1e-6 for adadelta
     weight_decay=0.0,  # decoupled (AdamW) if above 0
     clip=0.0,  # largest global gradient norm; 0: no clipping
     accumulate=1,  # batches a parameter update

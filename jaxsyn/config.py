@@ -149,6 +149,8 @@ class Optimiser:
   weight_decay: float
   clip: float
   accumulate: int
+  # Absent from the configs of older runs.
+  rho: float = 0.95
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ def run(
   hypotheses: Sequence[str],
   metrics: Sequence[str] = ("bleu", "chrf", "ter"),
   tokenizer: str = "13a",
+  lowercase: bool = False,
 ) -> dict[str, list[Score]]:
   """Scores files side by side.
 
@@ -29,6 +30,7 @@ def run(
     hypotheses: files of the systems.
     metrics: names of `jaxsyn.scoring.metrics.METRICS`.
     tokenizer: sacreBLEU's, of BLEU alone.
+    lowercase: ignore case; TER always does, as its signature says.
 
   Returns: the scores of each hypothesis file, by its name.
   Raises: InputError: a file cannot be read, or their lengths differ.
@@ -43,7 +45,9 @@ def run(
           f"{path} has {len(lines)} lines, but {name} has {len(reference)}: "
           "line N of one must translate line N of the other."
         )
-    table[path] = [score(lines, sentences, m, tokenizer) for m in metrics]
+    table[path] = [
+      score(lines, sentences, m, tokenizer, lowercase) for m in metrics
+    ]
   return table
 
 
@@ -64,7 +68,11 @@ def _main(values: flags.FlagValues) -> None:
   if not values.reference or not values.hypothesis:
     raise InputError("--reference and --hypothesis are needed, each a file.")
   table = run(
-    values.reference, values.hypothesis, values.metrics, values.tokenizer
+    values.reference,
+    values.hypothesis,
+    values.metrics,
+    values.tokenizer,
+    values.lowercase,
   )
   if values.json:
     plain = {n: [vars(s) for s in scores] for n, scores in table.items()}
@@ -84,5 +92,10 @@ if __name__ == "__main__":
     "Which of bleu, chrf, ter and exact, in order.",
   )
   flags.DEFINE_string("tokenizer", "13a", "sacreBLEU's tokeniser for BLEU.")
+  flags.DEFINE_bool(
+    "lowercase",
+    False,
+    "Ignore case, as sacreBLEU's -lc does. TER always ignores it.",
+  )
   flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
   cli.main(_main)

@@ -101,7 +101,7 @@ def text_report(
       unknown = count.unknown[side]
       rows.append(
         f"  {side}     subwords a sentence {_summary(count.subwords[side])},"
-        f" {unknown:,} unknown"
+        f" {unknown:,} unknown ({_share(unknown, count.subwords[side])})"
       )
       if side in count.sides:
         rows += [
@@ -116,6 +116,12 @@ def text_report(
 
 def _listed(dropped: Mapping[str, int]) -> str:
   return ", ".join(f"{k} {n:,}" for k, n in dropped.items()) or "none"
+
+
+def _share(unknown: int, subwords: Mapping[int, int]) -> str:
+  """Unknown subwords in per cent of all, each sentence's EOS left out."""
+  number = sum((length - 1) * times for length, times in subwords.items())
+  return f"{100 * unknown / max(1, number):.2f} %"
 
 
 def _summary(histogram: Mapping[int, int]) -> str:

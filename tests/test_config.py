@@ -97,6 +97,7 @@ def test_what_older_runs_do_not_say_is_read_as_they_were():
   config = base.get_config().to_dict()
   expected = configs.read(config)
   del config["data"]["second"], config["prepare"]["parse"]["source_brackets"]
+  del config["optimiser"]["rho"]
   assert configs.read(config) == expected
 
 
@@ -141,6 +142,14 @@ def test_an_integer_is_a_float():
     ),
     ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
     ({"optimiser__learning_rate": 0.0}, r"learning_rate must be above 0"),
+    (
+      {"optimiser__name": "adadelta", "optimiser__rho": 1.0},
+      r"config\.optimiser\.rho is a decay from 0 to below 1, got 1\.0",
+    ),
+    (
+      {"optimiser__name": "adadelta", "optimiser__epsilon": 0.0},
+      r"optimiser\.epsilon must be above 0 for adadelta",
+    ),
     ({"decode__nbest": 9}, r"config\.decode\.nbest=9 is more than"),
     ({"data__second__weight": -0.5}, r"second\.weight must be at least 0"),
     ({"data__second__longest": 0}, r"second\.longest must be at least 1"),

@@ -6,6 +6,7 @@ named paper_PAPER_TASK.py make them data sets' files:
   deps_san              Peng et al., Deps-SAN: two
   dependency_relative   Omote, Tamura & Ninomiya 2019: two
   dbsa                  Deguchi, Tamura & Ninomiya 2021: three
+  syntax_directed       Chen et al. 2018: one
 
 Ablation tables, each with `TABLE` and `get_config(row)`:
   pascal_results                    PASCAL beside its rivals
@@ -19,6 +20,8 @@ Ablation tables, each with `TABLE` and `get_config(row)`:
   dependency_relative_labels        depth or distance, clipped where; ours
   dbsa_results                      heads that parse; and synchronised ones
   dbsa_synchronisation              weight of the synchronisation
+  syntax_directed_results           windows of a recurrent decoder, one or two
+  syntax_directed_position          how the predicted position reads the tree
 
 One row, prepared and trained (the file alone is the first row):
   python -m preprocess.build --config configs/papers/pascal_layers.py \

@@ -3,6 +3,11 @@
 Text enters and leaves untouched: normalisation and blanks are SentencePiece's
 business alone, so that detokenisation is exact. The ids of the special symbols
 are those of `jaxsyn.data.schema` in every model.
+
+Vocabularies of whole words (type "word") hold what stands between two blanks,
+punctuation that is written without one included; give tokenised text to have
+words as a tokeniser cuts them. What they lack is UNK, one for each word, and
+UNKNOWN in a translation.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import itertools
 import os
 import re
 from collections.abc import Iterable
@@ -20,6 +26,11 @@ import sentencepiece
 
 from jaxsyn.data.schema import BOS, EOS, PAD, SPECIAL, UNK
 from jaxsyn.errors import InputError
+
+# How an unknown word is written: set off by blanks, SentencePiece's own sign. To
+# BLEU it is one token, which normalised text cannot hold.
+UNKNOWN = "⁇"
+BLANK = "▁"  # SentencePiece's, before each word
 
 NORMALISATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 
@@ -45,6 +56,7 @@ class Vocabulary:
   Attributes:
     path: the model's file.
     size: number of ids, special symbols included.
+    whole_words: each piece is all that stands between two blanks.
   """
 
   def __init__(self, path: str | Path):
@@ -77,6 +89,11 @@ class Vocabulary:
         f" {(PAD, UNK, BOS, EOS)}; train it with --pad_id={PAD} --unk_id={UNK}"
         f" --bos_id={BOS} --eos_id={EOS}."
       )
+    # All other models have letters as pieces, which begin no word.
+    self.whole_words = all(
+      p.id_to_piece(i).startswith(BLANK)
+      for i in reversed(range(len(SPECIAL), self.size))
+    )
 
   @functools.cached_property
   def sha256(self) -> str:
@@ -85,16 +102,34 @@ class Vocabulary:
 
   def encode(self, text: str) -> Pieces:
     """The subwords of a sentence, with offsets in the untouched `text`."""
+    if self.whole_words:
+      return self._words(text)
     mapping = self._processor.encode(text, return_type="offset_mapping")
     offsets = mapping["offsets"]
     return Pieces(
       mapping["ids"], [b for b, _ in offsets], [e for _, e in offsets]
     )
 
+  def _words(self, text: str) -> Pieces:
+    """As `encode`, of whole words.
+
+    SentencePiece's own ids, but that it makes neighbouring unknown words one
+    UNK, which would lose their number and their places in the tree.
+    """
+    normal, offset = self._processor.normalize(text, with_offsets=True)
+    starts = [i for i, c in enumerate(normal) if c == BLANK]
+    spans = list(itertools.pairwise([*starts, len(normal)]))
+    return Pieces(
+      [self._processor.piece_to_id(normal[i:j]) for i, j in spans],
+      [offset[i] for i, _ in spans],
+      [offset[j] for _, j in spans],
+    )
+
   def decode(self, ids: Iterable[int]) -> str:
     """The text of subword ids up to the first EOS.
 
     Padding, BOS and numbers that are no id of this vocabulary are passed over.
+    Of whole words an unknown one is UNKNOWN.
     """
     kept = []
     for id_ in map(int, ids):
@@ -102,6 +137,12 @@ class Vocabulary:
         break
       if id_ not in (PAD, BOS) and 0 <= id_ < self.size:
         kept.append(id_)
+    if self.whole_words:
+      pieces = map(self._processor.id_to_piece, kept)
+      return " ".join(
+        UNKNOWN if id_ == UNK else piece.removeprefix(BLANK)
+        for id_, piece in zip(kept, pieces)
+      )
     return self._processor.decode(kept)
 
 
@@ -118,14 +159,16 @@ def train(
 
   The same lines in the same order give the same file. Where the text is too
   small for `size` pieces the vocabulary is as large as it can be: compare the
-  `size` of what is returned.
+  `size` of what is returned. Of "word" the most frequent words are kept; of
+  those equally frequent the first by code points.
 
   Args:
     lines: raw sentences of one side, or of both for a joint vocabulary.
     path: file to write.
     size: number of ids, the four special symbols included.
     type: "bpe", "unigram", "word" or "char".
-    character_coverage: share of the text's characters that get a piece.
+    character_coverage: share of the text's characters that get a piece; not
+      of "word", where frequency alone decides.
     normalisation: one of NORMALISATIONS.
 
   Raises:
@@ -149,7 +192,8 @@ def train(
     lines,
     size,
     model_type=type,
-    character_coverage=character_coverage,
+    # SentencePiece would leave out frequent words with a rare character.
+    character_coverage=1.0 if type == "word" else character_coverage,
     normalization_rule_name=normalisation,
   )
   path.parent.mkdir(parents=True, exist_ok=True)

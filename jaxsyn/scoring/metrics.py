@@ -34,21 +34,35 @@ class Percentage(NamedTuple):
 class ExactMatch:
   """Share of sentences that are a reference to the letter, in percent."""
 
+  def __init__(self, lowercase: bool = False):
+    self._lowercase = lowercase
+
   def corpus_score(
     self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
   ) -> Percentage:
+    if self._lowercase:
+      hypotheses = [line.lower() for line in hypotheses]
+      references = [[line.lower() for line in r] for r in references]
     found = sum(map(operator.contains, zip(*references), hypotheses))
     return Percentage(100 * found / max(1, len(hypotheses)))
 
   def get_signature(self) -> str:
-    return "case:mixed|tok:none"
+    return f"case:{'lc' if self._lowercase else 'mixed'}|tok:none"
 
 
+# Name -> how it is written, and its scorer from (tokenizer, lowercase).
 METRICS = {
-  "bleu": ("BLEU", sacrebleu.BLEU),
-  "chrf": ("chrF", sacrebleu.CHRF),
-  "ter": ("TER", sacrebleu.TER),
-  "exact": ("exact", ExactMatch),
+  "bleu": (
+    "BLEU",
+    lambda tokenizer, lowercase: sacrebleu.BLEU(
+      tokenize=tokenizer, lowercase=lowercase
+    ),
+  ),
+  "chrf": ("chrF", lambda _, lowercase: sacrebleu.CHRF(lowercase=lowercase)),
+  # sacreBLEU's TER ignores case unless told not to, and so does its command
+  # line with and without -lc: the signature says case:lc both times.
+  "ter": ("TER", lambda *_: sacrebleu.TER()),
+  "exact": ("exact", lambda _, lowercase: ExactMatch(lowercase)),
 }
 
 
@@ -57,14 +71,17 @@ def score(
   references: Sequence[Sequence[str]],
   metric: str = "bleu",
   tokenizer: str = "13a",
+  lowercase: bool = False,
 ) -> Score:
-  """One metric of a corpus, cased.
+  """One metric of a corpus.
 
   Args:
     hypotheses: one a sentence, detokenised.
     references: one or more lists of as many sentences.
     metric: a name of METRICS.
     tokenizer: sacreBLEU's, of BLEU alone; "13a" splits European languages.
+    lowercase: ignore case, as sacreBLEU's command does with -lc (BLEU) and
+      --chrf-lowercase; TER always does.
 
   Raises:
     InputError: unknown metric, or lists of different length.
@@ -77,8 +94,7 @@ def score(
         f"{len(hypotheses)} hypotheses but {len(reference)} references: line N "
         "of one must translate line N of the other."
       )
-  name, kind = METRICS[metric]
-  options = {"tokenize": tokenizer} if metric == "bleu" else {}
-  scorer = kind(**options)
+  name, make = METRICS[metric]
+  scorer = make(tokenizer, lowercase)
   result = scorer.corpus_score(list(hypotheses), [list(r) for r in references])
   return Score(name, result.score, str(scorer.get_signature()))

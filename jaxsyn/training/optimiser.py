@@ -50,8 +50,31 @@ def _adam(config: Optimiser) -> optax.GradientTransformation:
   )
 
 
+def _adadelta(config: Optimiser) -> optax.GradientTransformation:
+  """Zeiler 2012, algorithm 1: Δ = -RMS(Δ before) / RMS(g) · g.
+
+  RMS(x) = √(E[x²] + epsilon), E a running mean with decay `rho`, from 0. The
+  rule needs no learning rate: a constant 1 leaves it as published.
+
+  Raises:
+    InputError: a decay that forgets nothing, or an epsilon that keeps the
+      first step at 0.
+  """
+  if not 0 <= config.rho < 1:
+    raise InputError(
+      f"config.optimiser.rho is a decay from 0 to below 1, got {config.rho}."
+    )
+  if config.epsilon <= 0:
+    raise InputError(
+      "config.optimiser.epsilon must be above 0 for adadelta, or nothing ever "
+      f"moves; got {config.epsilon}. Zeiler 2012 has 1e-6."
+    )
+  return optax.scale_by_adadelta(rho=config.rho, eps=config.epsilon)
+
+
 OPTIMISERS: dict[str, Callable[[Optimiser], optax.GradientTransformation]] = {
   "adam": _adam,
+  "adadelta": _adadelta,
 }
 
 
@@ -59,7 +82,7 @@ def make(config: Optimiser, width: int) -> optax.GradientTransformation:
   """Clipping, the rule, decoupled weight decay and the learning rate.
 
   Raises:
-    InputError: unknown optimiser.
+    InputError: unknown optimiser, or an option that it cannot work with.
   """
   if config.name not in OPTIMISERS:
     raise InputError(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxsyn.data import align, conllu, example, parser, schema, tree
-from jaxsyn.data.schema import EOS, NO_RELATION, NO_WORD, OTHER_TREE
+from jaxsyn.data.schema import EOS, NO_RELATION, NO_WORD, OTHER_TREE, UNK
 from jaxsyn.data.vocabulary import Vocabulary, train
 
 MONKEY = conllu.Parse(
@@ -76,6 +76,25 @@ def test_words_of_several_subwords(characters):
   # Middles: monkey 7, eats 13, banana 21.
   expected = [[7] * 4, [13] * 7, [13] * 5, [21] * 2, [13] * 7, [25]]
   assert facts["source_parent_mid"].tolist() == list(itertools.chain(*expected))
+
+
+def test_whole_words_with_their_punctuation(whole_words):
+  # None of them is in the vocabulary: they stay apart and keep their places.
+  # ( and ) hang on "old", "." on "sleeps".
+  parse = conllu.Parse(
+    "The (old) fox sleeps.",
+    start_W=(0, 4, 5, 8, 10, 14, 20),
+    end_W=(3, 5, 8, 9, 13, 20, 21),
+    head_W=(4, 2, 4, 2, 5, 5, 5),
+    relation_W=("det", "x", "x", "x", "nsubj", "root", "x"),
+  )
+  facts = encode(parse, whole_words)
+  the = whole_words.encode("The").id[0]
+  assert facts["source_id"].tolist() == [the, UNK, UNK, UNK, EOS]
+  # Each is the word of its first character: The, (, fox, sleeps.
+  assert facts["source_word"].tolist() == [0, 1, 4, 5, -1]
+  # The parent of "(" is "old", which begins no piece; its parent is "fox".
+  assert facts["source_parent_mid"].tolist() == [2, 2, 3, 3, 4]
 
 
 def test_a_fractional_parent(characters):
@@ -271,12 +290,13 @@ def test_gold_sentences(shared_data, tmp_path, name):
     check(parse, model)
 
 
-def test_real_captions(shared_data, tmp_path):
+@pytest.mark.parametrize("type", ["bpe", "word"])
+def test_real_captions(shared_data, tmp_path, type):
   folder = shared_data / "multi30k"
   for language in ("en", "de"):
     with gzip.open(folder / f"val.{language}.gz", "rt", newline="\n") as file:
       lines = file.read().split("\n")[:-1]
-    model = train(lines, tmp_path / "v.model", size=1500)
+    model = train(lines, tmp_path / "v.model", size=1500, type=type)
     trees = conllu.read(folder / "parsed" / f"val.{language}.conllu.gz")
     for parse in itertools.islice(
       conllu.match(trees, lines, "val"), 0, None, 3

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import gzip
 import hashlib
 import itertools
 
 import pytest
+import sacrebleu
 import sentencepiece
 
 from jaxsyn.data import vocabulary
@@ -77,6 +79,117 @@ def check_spans(model: vocabulary.Vocabulary, text: str) -> None:
 @pytest.mark.parametrize("text", HARD)
 def test_spans_of_hard_text(small, text):
   check_spans(small, text)
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory) -> vocabulary.Vocabulary:
+  """Whole words of LINES; "zebra" and what else is not in them is unknown."""
+  path = tmp_path_factory.mktemp("vocabulary") / "words.model"
+  return vocabulary.train(LINES, path, size=99, type="word")
+
+
+def test_each_word_is_one_piece_also_where_neighbours_are_unknown(words):
+  text = "  A zebra, (or two) walks."
+  assert words.whole_words
+  assert [s.strip() for s in surfaces(words, text)] == text.split()
+  a, *unknown = words.encode(text).id
+  # "two" is "two)" here, and "walks" "walks.": what stands between blanks.
+  assert a == words.encode("A").id[0] != UNK and unknown == [UNK] * 4
+  # U+200B is a blank to SentencePiece, and U+FDFA is four words: the last has
+  # the character, the others nothing.
+  assert surfaces(words, "man\u200bman") == ["man", "\u200bman"]
+  assert surfaces(words, "ﷺ man") == ["", "", "", "ﷺ", " man"]
+  assert words.encode("ﷺ man").id[:4] == [UNK] * 4
+
+
+def test_other_models_are_not_taken_for_whole_words(small, tmp_path):
+  assert not small.whole_words
+  for type in ("unigram", "char"):
+    model = vocabulary.train(["a b"], tmp_path / type, size=9, type=type)
+    assert not model.whole_words
+
+
+def check_words(model: vocabulary.Vocabulary, text: str) -> None:
+  """Ids and spans are SentencePiece's, once neighbouring UNKs are joined."""
+  check_spans(model, text)
+  own = model.encode(text)
+  joined = []
+  for unknown, run in itertools.groupby(
+    zip(*own), key=lambda row: row[0] == UNK
+  ):
+    run = list(run)
+    joined += [(UNK, run[0][1], run[-1][2])] if unknown else run
+  mapping = model._processor.encode(text, return_type="offset_mapping")
+  assert joined == [
+    (id_, *span) for id_, span in zip(mapping["ids"], mapping["offsets"])
+  ]
+  normal = model._processor.normalize(text).split("▁")[1:]
+  assert (
+    model.decode(own.id).split(" ")
+    == [
+      "⁇" if id_ == UNK else word
+      for id_, word in zip(own.id, normal, strict=True)
+    ]
+    or not normal
+  )
+
+
+@pytest.mark.parametrize("text", HARD)
+def test_whole_words_of_hard_text(words, text):
+  check_words(words, text)
+
+
+def test_whole_words_of_real_lines(real_lines, tmp_path):
+  """4,000 words of five languages; and those kept are the most frequent."""
+  model = vocabulary.train(
+    real_lines, tmp_path / "v.model", size=4000, type="word"
+  )
+  assert model.size == 4000
+  for line in real_lines[::3]:
+    check_words(model, line)
+  processor = model._processor
+  count = collections.Counter(
+    word for line in real_lines for word in processor.normalize(line).split("▁")
+  )
+  del count[""]
+  # By frequency, then by code point: so are words of one frequency cut off.
+  order = sorted(count, key=lambda word: (-count[word], word))
+  assert count[order[3995]] == count[order[3996]]  # a tie at the end
+  kept = [processor.id_to_piece(i)[1:] for i in range(4, model.size)]
+  assert kept == order[:3996]
+
+
+@pytest.mark.parametrize("coverage", [1.0, 0.98])
+def test_the_most_frequent_words_are_kept_whatever_their_letters(
+  tmp_path, coverage
+):
+  # x... 4, é 3; b, c and ｃ (NFKC: c) 2 each, of which b comes first; a 1. Of the
+  # letters 98 % are x, so at that coverage others would count as rare.
+  long = "x" * 200
+  lines = [f"{long} é ｃ", f"{long} é b", f"{long} é b", f"{long} c a"]
+  model = vocabulary.train(
+    lines,
+    tmp_path / "v.model",
+    size=7,
+    type="word",
+    character_coverage=coverage,
+  )
+  kept = [model._processor.id_to_piece(i) for i in range(4, model.size)]
+  assert kept == [f"▁{long}", "▁é", "▁b"]
+  assert model.encode("b é c a").id == [6, 5, UNK, UNK]
+
+
+def test_unknown_words_in_a_translation(words):
+  a, man = words.encode("A man").id
+  # Set off by blanks, also at the ends and side by side.
+  assert words.decode([UNK, a, UNK, UNK, man, UNK]) == "⁇ A ⁇ ⁇ man ⁇"
+  assert words.decode([BOS, a, PAD, man, words.size, EOS, UNK]) == "A man"
+  assert words.decode([]) == words.decode([EOS]) == ""
+  # One token to BLEU, which no reference holds: neither skipped nor split.
+  tokenise = sacrebleu.BLEU().tokenizer
+  assert tokenise("A ⁇ ⁇ man ⁇") == "A ⁇ ⁇ man ⁇"
+  assert sacrebleu.BLEU(tokenize="intl").tokenizer("A ⁇ ⁇ .") == "A ⁇ ⁇ ."
+  assert UNK in words.encode("⁇").id
 
 
 def surfaces(model, text) -> list[str]:

@@ -55,6 +55,11 @@ def test_files(tmp_path):
   assert (
     "subwords a word mean 1.33, median 1, 99 % 2, most 2, 0 words without any\n"
   ) in text
+  # Subwords of 4 and 0 without EOS, one of them unknown; of 1 and 1, none.
+  assert "most 5, 1 unknown (25.00 %)\n" in text
+  assert "target     subwords a sentence mean 2.00" in text
+  assert "most 2, 0 unknown (0.00 %)\n" in text
+  assert "sentence none, 0 unknown (0.00 %)\n" in text  # test is empty
   assert "test: 0 of 5 pairs\n  dropped    none" in text
   assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 

@@ -1,8 +1,13 @@
 """Exact match by hand; sacreBLEU's own scores against sacreBLEU."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 import sacrebleu
 
+from jaxsyn import score as command
 from jaxsyn.errors import InputError
 from jaxsyn.scoring.metrics import score
 
@@ -25,6 +30,67 @@ def test_bleu_is_sacrebleus_with_its_signature():
   assert found.value == bleu.corpus_score(SAID, [MEANT]).score
   assert found.signature == str(bleu.get_signature())
   assert "tok:13a" in found.signature
+
+
+def test_case_is_ignored_where_asked():
+  said, meant = ["A b C d e", "Eine Straße"], ["a B c d E", "eine STRASSE"]
+  for metric in ("bleu", "chrf", "exact"):
+    cased, lower = (score(said, [meant], metric, lowercase=x) for x in (0, 1))
+    assert cased.value < lower.value
+    assert "case:mixed" in cased.signature and "case:lc" in lower.signature
+  # Lower case alone, as in sacreBLEU: "ß" is no "ss", so one of two is right.
+  assert lower.value == 50.0
+  assert score(said[:1], [meant[:1]], "exact", lowercase=True).value == 100.0
+  # sacreBLEU's TER ignores case by itself, and says so.
+  plain, lower = (score(said, [meant], "ter", lowercase=x) for x in (0, 1))
+  assert plain == lower and plain.signature.startswith("nrefs:1|case:lc|")
+  assert score(said[:1], [meant[:1]], "ter").value == 0.0
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_scores_are_those_of_sacrebleus_own_command(tmp_path, lowercase):
+  said = ["The OLD dog sleeps .", "A man Runs fast today ,", "he Saw It"]
+  meant = ["The old dog sleeps.", "a man ran fast today,", "He saw it all"]
+  files = tmp_path / "reference", tmp_path / "hypothesis"
+  for file, lines in zip(files, (meant, said)):
+    file.write_text("".join(f"{line}\n" for line in lines))
+  options = ["-lc", "--chrf-lowercase"] if lowercase else []
+  printed = subprocess.run(
+    [
+      *(sys.executable, "-m", "sacrebleu", files[0], "-i", files[1], *options),
+      *("-m", "bleu", "chrf", "ter", "-f", "json", "-w", "9", "--force"),
+    ],
+    capture_output=True,
+    text=True,
+    check=True,
+  ).stdout
+  expected = [
+    (theirs["score"], theirs["signature"]) for theirs in json.loads(printed)
+  ]
+  (found,) = command.run(files[:1], files[1:], lowercase=lowercase).values()
+  assert [(round(s.value, 9), s.signature) for s in found] == expected
+  cases = ["lc" if lowercase else "mixed"] * 2 + ["lc"]
+  assert [f"|case:{c}|" in s for (_, s), c in zip(expected, cases)] == [
+    True
+  ] * 3
+
+
+def test_the_command_line_passes_the_case_on(tmp_path):
+  file = tmp_path / "lines"
+  file.write_text("A b\n")
+  other = tmp_path / "others"
+  other.write_text("a B\n")
+  for option, exact in (("--lowercase", 100.0), ("--nolowercase", 0.0)):
+    done = subprocess.run(
+      [
+        *(sys.executable, "-m", "jaxsyn.score", "--metrics", "exact", "--json"),
+        *("--reference", file, "--hypothesis", other, option),
+      ],
+      capture_output=True,
+      text=True,
+      check=True,
+    )
+    assert json.loads(done.stdout)[str(other)][0]["value"] == exact
 
 
 def test_lists_of_different_length_are_refused():

@@ -1,13 +1,10 @@
-"""The loss against loops, the optimiser against its formulas."""
+"""The loss by hand and against loops."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import base
-from jaxsyn import config as configs
-from jaxsyn.training import optimiser
 from jaxsyn.training.losses import NegativeLogLikelihood, token_log_probability
 
 
@@ -60,53 +57,3 @@ def test_a_pair_counts_as_often_as_its_weight_says():
   assert count == 2.25
   by_hand = -(log_p_BT[0, 0] + log_p_BT[0, 1] + 0.25 * log_p_BT[1, 0])
   assert total == pytest.approx(float(by_hand))
-
-
-def section(**fields):
-  config = base.get_config()
-  config.optimiser.update(fields)
-  return configs.read(config).optimiser
-
-
-def test_inverse_square_root_schedule():
-  rate = optimiser.learning_rate(
-    section(learning_rate=1e-3, warmup=100, warmup_start=1e-7, minimum=2e-4),
-    128,
-  )
-  assert rate(0) == pytest.approx(1e-7)
-  assert rate(50) == pytest.approx(1e-7 + 0.5 * (1e-3 - 1e-7))
-  assert rate(100) == pytest.approx(1e-3)
-  assert rate(400) == pytest.approx(5e-4)  # √(100 / 400) = 1/2
-  assert rate(10**6) == pytest.approx(2e-4)
-
-
-def test_noam_schedule():
-  rate = optimiser.learning_rate(
-    section(schedule="noam", learning_rate=2.0, warmup=4000), 256
-  )
-  # Update 1: 2 · 256^-½ · 1 · 4000^-3/2; peak at 4000: 2/16 · 4000^-½.
-  assert rate(0) == pytest.approx(2 / 16 * 4000**-1.5)
-  assert rate(3999) == pytest.approx(2 / 16 * 4000**-0.5)
-  assert rate(15999) == pytest.approx(2 / 16 * 16000**-0.5)
-
-
-def test_clipping_and_decay():
-  params = {"w": jnp.array([3.0, 4.0])}
-  plain = section(schedule="constant", learning_rate=1.0)
-  # Adam's first update is -lr · g / |g|, whatever the size of g.
-  update, _ = _first_update(plain, params, {"w": jnp.array([30.0, -0.4])})
-  np.testing.assert_allclose(update["w"], [-1.0, 1.0], rtol=1e-5)
-  decayed = section(schedule="constant", learning_rate=0.1, weight_decay=0.5)
-  update, _ = _first_update(decayed, params, {"w": jnp.array([1.0, 1.0])})
-  # -0.1 · (1 + 0.5 · w)
-  np.testing.assert_allclose(update["w"], [-0.25, -0.3], rtol=1e-5)
-  clipped = section(clip=1.0)
-  _, state = _first_update(clipped, params, {"w": jnp.array([30.0, 40.0])})
-  moments = [x for x in jax.tree.leaves(state) if x.shape == (2,)]
-  # The first moment is (1 - β1) · g / 50.
-  np.testing.assert_allclose(moments[0], [0.06, 0.08], rtol=1e-5)
-
-
-def _first_update(config, params, grads):
-  rule = optimiser.make(config, 128)
-  return rule.update(grads, rule.init(params), params)

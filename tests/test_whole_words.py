@@ -1,0 +1,97 @@
+"""Vocabularies of whole words, from text with its parser to translations."""
+
+import gzip
+import re
+
+import pytest
+
+from jaxsyn import train
+from jaxsyn.data import conllu, schema
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.records import Records
+from jaxsyn.data.vocabulary import UNKNOWN
+from jaxsyn.translate import Session
+from preprocess import build
+
+SPLITS = ("train", "validation", "test")
+
+
+def text(directory, split, side):
+  with gzip.open(manifests.text_file(directory, split, side), "rt") as file:
+    return file.read().splitlines()
+
+
+@pytest.fixture
+def of_words(prepared, tiny, tmp_path):
+  """A function system -> config of the tiny corpus, prepared in whole words."""
+
+  def make(system):
+    config = tiny(system)
+    config.data.directory = str(tmp_path / "words")
+    prepare = config.prepare
+    for split in SPLITS:
+      prepare.splits[split] = tuple(
+        str(manifests.text_file(prepared, split, side)) for side in schema.SIDES
+      )
+      prepare.parse.target_conllu[split] = str(
+        manifests.conllu_file(prepared, split, "target")
+      )
+    prepare.parse.source_model = str(prepared / "parser.source.udpipe")
+    prepare.vocabulary.update(type="word", size=80, joint=False)
+    prepare.workers = 1
+    config.model.tie_embeddings = False
+    config.batch.shapes = 1
+    config.optimiser.update(schedule="constant", learning_rate=0.01)
+    config.train.update(steps=10, evaluate_every=10, save_every=10)
+    config.train.validation_sentences = 2
+    config.model.encoder_layers = 1
+    return config
+
+  return make
+
+
+@pytest.mark.usefixtures("quick_compile")
+def test_from_text_to_translations(of_words, tmp_path):
+  config = of_words("pascal")
+  folder = build.run(config, str(tmp_path))
+
+  # One subword for all between two blanks; it is the word of the parser that
+  # its first character stands in.
+  trees = conllu.read(manifests.conllu_file(folder, "test", "source"))
+  lines = text(folder, "test", "source")
+  parses = conllu.match(trees, lines, "test")
+  unknown = several = words = 0
+  for line, parse, example in zip(lines, parses, Records(folder, "test")):
+    starts = [match.start() for match in re.finditer(r"\S+", line)]
+    expected = [parse.start_W.index(start) for start in starts]
+    assert example["source_word"].tolist() == [*expected, -1]
+    words += len(starts)
+    several += len(parse.start_W) - len(starts)
+    unknown += int((example["source_id"] == schema.UNK).sum())
+  assert 0 < unknown < words and several > 0
+  report = (folder / "report.txt").read_text()
+  (said,) = re.findall(r"\n\ntest: (?:.+\n)+", report)
+  assert f", {unknown} unknown ({100 * unknown / words:.2f} %)\n" in said
+
+  run = tmp_path / "run"
+  assert train.run(config, run).step == config.train.steps
+  session = Session(run, beam=2)
+  source, target = (session.run.vocabulary(s) for s in schema.SIDES)
+  assert source.whole_words and source.sha256 != target.sha256
+  # No such words: each is an unknown one, and the parser gives all a parent.
+  example = session.example("Blick zorg the quux")
+  the = source.encode("the").id[0]
+  assert example["source_id"].tolist() == [
+    *[schema.UNK] * 2,
+    the,
+    schema.UNK,
+    3,
+  ]
+  assert example["source_word"].tolist() == [0, 1, 2, 3, -1]
+  # Most of the target's words are unknown, which is what is learnt first.
+  shown = {target.decode([i]) for i in range(4, target.size)} | {UNKNOWN}
+  for best, *_ in session(["The duck quuxed .", "The duck arrived."]):
+    assert UNKNOWN in best.text
+    assert set(best.text.split(" ")) <= shown
+    assert len(best.text.split(" ")) == len(best.ids)
+  assert session([""])[0][0].text == ""

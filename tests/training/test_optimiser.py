@@ -1,0 +1,159 @@
+"""Schedules and rules by hand, and what a checkpoint keeps of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import base
+from jaxsyn import config as configs
+from jaxsyn.training import optimiser
+from jaxsyn.training.checkpoint import Checkpoints, Progress
+
+
+def section(**fields):
+  config = base.get_config()
+  config.optimiser.update(fields)
+  return configs.read(config).optimiser
+
+
+def test_inverse_square_root_schedule():
+  rate = optimiser.learning_rate(
+    section(learning_rate=1e-3, warmup=100, warmup_start=1e-7, minimum=2e-4),
+    128,
+  )
+  assert rate(0) == pytest.approx(1e-7)
+  assert rate(50) == pytest.approx(1e-7 + 0.5 * (1e-3 - 1e-7))
+  assert rate(100) == pytest.approx(1e-3)
+  assert rate(400) == pytest.approx(5e-4)  # √(100 / 400) = 1/2
+  assert rate(10**6) == pytest.approx(2e-4)
+
+
+def test_noam_schedule():
+  rate = optimiser.learning_rate(
+    section(schedule="noam", learning_rate=2.0, warmup=4000), 256
+  )
+  # Update 1: 2 · 256^-½ · 1 · 4000^-3/2; peak at 4000: 2/16 · 4000^-½.
+  assert rate(0) == pytest.approx(2 / 16 * 4000**-1.5)
+  assert rate(3999) == pytest.approx(2 / 16 * 4000**-0.5)
+  assert rate(15999) == pytest.approx(2 / 16 * 16000**-0.5)
+
+
+def test_clipping_and_decay():
+  params = {"w": jnp.array([3.0, 4.0])}
+  plain = section(schedule="constant", learning_rate=1.0)
+  # Adam's first update is -lr · g / |g|, whatever the size of g.
+  update, _ = _first_update(plain, params, {"w": jnp.array([30.0, -0.4])})
+  np.testing.assert_allclose(update["w"], [-1.0, 1.0], rtol=1e-5)
+  decayed = section(schedule="constant", learning_rate=0.1, weight_decay=0.5)
+  update, _ = _first_update(decayed, params, {"w": jnp.array([1.0, 1.0])})
+  # -0.1 · (1 + 0.5 · w)
+  np.testing.assert_allclose(update["w"], [-0.25, -0.3], rtol=1e-5)
+  clipped = section(clip=1.0)
+  _, state = _first_update(clipped, params, {"w": jnp.array([30.0, 40.0])})
+  moments = [x for x in jax.tree.leaves(state) if x.shape == (2,)]
+  # The first moment is (1 - β1) · g / 50.
+  np.testing.assert_allclose(moments[0], [0.06, 0.08], rtol=1e-5)
+
+
+def _first_update(config, params, grads):
+  rule = optimiser.make(config, 128)
+  return rule.update(grads, rule.init(params), params)
+
+
+ADADELTA = dict(
+  name="adadelta", learning_rate=1.0, schedule="constant", epsilon=1e-6
+)
+
+
+def updates_of(config, *grads):
+  """The updates of one parameter array for gradients, one after another."""
+  rule = optimiser.make(config, 128)
+  params = {"w": jnp.zeros_like(jnp.asarray(grads[0]))}
+  state, found = rule.init(params), []
+  for grad in grads:
+    update, state = rule.update({"w": jnp.asarray(grad)}, state, params)
+    found.append(update["w"])
+  return found
+
+
+def test_the_first_two_updates_of_adadelta():
+  # ρ = ½, ε = 1, gradients 4 and then √8; beside it one that is 0.
+  # E[g²] = ½ · 16 = 8, RMS 3; E[Δ²] = 0, RMS 1:   Δ = -1/3 · 4 = -4/3.
+  # E[g²] = ½ · 8 + ½ · 8 = 8, RMS 3; E[Δ²] = ½ · 16/9 = 8/9, RMS √17 / 3:
+  # Δ = -√17 / 9 · √8.
+  config = section(**ADADELTA | dict(rho=0.5, epsilon=1.0))
+  one, two = updates_of(config, [4.0, 0.0], [8**0.5, 0.0])
+  np.testing.assert_allclose(one, [-4 / 3, 0.0], rtol=1e-6)
+  np.testing.assert_allclose(two, [-(17**0.5) / 9 * 8**0.5, 0.0], rtol=1e-6)
+  # The paper's ρ = .95, ε = 1e-6, gradients .1 and .1.
+  # E[g²] = .05 · .01 = 5e-4; Δ = -√1e-6 / √5.01e-4 · .1 = -4.46767e-3.
+  # E[g²] = .95 · 5e-4 + 5e-4 = 9.75e-4; E[Δ²] = .05 · 1.99601e-5 = 9.98e-7;
+  # Δ = -√1.998e-6 / √9.76e-4 · .1 = -4.52453e-3.
+  one, two = updates_of(section(**ADADELTA), [0.1], [0.1])
+  np.testing.assert_allclose([one, two], [[-4.46767e-3], [-4.52453e-3]], 2e-6)
+
+
+def test_adadelta_against_a_loop_with_any_learning_rate():
+  grads = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
+  mean_g = mean_x = np.zeros(5)
+  for grad, plain, half in zip(
+    grads,
+    updates_of(section(**ADADELTA), *grads),
+    updates_of(section(**ADADELTA | dict(learning_rate=0.5)), *grads),
+  ):
+    mean_g = 0.95 * mean_g + 0.05 * np.float64(grad) ** 2
+    change = -np.sqrt(mean_x + 1e-6) / np.sqrt(mean_g + 1e-6) * grad
+    mean_x = 0.95 * mean_x + 0.05 * change**2
+    np.testing.assert_allclose(plain, change, rtol=2e-5)
+    # The rate scales what is done, not what the rule remembers of it.
+    np.testing.assert_allclose(half, change / 2, rtol=2e-5)
+
+
+def test_clipping_is_by_the_norm_of_all_gradients_and_comes_first():
+  # |(3, 4, 12)| = 13; clipped to 1 they are 13 times smaller.
+  params = {"w": jnp.zeros(2), "b": jnp.zeros(1)}
+  grads = {"w": jnp.array([3.0, 4.0]), "b": jnp.array([12.0])}
+  config = section(**ADADELTA | dict(clip=1.0))
+  update, _ = _first_update(config, params, grads)
+  # -√1e-6 / √(.05 · (g/13)² + 1e-6) · g/13, for g = 3, 4 and 12:
+  # √(.05 · 9/169 + 1e-6) = .05161126, .001 · .2307692 / .05161126 = .00447130.
+  np.testing.assert_allclose(update["w"], [-4.471296e-3, -4.471664e-3], 1e-6)
+  np.testing.assert_allclose(update["b"], [-4.472083e-3], 1e-6)
+  small = jax.tree.map(lambda g: g / 26, grads)  # norm ½: not clipped
+  update, _ = _first_update(config, params, small)
+  plain, _ = _first_update(section(**ADADELTA), params, small)
+  jax.tree.map(np.testing.assert_array_equal, update, plain)
+
+
+@pytest.mark.parametrize("name", optimiser.OPTIMISERS)
+def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
+  config = section(
+    name=name, learning_rate=1.0, warmup=2, epsilon=1e-6, clip=1.0
+  )
+  rule = optimiser.make(config, 128)
+  grads = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
+
+  @jax.jit
+  def step(state, grad):
+    update, opt = rule.update({"w": grad}, state["opt"], state["params"])
+    return {
+      "params": jax.tree.map(jnp.add, state["params"], update),
+      "opt": opt,
+    }
+
+  params = {"w": jnp.ones(3)}
+  state = {"params": params, "opt": rule.init(params)}
+  abstract = jax.eval_shape(lambda: state)
+  for number, grad in enumerate(grads):
+    if number == 3:
+      checkpoints = Checkpoints(tmp_path, keep=1)
+      checkpoints.save(3, state, Progress())
+      checkpoints.wait()
+      _, restored, _ = checkpoints.restore(abstract)
+      checkpoints.close()
+    state = step(state, grad)
+    if number >= 3:
+      restored = step(restored, grad)
+  assert not np.array_equal(state["params"]["w"], params["w"])
+  jax.tree.map(np.testing.assert_array_equal, restored, state)
