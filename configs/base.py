@@ -143,7 +143,8 @@ def get_config() -> ml_collections.ConfigDict:
       initialisation="xavier",
       # Rates of dropout, of Nematus; one draw holds for a whole sentence.
       dropout_embedding=0.2,  # on embeddings
-      dropout_hidden=0.2,  # on states and contexts, before the matrices
+      dropout_hidden=0.2,  # on states, annotations, contexts and the read-out,
+      # before their matrices
       dropout_source=0.0,  # of whole source words
       dropout_target=0.0,  # of whole target words, as the decoder reads them
     ),

@@ -109,6 +109,7 @@ class Gru(nn.Module):
     self.drop_source = Dropout(gru.dropout_source, shared=(2,))
     self.drop_target = Dropout(gru.dropout_target, shared=(2,))
     self.drop_embedding = Dropout(gru.dropout_embedding, shared=(1,))
+    self.drop_first = Dropout(gru.dropout_hidden)
     settings = (gru.initialisation, model.dtype)
     # An encoder for the annotations of all windows, and one for each window
     # that has its own.
@@ -163,25 +164,35 @@ class Gru(nn.Module):
       target: facts of the target side; not read.
       train: dropout is on.
     """
-    encoded = self.remember(encoded)
+    encoded = self._remember(encoded, train=train)
     x_BTD = self.drop_target(self._embed_target(input_BT), train=train)
     x_BTD = self.drop_embedding(x_BTD, train=train)
     t_BTD = self.decoder[0](
-      x_BTD, self._first(encoded, 1), encoded.facts, encoded.source, train=train
+      x_BTD,
+      self._first(encoded, 1, train=train),
+      encoded.facts,
+      encoded.source,
+      train=train,
     )
     return self._logits(t_BTD)
 
   def remember(self, encoded: Encoded) -> Encoded:
     """Adds what every decoding step needs again."""
-    facts = self.decoder[0].cross.remember(encoded.annotations, encoded.source)
+    return self._remember(encoded, train=False)
+
+  def _remember(self, encoded: Encoded, *, train: bool) -> Encoded:
+    facts = self.decoder[0].cross.remember(
+      encoded.annotations, encoded.source, train=train
+    )
     return encoded.replace(facts=facts)
 
-  def _first(self, encoded: Encoded, beams: int) -> State:
+  def _first(self, encoded: Encoded, beams: int, *, train: bool) -> State:
     """The state before the first step: s = tanh(W · mean of annotations)."""
     annotation_BSE = encoded.annotations[0]
     length_B1 = jnp.sum(encoded.source.real_BS, axis=1, keepdims=True)
     mean_BE = jnp.sum(annotation_BSE, axis=1) / jnp.maximum(length_B1, 1)
-    state_BG = jnp.tanh(self.first_state(mean_BE.astype(annotation_BSE.dtype)))
+    mean_BE = self.drop_first(mean_BE.astype(annotation_BSE.dtype), train=train)
+    state_BG = jnp.tanh(self.first_state(mean_BE))
     B, G = state_BG.shape
     return State(
       jnp.broadcast_to(state_BG[:, None], (B, beams, G)),
@@ -190,7 +201,7 @@ class Gru(nn.Module):
 
   def start(self, encoded: Encoded, beams: int, length: int) -> State:
     """What N hypotheses a sentence know before their first subword."""
-    return self._first(encoded, beams)
+    return self._first(encoded, beams, train=False)
 
   def advance(
     self, encoded: Encoded, cache: State, token_BN: Array, at: Array

@@ -70,6 +70,7 @@ class Contexts(nn.Module):
       which.append(sequences if window.own_annotations else 0)
       sequences += window.own_annotations
     self.which = tuple(which)  # sequence of annotations of each window
+    self.drop = Dropout(gru.dropout_hidden, shared=(1,))
     units = gru.alignment or gru.hidden
     self.alignment = [
       Alignment(units, gru.initialisation, model.dtype)
@@ -92,10 +93,12 @@ class Contexts(nn.Module):
       if window.spec.own_annotations
     ]
 
-  def remember(self, annotations: tuple[Array, ...], view: View) -> Facts:
+  def remember(
+    self, annotations: tuple[Array, ...], view: View, *, train: bool
+  ) -> Facts:
     """What all steps read."""
     keys = [
-      align.remember(annotation_BSE)
+      align.remember(self.drop(annotation_BSE, train=train))
       for align, annotation_BSE in zip(self.alignment, annotations)
     ]
     facts = [window.facts(view) for window in self._windows()]
@@ -215,7 +218,8 @@ class Decoder(nn.Module):
     self.cross.publish(weights)
     state_BTG = self.drop_read_out(state_BTG, train=train)
     contexts = [self.drop_read_out(c, train=train) for c in contexts]
-    return self._read_out(x_BTD, state_BTG, contexts)
+    t_BTD = self._read_out(x_BTD, state_BTG, contexts)
+    return self.drop_read_out(t_BTD, train=train)
 
   def advance(
     self, x_BND: Array, state: State, facts: Facts, view: View
