@@ -4,6 +4,10 @@ A system says which parts sit where and which data or losses they want, with
 the values of its paper; everything else stays as the data set's file has it.
 Every option of a part is written out, so that each can be overridden:
 --config.parts.encoder.parent_scaled.sigma=2.0
+
+Here stand those of the Transformer that read trees or none; those that learn
+from trees and translate without, in configs/parsing_systems.py; those of the
+recurrent family, in configs/recurrent_systems.py. The table of all is below.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any
 import ml_collections
 from ml_collections.config_dict import placeholder
 
+from configs import parsing_systems as parsing
 from configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
 
@@ -208,96 +213,6 @@ def dependency_relative_both(config: Config) -> None:
   config.parts.decoder.relative.clip = 2
 
 
-def _second(config: Config, task: str) -> None:
-  config.data.second.update(
-    task=task,  # "parse": a tree as target; "source": a tree as source; "none"
-    brackets="dependency",  # or "constituency", as published, where given
-    weight=1.0,  # of such an example in the loss; 1: plain mixing, as published
-    longest=250,  # leave out those with a longer side, EOS and tags included
-  )
-
-
-def multitask(config: Config) -> None:
-  """To translate and to parse: Currey & Heafield 2019, as re-done in B&O 2020.
-
-  Every source is used twice, between tags that ask for its translation or for
-  its tree without the words. Translating needs no parser. The papers have
-  constituency trees; brackets of dependency trees are a variation of ours.
-  """
-  _second(config, "parse")
-
-
-def mixed_encoder(config: Config) -> None:
-  """Plain and parsed sources to one target: Currey & Heafield 2019.
-
-  In training every source also comes as a tree with its words; what is
-  translated is the plain one, so translating needs no parser.
-  """
-  _second(config, "source")
-
-
-def _parsing_heads(place: Config, part: str, **more) -> None:
-  place[part] = dict(
-    layers=(0,),  # of the place, from 0
-    heads=(0,),  # of those layers, from 0
-    gold="off",  # attend to the data's parents (of config.data.tree) instead of
-    # those it finds: in "training" alone, or "always", an oracle
-    **more,
-  )
-
-
-def sisa(config: Config) -> None:
-  """One encoder head learns to parse: Bugliarello & Okazaki 2020's SISA.
-
-  No parser is needed to translate. config.data.tree = "linear" or "random"
-  makes the controls.
-  """
-  _parsing_heads(config.parts.encoder, "sisa")
-  config.losses.source_heads = dict(weight=1.0)  # their parse_penalty
-
-
-def dbsa(config: Config) -> None:
-  """A head of the encoder and one of the decoder learn to parse.
-
-  Deguchi et al. 2019, λ_dep = 0.5 a side. Trees on both sides to train; no
-  parser is needed to translate.
-  """
-  config.prepare.parse.sides = ("source", "target")
-  bias = True  # a term of the key alone, as in the authors' code
-  _parsing_heads(config.parts.encoder, "dbsa", bias=bias)
-  _parsing_heads(
-    config.parts.decoder,
-    "dbsa",
-    bias=bias,
-    rows="output",  # a subword is parsed by the state that predicts it; or by
-    # the next one, whose "input" it is
-  )
-  config.losses.source_heads = dict(weight=0.5)
-  config.losses.target_heads = dict(
-    weight=0.5,
-    full_context=False,  # the loss of a second pass that sees the future too
-    count_hidden=False,  # the mean is over parents on the right too, as there
-  )
-
-
-def sync_attention(config: Config) -> None:
-  """DBSA whose two parses agree across the cross-attention: Deguchi et al. 2021.
-
-  λ_sync as chosen for WMT14 En-De; 0.1 for En-Ro, 10 for Ja-En.
-  """
-  dbsa(config)
-  config.losses.synchronisation = dict(
-    weight=0.5,
-    layer=max(config.model.decoder_layers - 2, 0),  # of the cross-attention,
-    # from 0: the last but one
-    normalise="softmax",  # rows of the mapped parse; "renorm" or "log" are
-    # sharper
-    temperature=1.0,  # of that softmax
-    stop_gradient="none",  # or held fixed: "mapped" parse, "decoder", "cross"
-    alignment="output",  # "input" where the decoder's rows are
-  )
-
-
 def given_weighting(config: Config) -> None:
   """Scores times the matrix the caller puts in the batch."""
   config.parts.encoder.given_weighting = dict(layers=(0,), heads=(0, 1))
@@ -347,11 +262,11 @@ SYSTEMS = {
     deps_san_random_tree,
     deps_san_additive,
     label_embedding,
-    sisa,
-    multitask,
-    mixed_encoder,
-    dbsa,
-    sync_attention,
+    parsing.sisa,
+    parsing.multitask,
+    parsing.mixed_encoder,
+    parsing.dbsa,
+    parsing.sync_attention,
     localness_fixed,
     localness_layer,
     localness_query,
