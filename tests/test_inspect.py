@@ -12,6 +12,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from configs import systems
 from jaxsyn import config as configs
 from jaxsyn import inspect, train, workdir
 from jaxsyn.data.batches import pad
@@ -31,11 +32,13 @@ LINES = ["The duck arrived .", LONG, "", "  ", "duck"]
 def config_of(system, prepared):
   from configs import quickstart
 
-  config = quickstart.get_config(system)
-  config.data.directory = str(prepared)
+  config = quickstart.get_config("")
   config.model.update(
     encoder_layers=2, decoder_layers=1, width=32, feed_forward=32, heads=4
   )
+  config.model.gru.hidden = 16
+  systems.apply(config, system)
+  config.data.directory = str(prepared)
   config.batch.update(tokens=1024, shapes=1)
   config.train.update(steps=2, evaluate_every=2, save_every=2, log_every=2)
   config.train.validation_sentences = 1
@@ -262,6 +265,26 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
   page = json.loads((folder / "sentence_0003.json").read_text())
   assert page["heads_found_by_the_system"] == [*seen.found_head_W]
   assert (folder / "sentence_0003.tree_found.png").stat().st_size > 1000
+
+
+def test_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
+  session = untrained("gru_double_syntax", prepared, tmp_path / "run")
+  (seen,) = inspect.look(session, [LONG])
+  assert [(m.place, m.heads) for m in seen.attention] == [("cross", (0,))]
+  whole, near = (seen.find("cross", 0, part) for part in ("", "syntax"))
+  for found in (whole, near):
+    np.testing.assert_allclose(found.weight_HQM.sum(2), 1.0, atol=1e-5)
+  assert near.columns == (*seen.source.subwords,)
+  assert (whole.weight_HQM > 0).all() and not near.weight_HQM.all()
+  folder = tmp_path / "out"
+  folder.mkdir()
+  inspect.write(seen, folder, 1)
+  assert {file.name for file in folder.iterdir()} == {
+    "sentence_0001.json",
+    "sentence_0001.tree.png",
+    "sentence_0001.attention.cross_0.png",
+    "sentence_0001.syntax.weight.cross_0.png",
+  }
 
 
 def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
