@@ -1,7 +1,9 @@
 """The systems of the recurrent family: one small function each.
 
 Part of the table in configs/systems.py. Chen et al. 2018, "Syntax-Directed
-Attention for Neural Machine Translation" (AAAI), and what it compares with.
+Attention for Neural Machine Translation" (AAAI), and what it compares with;
+among that Chen et al. 2017, "Neural Machine Translation with Source Dependency
+Representation" (EMNLP), recalled.
 """
 
 from __future__ import annotations
@@ -69,3 +71,25 @@ def gru_double_syntax(config: Config) -> None:
   """A global context and a syntax-directed one: Chen et al. 2018, "+SDAtt"."""
   gru_global(config)
   gru_syntax(config)
+
+
+def _source_dependency(config: Config) -> dict[str, int]:
+  return dict(
+    size=3 * config.model.width // 8,  # of V, the vector of a word's relatives;
+    # 260 beside embeddings of 620 in the paper
+    length=10,  # parent, siblings and children taken, at most
+    kernel=3,  # of them that the convolution sees at once, odd
+  )
+
+
+def gru_sdr(config: Config) -> None:
+  """Relatives of a word within its embedding: Chen et al. 2017, model 1."""
+  gru_global(config)
+  # Here `size` dimensions of the embedding become V, the last ones.
+  config.parts.encoder.source_dependency = _source_dependency(config)
+
+
+def gru_double_sdr(config: Config) -> None:
+  """A second context, of the relatives alone: Chen et al. 2017, model 2."""
+  gru_global(config)
+  config.contexts.source_dependency = _source_dependency(config)

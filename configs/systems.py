@@ -280,6 +280,8 @@ SYSTEMS = {
     recurrent.gru_double_local,
     recurrent.gru_double_flexible,
     recurrent.gru_double_syntax,
+    recurrent.gru_sdr,
+    recurrent.gru_double_sdr,
   )
 }
 

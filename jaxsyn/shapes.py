@@ -8,6 +8,7 @@
   G unit of a recurrent state A unit of its alignment     E annotation width, 2·G
   L label of a pair of subwords
   C bracket or subword of a bracketed sentence
+  U place in a unit of words  O offset in a kernel        P channel of one
 
 The name is the specification of the shape; `agree` checks it at the door of
 each public module, so comments need not repeat it.
@@ -15,7 +16,7 @@ each public module, so comments need not repeat it.
 
 from __future__ import annotations
 
-LETTERS = frozenset("BSTQMHKDFVRWNLCGAE1")
+LETTERS = frozenset("BSTQMHKDFVRWNLCGAEUOP1")
 
 
 def agree(**arrays) -> None:

@@ -21,6 +21,7 @@ from jaxsyn.syntax.parent_scaled import ParentScaled
 from jaxsyn.syntax.part import Part, Spec, View, Where
 from jaxsyn.syntax.relative import Relative
 from jaxsyn.syntax.sisa import Sisa
+from jaxsyn.syntax.source_dependency import SourceDependency
 from jaxsyn.syntax.tree_scaled import TreeScaled
 from jaxsyn.syntax.windows import WINDOWS, Window, WindowSpec
 
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 PARTS: dict[str, type[Spec]] = {
+  "source_dependency": SourceDependency,
   "label_embedding": LabelEmbedding,
   "context": Context,
   "relative": Relative,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from jaxsyn.syntax.windows.flexible import Flexible
 from jaxsyn.syntax.windows.local import Local
+from jaxsyn.syntax.windows.source_dependency import SourceDependency
 from jaxsyn.syntax.windows.tree import Tree
 from jaxsyn.syntax.windows.whole import Whole
 from jaxsyn.syntax.windows.window import Window, WindowSpec
@@ -20,4 +21,5 @@ WINDOWS: dict[str, type[WindowSpec]] = {
   "local": Local,
   "flexible": Flexible,
   "syntax": Tree,
+  "source_dependency": SourceDependency,
 }

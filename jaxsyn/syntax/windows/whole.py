@@ -17,7 +17,9 @@ from jaxsyn.syntax.windows.window import Window, WindowSpec, softmax_within
 Array = jax.Array
 
 
-class _Whole(Window):
+class WholeWindow(Window):
+  """See `Whole`."""
+
   def __call__(
     self,
     score_BNS: Array,
@@ -35,4 +37,4 @@ class _Whole(Window):
 class Whole(WindowSpec):
   """The softmax of the scores of all subwords, the end sign included."""
 
-  window: ClassVar[type[Window]] = _Whole
+  window: ClassVar[type[Window]] = WholeWindow

@@ -49,6 +49,17 @@ class Window(nn.Module):
     """What it reads of a sentence, made once for all steps: any pytree."""
     return ()
 
+  def sequence(self, x_BSD: Array, view: View) -> Array:
+    """What its own annotations are made from: BSD, of any width.
+
+    Only of a window whose spec says `own_annotations`.
+
+    Args:
+      x_BSD: embeddings of the source.
+      view: facts about it.
+    """
+    raise NotImplementedError
+
   def start(self, view: View, beams: int) -> Any:
     """What it remembers from step to step, before the first: arrays BN..."""
     return ()

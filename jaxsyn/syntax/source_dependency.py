@@ -1,0 +1,189 @@
+"""Source dependency representation: what stands around a word in the tree.
+
+Chen, Wang, Utiyama, Liu, Tamura, Sumita & Zhao 2017, "Neural Machine
+Translation with Source Dependency Representation" (EMNLP, D17-1304), model 1;
+their model 2 is a window, `jaxsyn.syntax.windows.source_dependency`. The paper
+is recalled: its text was not at hand. It pools pairs and convolves again; here
+there is one convolution, and one maximum over the whole unit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.part import Part, Spec, View
+
+Array = jax.Array
+
+
+def membership(view: View) -> Array:
+  """Which word each subword belongs to; boolean BSW, a word more than heads.
+
+  That last word is nobody: the one of the end sign and of pads.
+  """
+  nobody = view.head_BW.shape[1]
+  word_BS = jnp.where(view.real_BS & view.is_word_BS, view.word_BS, nobody)
+  return word_BS[:, :, None] == jnp.arange(nobody + 1)
+
+
+def units(view: View, length: int) -> tuple[Array, Array]:
+  """The unit ⟨parent, siblings, children⟩ of each word, in this order.
+
+  Siblings and children stand as in the sentence. Roots have no parent and are
+  no siblings of each other. A word of which no subword begins (one that lies
+  within another's piece) is in no unit: there is nothing to know it by.
+
+  Args:
+    view: with word_BS and head_BW.
+    length: U; what comes later is cut off.
+
+  Returns: member_BWU, word numbers from 0, and real_BWU, False beyond the end
+    of a unit, where the member is nobody. A row more than heads: that of
+    nobody, which is empty. U is `length`, or less where no unit can be so long.
+  """
+  nobody = view.head_BW.shape[1]
+  own_W = jnp.arange(nobody + 1)
+  head_BW = jnp.pad(
+    view.head_BW, ((0, 0), (0, 1)), mode="constant", constant_values=nobody
+  )
+  hangs_BW = head_BW != own_W
+  seen_BW = jnp.any(membership(view), axis=1) & (own_W < nobody)
+  parent_BWW = head_BW[:, :, None] == own_W
+  child_BWW = own_W[:, None] == head_BW[:, None, :]
+  sibling_BWW = head_BW[:, :, None] == head_BW[:, None, :]
+  sibling_BWW &= hangs_BW[:, :, None] & hangs_BW[:, None, :]
+  group_BWW = jnp.where(child_BWW, 2, 3)
+  group_BWW = jnp.where(sibling_BWW, 1, group_BWW)
+  group_BWW = jnp.where(parent_BWW, 0, group_BWW)
+  other_BWW = (own_W[:, None] != own_W) & seen_BW[:, None, :]
+  # Sorting by group, then place, and not by counting: far faster on a CPU.
+  step = nobody + 1
+  rank_BWW = jnp.where(other_BWW, group_BWW, 3) * step + own_W
+  rank_BWU = jnp.sort(rank_BWW, axis=-1)[:, :, :length]
+  real_BWU = rank_BWU < 3 * step
+  return jnp.where(real_BWU, rank_BWU % step, nobody), real_BWU
+
+
+class Surroundings(nn.Module):
+  """V of each subword: a convolution over the unit of its word, pooled.
+
+  V = tanh(max_u (b + Σ_o K_oᵀ x_{u+o})) over the members u of the unit, x the
+  mean of a word's subwords. Beyond both ends of a unit stands a learned vector
+  "/", which starts from zeros; an empty unit is one "/". So V does not depend
+  on `length` where nothing is cut off. The tanh, being monotone, may wait until
+  after the maximum.
+
+  Attributes:
+    size: P, channels of the convolution.
+    length: members of a unit at most.
+    kernel: members that a channel sees at once, odd.
+  """
+
+  size: int
+  length: int
+  kernel: int
+
+  @nn.compact
+  def __call__(self, x_BSD: Array, view: View) -> Array:
+    """v_BSP of embeddings; the end sign's and pads' is that of an empty unit."""
+    D = x_BSD.shape[-1]
+    kernel_ODP = self.param(
+      "kernel", nn.initializers.lecun_normal(), (self.kernel, D, self.size)
+    ).astype(x_BSD.dtype)
+    bias_P = self.param("bias", nn.initializers.zeros, (self.size,))
+    slash_D = self.param("slash", nn.initializers.zeros, (D,))
+    of_BSW = membership(view).astype(x_BSD.dtype)
+    count_BW = jnp.maximum(jnp.sum(of_BSW, axis=1), 1)
+    x_BWD = jnp.einsum("BSW,BSD->BWD", of_BSW, x_BSD) / count_BW[..., None]
+    x_BWD = x_BWD.at[:, -1].set(slash_D.astype(x_BSD.dtype))
+    # Words are multiplied before they are gathered: each stands in many units.
+    y_OBWP = jnp.einsum("BWD,ODP->OBWP", x_BWD, kernel_ODP)
+    member_BWU, real_BWU = units(view, self.length)
+    U = member_BWU.shape[-1]
+    side, nobody = self.kernel // 2, x_BWD.shape[1] - 1
+    around_BWU = jnp.pad(
+      member_BWU,
+      ((0, 0), (0, 0), (side, side)),
+      mode="constant",
+      constant_values=nobody,
+    )
+    take = jax.vmap(lambda y_WP, at: jnp.take(y_WP, at, axis=0, mode="clip"))
+    h_BWUP = bias_P.astype(x_BSD.dtype)
+    for o in range(self.kernel):
+      h_BWUP = h_BWUP + take(y_OBWP[o], around_BWU[:, :, o : o + U])
+    # The first place counts even in an empty unit: it is a "/" then.
+    pooled_BWU1 = (real_BWU | (jnp.arange(U) == 0))[..., None]
+    h_BWP = jnp.max(jnp.where(pooled_BWU1, h_BWUP, -jnp.inf), axis=2)
+    return jnp.einsum("BSW,BWP->BSP", of_BSW, jnp.tanh(h_BWP))
+
+
+def check_unit(where: str, length: int, kernel: int) -> None:
+  """Raises InputError for a unit that cannot be convolved.
+
+  Args:
+    where: dotted name of the section, for the message.
+    length, kernel: see `Surroundings`.
+  """
+  if length < 1:
+    raise InputError(f"{where}.length must be at least 1 word, got {length}.")
+  if kernel < 1 or kernel % 2 == 0:
+    raise InputError(
+      f"{where}.kernel={kernel} must be an odd number of words, 1 or more: as "
+      "many on each side of the one in the middle."
+    )
+
+
+class _SourceDependency(Part):
+  def setup(self):
+    spec = self.spec
+    if spec.size:
+      self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
+
+  def embed(self, x_BSD: Array, view: View, *, train: bool) -> Array:
+    size = self.spec.size
+    if not size:
+      return x_BSD
+    v_BSP = self.surroundings(x_BSD, view)
+    token_BSD = x_BSD[..., : x_BSD.shape[-1] - size]
+    return view.if_parsed(jnp.concatenate([token_BSD, v_BSP], -1), x_BSD)
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceDependency(Spec):
+  """The last dimensions of a token embedding tell what its word hangs among.
+
+  All subwords of a word bear its V. Words are embedded whole for it, with the
+  dimensions that V then takes, so these learn too. A sentence without a tree
+  keeps its embeddings. Positions and dropout come afterwards.
+
+  Attributes:
+    size: dimensions that V takes, the last ones; 260 of 620 in the paper.
+      0: none.
+    length: words of a unit at most; the paper's 10.
+    kernel: words that the convolution sees at once, odd; the paper's 3.
+  """
+
+  size: int = 48
+  length: int = 10
+  kernel: int = 3
+
+  part: ClassVar[type[Part]] = _SourceDependency
+  needs: ClassVar[tuple[str, ...]] = ("head",)
+  embeds: ClassVar[bool] = True
+  off: ClassVar[Mapping[str, Any]] = {"size": 0}
+
+  def check(self, where: str, model) -> None:
+    if not 0 <= self.size <= model.width:
+      raise InputError(
+        f"{where}.size={self.size} must be from 0 to "
+        f"config.model.width={model.width}: V takes so many dimensions of the "
+        "token embedding."
+      )
+    check_unit(where, self.length, self.kernel)
