@@ -164,11 +164,17 @@ def _check_clashes(where: str, named: list, model: Model) -> None:
   replacing = [(name, part) for name, part in named if part.replaces]
   for (one, first), (other, second) in itertools.combinations(replacing, 2):
     sizes = layers, model.heads
-    if first.cells(*sizes) & second.cells(*sizes):
+    if not first.cells(*sizes) & second.cells(*sizes):
+      continue
+    if first.embeds:
       raise InputError(
-        f"{where}: {one} and {other} both replace the scores of a head; keep "
-        "one of them, or give them other layers or heads."
+        f"{where}: {one} and {other} both take the last dimensions of the "
+        "embeddings; keep one of them, or set the other's size to 0."
       )
+    raise InputError(
+      f"{where}: {one} and {other} both replace the scores of a head; keep "
+      "one of them, or give them other layers or heads."
+    )
 
 
 def _needs(parts: Parts, kind: str) -> frozenset[str]:

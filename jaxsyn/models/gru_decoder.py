@@ -101,6 +101,14 @@ class Contexts(nn.Module):
       align.remember(self.drop(annotation_BSE, train=train))
       for align, annotation_BSE in zip(self.alignment, annotations)
     ]
+    first = self.which[0]
+    if first:  # without a tree, the first context is the global one
+      plain_BSE = view.if_parsed(annotations[first], annotations[0])
+      annotations = (
+        *annotations[:first],
+        plain_BSE,
+        *annotations[first + 1 :],
+      )
     facts = [window.facts(view) for window in self._windows()]
     return Facts(annotations, tuple(keys), tuple(facts))
 

@@ -73,7 +73,11 @@ class LabelEmbedding(Spec):
   part: ClassVar[type[Part]] = _LabelEmbedding
   needs: ClassVar[tuple[str, ...]] = ("relation",)
   embeds: ClassVar[bool] = True
+  replaces: ClassVar[bool] = True
   off: ClassVar[Mapping[str, Any]] = {"size": 0}
+
+  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
+    return {(-1, -1 - i) for i in range(self.size)}  # from the last on
 
   def check(self, where: str, model) -> None:
     if not 0 <= self.size <= model.width:

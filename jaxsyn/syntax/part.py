@@ -195,7 +195,8 @@ class Spec:
   needs_in_training: ClassVar[tuple[str, ...]] = ()  # and there beyond those
   places: ClassVar[tuple[str, ...]] = ("encoder",)
   embeds: ClassVar[bool] = False  # sits at the embeddings, not in layers
-  replaces: ClassVar[bool] = False  # replaces scores: two such parts clash
+  # Replaces the scores of its cells: two such parts clash where they share one.
+  replaces: ClassVar[bool] = False
   supervised: ClassVar[bool] = False  # publishes a parse for a loss
   off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
 
@@ -204,7 +205,10 @@ class Spec:
     return True
 
   def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
-    """(layer, head) of all heads it works on, of a place of that size."""
+    """(layer, head) of all heads it works on, of a place of that size.
+
+    Of a part that replaces dimensions of the embeddings: (-1, dimension).
+    """
     return set(itertools.product(range(layers), range(heads)))
 
   def make(self, where: Where) -> Part:

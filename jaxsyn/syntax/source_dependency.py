@@ -177,7 +177,11 @@ class SourceDependency(Spec):
   part: ClassVar[type[Part]] = _SourceDependency
   needs: ClassVar[tuple[str, ...]] = ("head",)
   embeds: ClassVar[bool] = True
+  replaces: ClassVar[bool] = True
   off: ClassVar[Mapping[str, Any]] = {"size": 0}
+
+  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
+    return {(-1, -1 - i) for i in range(self.size)}  # from the last on
 
   def check(self, where: str, model) -> None:
     if not 0 <= self.size <= model.width:

@@ -1,0 +1,262 @@
+"""Source dependency: units by hand, the convolution by loops, who keeps what."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import (
+  JOINT,
+  batch_of,
+  config_of,
+  logits,
+  parameters,
+  sentence,
+)
+
+from jaxsyn.config import Places
+from jaxsyn.errors import InputError
+from jaxsyn.models.contract import view_of
+from jaxsyn.plan import resolve
+from jaxsyn.syntax import View, Where
+from jaxsyn.syntax.source_dependency import SourceDependency, units
+
+WHERE = Where("encoder", -1, heads=2, width=6, dtype="float32")
+
+# The monkey eats a banana today; Good night. Two trees:
+#   eats -> monkey -> The      Good -> night
+#        -> banana -> a
+#        -> today
+THE, MONKEY, EATS, A, BANANA, TODAY, GOOD, NIGHT, NOBODY = range(9)
+HEAD_W = [MONKEY, EATS, EATS, BANANA, EATS, EATS, GOOD, GOOD]
+UNITS = {  # parent, siblings, children
+  THE: [MONKEY],
+  MONKEY: [EATS, BANANA, TODAY, THE],
+  EATS: [MONKEY, BANANA, TODAY],  # a root: no parent, and Good no sibling
+  A: [BANANA],
+  BANANA: [EATS, MONKEY, TODAY, A],
+  TODAY: [EATS, MONKEY, BANANA],
+  GOOD: [NIGHT],
+  NIGHT: [GOOD],
+  NOBODY: [],
+}
+
+
+def view_of_words(word_S, head_W=HEAD_W, pads=0) -> View:
+  """A sentence whose subwords belong to these words; then the end sign."""
+  word_S = [*word_S, -1, *[-1] * pads]
+  return View(
+    real_BS=jnp.array([[True] * (len(word_S) - pads) + [False] * pads]),
+    word_BS=jnp.array([word_S]),
+    head_BW=jnp.array([head_W]),
+  )
+
+
+def units_of(view, length):
+  member_BWU, real_BWU = units(view, length)
+  return {
+    word: member_U[real_U].tolist()
+    for word, (member_U, real_U) in enumerate(
+      zip(np.asarray(member_BWU[0]), np.asarray(real_BWU[0]))
+    )
+  }
+
+
+def test_units_of_two_trees():
+  view = view_of_words([0, 0, 1, 2, 3, 4, 5, 6, 7])
+  assert units_of(view, 10) == UNITS
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_long_unit_loses_its_end(length):
+  short = {word: unit[:length] for word, unit in UNITS.items()}
+  assert units_of(view_of_words(range(8)), length) == short
+
+
+def test_a_word_without_subwords_is_in_no_unit():
+  # "banana" begins within the piece of "a".
+  assert units_of(view_of_words([0, 1, 2, 3, 5, 6, 7]), 10) == UNITS | {
+    MONKEY: [EATS, TODAY, THE],
+    EATS: [MONKEY, TODAY],
+    A: [],
+    TODAY: [EATS, MONKEY],
+  }
+
+
+def test_heads_beyond_the_sentence_are_of_no_word():
+  # Padded with 0, as if words 8 and 9 hung on "The".
+  view = view_of_words(range(8), [*HEAD_W, 0, 0], pads=2)
+  found = units_of(view, 10)
+  assert {word: found[word] for word in range(8)} == {
+    word: UNITS[word] for word in range(8)
+  }
+  assert found[10] == []  # nobody
+
+
+PAIRS = [sentence(9, 2, 3), sentence(4, 2, 4), sentence(1, 2, 5)]
+BATCH = batch_of([*PAIRS, sentence(0, 2, 6)], extra=2)
+VIEW = view_of(BATCH, "source").replace(parsed_B=None)
+RNG = np.random.default_rng(0)
+X_BSD = RNG.normal(size=(*VIEW.real_BS.shape, 6)).astype(np.float32)
+
+
+def embedded(spec, view=VIEW, x_BSD=X_BSD, seed=0):
+  """What enters the encoder, and the random parameters that made it."""
+  part, x_BSD = spec.make(WHERE), jnp.asarray(x_BSD)
+  shapes = jax.eval_shape(
+    lambda: part.init(
+      jax.random.key(0), x_BSD, view, train=False, method="embed"
+    )
+  )
+  rng = np.random.default_rng(seed)
+  params = jax.tree.map(
+    lambda p: rng.normal(0, 0.5, p.shape).astype(np.float32), shapes
+  )
+  out = part.apply(params, x_BSD, view, train=False, method="embed")
+  return np.asarray(out), params
+
+
+def unit_by_loops(head_W, words, word, length):
+  """Members of the unit of a word, among words that have subwords."""
+  members, head = [], head_W[word]
+  if head != word:
+    members = [head]
+    members += [w for w in words if w not in (word, head) and head_W[w] == head]
+  members += [w for w in words if w != word and head_W[w] == word]
+  return [w for w in members if w in words][:length]
+
+
+def vector_by_loops(params, members, x_WD):
+  """tanh of the largest, at each member, of a channel that sees its like."""
+  p = params["params"]["surroundings"]
+  count, width, size = p["kernel"].shape
+  out = []
+  for channel in range(size):
+    found = []
+    for place in range(max(1, len(members))):
+      total = float(p["bias"][channel])
+      for offset in range(count):
+        at = place + offset - count // 2
+        inside = 0 <= at < len(members)
+        x_D = x_WD[members[at]] if inside else p["slash"]
+        for d in range(width):
+          total += float(x_D[d]) * float(p["kernel"][offset, d, channel])
+      found.append(total)
+    out.append(math.tanh(max(found)))
+  return out
+
+
+@pytest.mark.parametrize("kernel, length", [(1, 10), (3, 10), (3, 2), (5, 3)])
+def test_vectors_by_loops(kernel, length):
+  spec = SourceDependency(size=4, length=length, kernel=kernel)
+  out_BSD, params = embedded(spec)
+  np.testing.assert_array_equal(out_BSD[..., :2], X_BSD[..., :2])
+  for b, (word_S, head_W) in enumerate(
+    zip(np.asarray(VIEW.word_BS), np.asarray(VIEW.head_BW))
+  ):
+    words = sorted({w for w in word_S.tolist() if w >= 0})
+    x_WD = {w: X_BSD[b, word_S == w].mean(0) for w in words}
+    for s, word in enumerate(word_S):
+      members = unit_by_loops(head_W, words, word, length) if word >= 0 else []
+      np.testing.assert_allclose(
+        out_BSD[b, s, 2:], vector_by_loops(params, members, x_WD), atol=1e-5
+      )
+
+
+def test_a_length_that_cuts_nothing_changes_nothing():
+  ten, _ = embedded(SourceDependency(size=4, length=10))
+  hundred, _ = embedded(SourceDependency(size=4, length=100))
+  np.testing.assert_array_equal(ten, hundred)
+
+
+def test_a_word_knows_the_dimensions_that_are_taken_from_its_relatives():
+  """The last dimensions of a token reach its relatives' V, not its own."""
+  word_S = [0, 1, 2, 3, 4, 5, 6, 7]
+  view = view_of_words(word_S)
+  x_BSD = X_BSD[:1, :9]
+  moved = x_BSD.copy()
+  moved[0, BANANA, 2:] += 1.0
+  spec = SourceDependency(size=4)
+  was, _ = embedded(spec, view, x_BSD)
+  out, _ = embedded(spec, view, moved)
+  changed = {w for w in word_S if not np.array_equal(was[0, w], out[0, w])}
+  assert changed == {MONKEY, EATS, A, TODAY}
+
+
+def test_a_sentence_without_a_tree_keeps_its_embeddings():
+  view = VIEW.replace(parsed_B=jnp.array([1, 0, 1, 1], jnp.uint8))
+  out, _ = embedded(SourceDependency(size=4), view)
+  np.testing.assert_array_equal(out[1], X_BSD[1])
+  np.testing.assert_array_equal(
+    out[0], embedded(SourceDependency(size=4))[0][0]
+  )
+
+
+def test_size_0_has_no_parameters():
+  out, params = embedded(SourceDependency(size=0))
+  assert params == {}
+  np.testing.assert_array_equal(out, X_BSD)
+
+
+def test_every_parameter_learns():
+  spec = SourceDependency(size=4)
+  _, params = embedded(spec)
+  weight = RNG.normal(size=X_BSD.shape)
+
+  def loss(params, x_BSD):
+    out = spec.make(WHERE).apply(
+      params, x_BSD, VIEW, train=False, method="embed"
+    )
+    return jnp.sum(weight * out)
+
+  by_params, by_x_BSD = jax.grad(loss, (0, 1))(params, jnp.asarray(X_BSD))
+  for leaf in jax.tree.leaves(by_params):
+    assert np.isfinite(leaf).all() and np.abs(leaf).min() > 0
+  assert np.isfinite(by_x_BSD).all()
+  pad_BS = ~np.asarray(VIEW.real_BS)
+  assert not by_x_BSD[pad_BS][:, 2:].any()  # taken, and in no unit
+
+
+def transformer_with(**parts):
+  config = config_of("transformer")
+  return resolve(
+    dataclasses.replace(config, parts=Places(parts, {}, {})), JOINT
+  )
+
+
+def test_the_transformer_takes_it_too():
+  plan = transformer_with(source_dependency={"size": 6})
+  params = parameters(plan, BATCH)
+  was = logits(plan, params, BATCH)
+  last = jnp.full_like(BATCH["source_head_BW"][0], 8)
+  other = dict(BATCH, source_head_BW=BATCH["source_head_BW"].at[0].set(last))
+  out = logits(plan, params, other)
+  assert not np.allclose(out[0], was[0], atol=1e-3)
+  np.testing.assert_array_equal(out[1:], was[1:])
+
+
+@pytest.mark.parametrize(
+  "options, message",
+  [
+    ({"size": -1}, r"size=-1 must be from 0 to config\.model\.width=16"),
+    ({"size": 17}, r"size=17 must be from 0"),
+    ({"size": 4, "length": 0}, r"length must be at least 1 word, got 0"),
+    ({"size": 4, "kernel": 2}, r"kernel=2 must be an odd number"),
+    ({"size": 4, "kernel": -1}, r"kernel=-1 must be an odd number"),
+  ],
+)
+def test_options_that_do_not_fit_are_named(options, message):
+  where = r"config\.parts\.encoder\.source_dependency\."
+  with pytest.raises(InputError, match=where + message):
+    transformer_with(source_dependency=options)
+
+
+def test_two_that_take_the_same_dimensions_clash():
+  label = {"size": 4}
+  with pytest.raises(
+    InputError, match="source_dependency and label_embedding both take the last"
+  ):
+    transformer_with(source_dependency=label, label_embedding=label)
+  transformer_with(source_dependency={"size": 0}, label_embedding=label)

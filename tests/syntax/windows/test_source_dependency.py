@@ -1,0 +1,146 @@
+"""The context of its own annotations: what it reads, and what it leaves."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import (
+  JOINT,
+  batch_of,
+  logits,
+  parameters,
+  plan_of,
+  sentence,
+)
+
+from jaxsyn.errors import InputError
+from jaxsyn.models.contract import view_of
+from jaxsyn.plan import resolve
+from jaxsyn.syntax.source_dependency import Surroundings
+from jaxsyn.syntax.windows.source_dependency import SourceDependency
+
+BATCH = batch_of([sentence(5, 6, 1), sentence(1, 4, 2), sentence(6, 5, 3)])
+BASELINE = plan_of("gru_global")
+DOUBLE = plan_of("gru_double_sdr")
+HIDDEN = DOUBLE.spec.model.gru.hidden
+PARAMS = parameters(DOUBLE, BATCH)
+
+
+def call(plan, params, method, *arguments, **options):
+  return plan.recipe.model.apply(
+    {"params": params}, *arguments, method=method, **options
+  )
+
+
+def encoded(plan, batch, params=PARAMS):
+  view = view_of(batch, "source")
+  return call(plan, params, "encode", batch["source_id_BS"], view, train=False)
+
+
+def test_its_annotations_are_made_from_the_vectors():
+  """As many dimensions, and the values, of the module the part has too."""
+  view = view_of(BATCH, "source").replace(parsed_B=None)
+  model = DOUBLE.recipe.model.bind({"params": PARAMS})
+  x_BSD = model.source_table(BATCH["source_id_BS"])
+  (v_BSP,) = model.decoder[0].cross.sequences(x_BSD, view)
+  own = PARAMS["decoder_0"]["cross"]["source_dependency"]["surroundings"]
+  expected = Surroundings(6, 10, 3).apply({"params": own}, x_BSD, view)
+  assert v_BSP.shape[-1] == 6  # 3/8 of 16
+  np.testing.assert_allclose(v_BSP, expected, atol=1e-6)
+  expected = model.encoder[1](v_BSP, view.real_BS, train=False)
+  np.testing.assert_allclose(
+    encoded(DOUBLE, BATCH).annotations[1], expected, atol=1e-5
+  )
+
+
+def test_the_first_annotations_are_those_of_the_baseline():
+  first, _ = encoded(DOUBLE, BATCH).annotations
+  (plain,) = encoded(BASELINE, BATCH).annotations
+  np.testing.assert_array_equal(first, plain)
+
+
+def test_what_it_reads_of_a_word_are_its_relatives_alone():
+  # The second sentence has one word, and so nothing in its unit.
+  first_BS = jnp.arange(BATCH["source_id_BS"].shape[1]) == 0
+  id_BS = BATCH["source_id_BS"]
+  other = dict(BATCH, source_id_BS=jnp.where(first_BS, 23 - id_BS, id_BS))
+  assert other["source_id_BS"][1, 0] != id_BS[1, 0]
+  was, out = (encoded(DOUBLE, b).annotations for b in (BATCH, other))
+  assert not np.allclose(was[0][1], out[0][1], atol=1e-3)
+  np.testing.assert_array_equal(was[1][1], out[1][1])
+  assert not np.allclose(was[1][0], out[1][0], atol=1e-3)
+
+
+def test_unread_it_is_the_baseline_to_the_bit():
+  plain = {
+    jax.tree_util.keystr(path)
+    for path, _ in jax.tree_util.tree_leaves_with_path(
+      parameters(BASELINE, BATCH)
+    )
+  }
+
+  def unread(path, x):
+    name = jax.tree_util.keystr(path)
+    return 0 * x if "read_context" in name and name not in plain else x
+
+  params = jax.tree_util.tree_map_with_path(unread, PARAMS)
+  was = logits(BASELINE, PARAMS, BATCH)
+  np.testing.assert_array_equal(logits(DOUBLE, params, BATCH), was)
+  assert not np.allclose(logits(DOUBLE, PARAMS, BATCH), was, atol=1e-3)
+
+
+def test_as_the_only_context_it_gives_way_where_there_is_no_tree():
+  config = dataclasses.replace(
+    DOUBLE.config, contexts={"source_dependency": {"size": 6}}
+  )
+  alone = resolve(config, JOINT)
+  params = parameters(alone, BATCH)
+  shared = parameters(BASELINE, BATCH)["decoder_0"]
+
+  def names(tree):
+    return {name for name in tree if name.startswith("read_context")}
+
+  # The read-out of the only context, under the name that the baseline has.
+  (own,), (plain,) = names(params["decoder_0"]), names(shared)
+  decoder = params["decoder_0"] | {plain: params["decoder_0"][own]}
+  batch = dict(BATCH, source_parsed_B=jnp.array([1, 0, 0], jnp.uint8))
+  out = logits(alone, params, batch)
+  was = logits(BASELINE, params | {"decoder_0": decoder}, batch)
+  np.testing.assert_allclose(out[1:], was[1:], atol=1e-5)
+  assert not np.allclose(out[0], was[0], atol=1e-3)
+
+
+def test_its_weights_are_a_softmax_of_its_own_scores():
+  context = encoded(DOUBLE, BATCH)
+  model = DOUBLE.recipe.model.bind({"params": PARAMS})
+  cross = model.decoder[0].cross
+  view = view_of(BATCH, "source")
+  facts = cross.remember(context.annotations, view)
+  query_BNG = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2, HIDDEN)))
+  query_BNG = query_BNG.astype(jnp.float32)
+  _, weights, _ = cross(
+    query_BNG, cross.start(view, 2), facts, view, train=False
+  )
+  for align, annotation_BSE, weight_BNS in zip(
+    cross.alignment, context.annotations, weights
+  ):
+    score_BNS = align(query_BNG, align.remember(annotation_BSE))
+    score_BNS = jnp.where(view.real_BS[:, None], score_BNS, -jnp.inf)
+    expected = jax.nn.softmax(score_BNS, axis=-1)
+    np.testing.assert_allclose(weight_BNS, expected, atol=1e-6)
+  assert not np.allclose(*weights, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+  "options, message",
+  [
+    ({"size": 0}, r"there\.size must be at least 1, got 0"),
+    ({"length": 0}, r"there\.length must be at least 1 word"),
+    ({"kernel": 4}, r"there\.kernel=4 must be an odd number"),
+  ],
+)
+def test_options_that_do_not_fit_are_named(options, message):
+  with pytest.raises(InputError, match=message):
+    SourceDependency(**options).check("there")
