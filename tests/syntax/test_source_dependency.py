@@ -1,6 +1,7 @@
 """Source dependency: units by hand, the convolution by loops, who keeps what."""
 
 import dataclasses
+import functools
 import math
 
 import jax
@@ -102,6 +103,11 @@ RNG = np.random.default_rng(0)
 X_BSD = RNG.normal(size=(*VIEW.real_BS.shape, 6)).astype(np.float32)
 
 
+@functools.partial(jax.jit, static_argnames="part")
+def embed(part, params, x_BSD, view):
+  return part.apply(params, x_BSD, view, train=False, method="embed")
+
+
 def embedded(spec, view=VIEW, x_BSD=X_BSD, seed=0):
   """What enters the encoder, and the random parameters that made it."""
   part, x_BSD = spec.make(WHERE), jnp.asarray(x_BSD)
@@ -114,8 +120,7 @@ def embedded(spec, view=VIEW, x_BSD=X_BSD, seed=0):
   params = jax.tree.map(
     lambda p: rng.normal(0, 0.5, p.shape).astype(np.float32), shapes
   )
-  out = part.apply(params, x_BSD, view, train=False, method="embed")
-  return np.asarray(out), params
+  return np.asarray(embed(part, params, x_BSD, view)), params
 
 
 def unit_by_loops(head_W, words, word, length):
@@ -206,10 +211,7 @@ def test_every_parameter_learns():
   weight = RNG.normal(size=X_BSD.shape)
 
   def loss(params, x_BSD):
-    out = spec.make(WHERE).apply(
-      params, x_BSD, VIEW, train=False, method="embed"
-    )
-    return jnp.sum(weight * out)
+    return jnp.sum(weight * embed(spec.make(WHERE), params, x_BSD, VIEW))
 
   by_params, by_x_BSD = jax.grad(loss, (0, 1))(params, jnp.asarray(X_BSD))
   for leaf in jax.tree.leaves(by_params):
