@@ -1,4 +1,4 @@
-"""Source dependency: units by hand, the convolution by loops, who keeps what."""
+"""Source dependency: the convolution by loops, and who keeps what."""
 
 import dataclasses
 import functools
@@ -21,80 +21,10 @@ from jaxsyn.config import Places
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import View, Where
-from jaxsyn.syntax.source_dependency import SourceDependency, units
+from jaxsyn.syntax import Where
+from jaxsyn.syntax.source_dependency import SourceDependency
 
 WHERE = Where("encoder", -1, heads=2, width=6, dtype="float32")
-
-# The monkey eats a banana today; Good night. Two trees:
-#   eats -> monkey -> The      Good -> night
-#        -> banana -> a
-#        -> today
-THE, MONKEY, EATS, A, BANANA, TODAY, GOOD, NIGHT, NOBODY = range(9)
-HEAD_W = [MONKEY, EATS, EATS, BANANA, EATS, EATS, GOOD, GOOD]
-UNITS = {  # parent, siblings, children
-  THE: [MONKEY],
-  MONKEY: [EATS, BANANA, TODAY, THE],
-  EATS: [MONKEY, BANANA, TODAY],  # a root: no parent, and Good no sibling
-  A: [BANANA],
-  BANANA: [EATS, MONKEY, TODAY, A],
-  TODAY: [EATS, MONKEY, BANANA],
-  GOOD: [NIGHT],
-  NIGHT: [GOOD],
-  NOBODY: [],
-}
-
-
-def view_of_words(word_S, head_W=HEAD_W, pads=0) -> View:
-  """A sentence whose subwords belong to these words; then the end sign."""
-  word_S = [*word_S, -1, *[-1] * pads]
-  return View(
-    real_BS=jnp.array([[True] * (len(word_S) - pads) + [False] * pads]),
-    word_BS=jnp.array([word_S]),
-    head_BW=jnp.array([head_W]),
-  )
-
-
-def units_of(view, length):
-  member_BWU, real_BWU = units(view, length)
-  return {
-    word: member_U[real_U].tolist()
-    for word, (member_U, real_U) in enumerate(
-      zip(np.asarray(member_BWU[0]), np.asarray(real_BWU[0]))
-    )
-  }
-
-
-def test_units_of_two_trees():
-  view = view_of_words([0, 0, 1, 2, 3, 4, 5, 6, 7])
-  assert units_of(view, 10) == UNITS
-
-
-@pytest.mark.parametrize("length", [1, 3])
-def test_a_long_unit_loses_its_end(length):
-  short = {word: unit[:length] for word, unit in UNITS.items()}
-  assert units_of(view_of_words(range(8)), length) == short
-
-
-def test_a_word_without_subwords_is_in_no_unit():
-  # "banana" begins within the piece of "a".
-  assert units_of(view_of_words([0, 1, 2, 3, 5, 6, 7]), 10) == UNITS | {
-    MONKEY: [EATS, TODAY, THE],
-    EATS: [MONKEY, TODAY],
-    A: [],
-    TODAY: [EATS, MONKEY],
-  }
-
-
-def test_heads_beyond_the_sentence_are_of_no_word():
-  # Padded with 0, as if words 8 and 9 hung on "The".
-  view = view_of_words(range(8), [*HEAD_W, 0, 0], pads=2)
-  found = units_of(view, 10)
-  assert {word: found[word] for word in range(8)} == {
-    word: UNITS[word] for word in range(8)
-  }
-  assert found[10] == []  # nobody
-
 
 PAIRS = [sentence(9, 2, 3), sentence(4, 2, 4), sentence(1, 2, 5)]
 BATCH = batch_of([*PAIRS, sentence(0, 2, 6)], extra=2)
@@ -178,16 +108,19 @@ def test_a_length_that_cuts_nothing_changes_nothing():
 
 def test_a_word_knows_the_dimensions_that_are_taken_from_its_relatives():
   """The last dimensions of a token reach its relatives' V, not its own."""
-  word_S = [0, 1, 2, 3, 4, 5, 6, 7]
-  view = view_of_words(word_S)
-  x_BSD = X_BSD[:1, :9]
+  # Each word is one subword: 1 is the root of 0 and 2, and 2 of 3.
+  view = VIEW.replace(
+    word_BS=jnp.broadcast_to(jnp.array([0, 1, 2, 3]), (4, 4)),
+    head_BW=jnp.broadcast_to(jnp.array([1, 1, 1, 2]), (4, 4)),
+    real_BS=jnp.ones((4, 4), bool),
+  )
+  x_BSD = X_BSD[:, :4]
   moved = x_BSD.copy()
-  moved[0, BANANA, 2:] += 1.0
-  spec = SourceDependency(size=4)
-  was, _ = embedded(spec, view, x_BSD)
-  out, _ = embedded(spec, view, moved)
-  changed = {w for w in word_S if not np.array_equal(was[0, w], out[0, w])}
-  assert changed == {MONKEY, EATS, A, TODAY}
+  moved[0, 2, 2:] += 1.0
+  was, _ = embedded(SourceDependency(size=4), view, x_BSD)
+  out, _ = embedded(SourceDependency(size=4), view, moved)
+  changed = [s for s in range(4) if not np.array_equal(was[0, s], out[0, s])]
+  assert changed == [0, 1, 3]  # a sibling, the parent, a child
 
 
 def test_a_sentence_without_a_tree_keeps_its_embeddings():
