@@ -126,7 +126,7 @@ def test_its_weights_are_a_softmax_of_its_own_scores():
   model = DOUBLE.recipe.model.bind({"params": PARAMS})
   cross = model.decoder[0].cross
   view = view_of(BATCH, "source")
-  facts = cross.remember(context.annotations, view)
+  facts = cross.remember(context.annotations, view, train=False)
   query_BNG = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2, HIDDEN)))
   query_BNG = query_BNG.astype(jnp.float32)
   _, weights, _ = cross(
