@@ -129,4 +129,8 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
   config.decode.update(
     beam=12, length_penalty="fairseq", alpha=1.0, checkpoint="best"
   )
-  return systems.apply(config, system)
+  systems.apply(config, system)
+  for section in (config.parts.encoder, config.contexts):
+    if "source_dependency" in section:
+      section.source_dependency.size = 260  # Chen et al. 2017: beside 360
+  return config
