@@ -6,7 +6,7 @@
   Q querying subword (S or T) M remembered subword (S or T)
   W word                      N beam                  1 broadcast axis
   G unit of a recurrent state A unit of its alignment     E annotation width, 2·G
-  L label of a pair of subwords
+  Z gate of a recurrent cell  L label of a pair of subwords
   C bracket or subword of a bracketed sentence
   U place in a unit of words  O offset in a kernel        P channel of one
 
@@ -16,7 +16,7 @@ each public module, so comments need not repeat it.
 
 from __future__ import annotations
 
-LETTERS = frozenset("BSTQMHKDFVRWNLCGAEUOP1")
+LETTERS = frozenset("BSTQMHKDFVRWNLCGAEZUOP1")
 
 
 def agree(**arrays) -> None:

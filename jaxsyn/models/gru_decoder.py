@@ -209,9 +209,9 @@ class Decoder(nn.Module):
     """The read-out of every position, given the words before it (t_BTD)."""
     masks = self._masks(start.state_BNG, facts, train=train)
 
-    def step(decoder, state: State, gates_BG: Array):
+    def step(decoder, state: State, gates_BZG: Array):
       state, contexts, weights = decoder.step(
-        gates_BG[:, None], state, facts, view, masks, train=train
+        gates_BZG[:, None], state, facts, view, masks, train=train
       )
       out = (state.state_BNG, contexts, weights)
       return state, jax.tree.map(lambda x: x[:, 0], out)
@@ -240,7 +240,7 @@ class Decoder(nn.Module):
 
   def step(
     self,
-    gates_BNG: Array,
+    gates_BNZG: Array,
     state: State,
     facts: Facts,
     view: View,
@@ -251,7 +251,7 @@ class Decoder(nn.Module):
     """One step: the state, and context_BNE and weight_BNS of each window.
 
     Args:
-      gates_BNG: the word before, as the first cell takes it (3·G).
+      gates_BNZG: the word before, as the first cell takes it.
       state: of the step before.
       facts, view: about the source.
       masks: of dropout, see `_masks`.
@@ -259,14 +259,14 @@ class Decoder(nn.Module):
     """
     first, second, context = masks
     seen_BNG = state.state_BNG * first
-    query_BNG = self.first(gates_BNG, state.state_BNG, seen_BNG)
+    query_BNG = self.first(gates_BNZG, state.state_BNG, seen_BNG)
     contexts, weights, past = self.cross(
       query_BNG, state.past, facts, view, train=train
     )
     moving = contexts if self.spec.model.gru.update == "all" else contexts[:1]
     moving_BNE = jnp.concatenate([c * context for c in moving], axis=-1)
-    gates_BNG = self.second.input(moving_BNE)
-    state_BNG = self.second(gates_BNG, query_BNG, query_BNG * second)
+    gates_BNZG = self.second.input(moving_BNE)
+    state_BNG = self.second(gates_BNZG, query_BNG, query_BNG * second)
     return State(state_BNG, past), contexts, weights
 
   def _masks(self, state_BNG: Array, facts: Facts, *, train: bool):

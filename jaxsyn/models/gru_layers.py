@@ -18,7 +18,7 @@ from jaxsyn.models.layers import Dropout
 Array = jax.Array
 Initializer = Callable[..., Array]
 
-GATES = 3  # reset, update, candidate: in one matrix, side by side
+GATES = 3  # reset, update, candidate
 
 
 def _orthogonal_or_small(key, shape, dtype=jnp.float32) -> Array:
@@ -77,9 +77,11 @@ class Cell(nn.Module):
 
   def setup(self):
     kind = _gatewise(INITIALISATIONS[self.initialisation])
-    size = GATES * self.units
-    self.input = nn.Dense(size, dtype=self.dtype, kernel_init=kind)
-    self.recurrent = nn.Dense(
+    # Gates have an axis of their own: cut out of one axis, a mesh that splits it
+    # would cut through them.
+    size = (GATES, self.units)
+    self.input = nn.DenseGeneral(size, dtype=self.dtype, kernel_init=kind)
+    self.recurrent = nn.DenseGeneral(
       size, use_bias=False, dtype=self.dtype, kernel_init=kind
     )
 
@@ -87,15 +89,14 @@ class Cell(nn.Module):
     """The next state; of any leading axes.
 
     Args:
-      x: of `input`: (..., 3·G).
+      x: of `input`: (..., 3, G).
       state: (..., G).
       seen: what the matrix gets of the state: the state under dropout.
     """
     h = self.recurrent(seen)
-    x_r, x_u, x_c = jnp.split(x, GATES, axis=-1)
-    h_r, h_u, h_c = jnp.split(h, GATES, axis=-1)
-    update = jax.nn.sigmoid(x_u + h_u)
-    candidate = jnp.tanh(h_c * jax.nn.sigmoid(x_r + h_r) + x_c)
+    reset = jax.nn.sigmoid(x[..., 0, :] + h[..., 0, :])
+    update = jax.nn.sigmoid(x[..., 1, :] + h[..., 1, :])
+    candidate = jnp.tanh(h[..., 2, :] * reset + x[..., 2, :])
     return update * state + (1 - update) * candidate
 
 

@@ -33,13 +33,15 @@ def sigmoid(x):
 
 
 def linear(params, x):
-  return x @ params["kernel"] + params.get("bias", 0.0)
+  """A gate's axis, where there is one, is laid out one after the other."""
+  kernel = params["kernel"].reshape(len(x), -1)
+  return x @ kernel + np.ravel(params.get("bias", 0.0))
 
 
 def cell_by_hand(params, gates, state):
   """r, u, c in this order; the reset gate after the recurrent matrix."""
   size = len(state)
-  recurrent = state @ params["recurrent"]["kernel"]
+  recurrent = linear(params["recurrent"], state)
   reset = sigmoid(gates[:size] + recurrent[:size])
   update = sigmoid(gates[size : 2 * size] + recurrent[size : 2 * size])
   new = np.tanh(gates[2 * size :] + reset * recurrent[2 * size :])
@@ -120,7 +122,7 @@ def test_both_contexts_may_move_the_state():
     parameters(p, BATCH)["decoder_0"]["second"]["input"]["kernel"].shape
     for p in (plan, both)
   ]
-  assert kernels == [(24, 36), (48, 36)]  # 2·G and 4·G of G = 12
+  assert kernels == [(24, 3, 12), (48, 3, 12)]  # 2·G and 4·G
 
 
 @pytest.mark.parametrize("position", ["interp", "hard", "expected"])
@@ -159,7 +161,7 @@ def test_square_matrices_are_drawn_orthogonal_gate_by_gate():
   )["params"]
   decoder = params["decoder_0"]
   recurrent = decoder["second"]["recurrent"]["kernel"]
-  for gate in np.split(np.asarray(recurrent), 3, axis=1):
+  for gate in np.asarray(recurrent).transpose(1, 0, 2):
     np.testing.assert_allclose(gate @ gate.T, np.eye(256), atol=1e-4)
   small = np.asarray(decoder["second"]["input"]["kernel"])
   np.testing.assert_allclose(small.std(), 0.01, rtol=0.05)

@@ -61,16 +61,17 @@ def test_the_loss_falls():
 
 
 @pytest.mark.parametrize(
-  "parallelism, mesh",
+  "system, parallelism, mesh",
   [
-    ("jit", Mesh(data=8, fsdp=1, tensor=1)),
-    ("jit", Mesh(data=2, fsdp=2, tensor=2)),
-    ("pmap", Mesh(data=8, fsdp=1, tensor=1)),
+    ("pascal", "jit", Mesh(data=8, fsdp=1, tensor=1)),
+    ("pascal", "jit", Mesh(data=2, fsdp=2, tensor=2)),
+    ("pascal", "pmap", Mesh(data=8, fsdp=1, tensor=1)),
+    ("gru_double_syntax", "jit", Mesh(data=2, fsdp=2, tensor=2)),
   ],
 )
-def test_eight_devices_are_one(parallelism, mesh):
+def test_eight_devices_are_one(system, parallelism, mesh):
   # Training noise off: pmap draws its own on each device.
-  recipe = plan_of("pascal").recipe
+  recipe = plan_of(system).recipe
   layout = Layout(parallelism, mesh)
   assert layout.mesh.size == 8
   state, found = run(recipe, 50, layout)
@@ -82,12 +83,16 @@ def test_eight_devices_are_one(parallelism, mesh):
   assert int(state.step) == 50
 
 
-def test_dropout_masks_do_not_depend_on_devices():
-  plan = plan_of("pascal_ignoring")
+@pytest.mark.parametrize("system", ["pascal_ignoring", "gru_global"])
+def test_dropout_masks_do_not_depend_on_devices(system):
+  plan = plan_of(system)
   model = type(plan.recipe.model)
-  spec = dataclasses.replace(
-    plan.spec, model=dataclasses.replace(plan.spec.model, dropout=0.3)
+  sizes = plan.spec.model
+  gru = dataclasses.replace(
+    sizes.gru, dropout_embedding=0.3, dropout_hidden=0.3, dropout_source=0.1
   )
+  sizes = dataclasses.replace(sizes, dropout=0.3, gru=gru)
+  spec = dataclasses.replace(plan.spec, model=sizes)
   recipe = plan.recipe.replace(model=model(spec))
   _, many = run(recipe, 2, Layout("jit", Mesh(data=8, fsdp=1, tensor=1)))
   single = jax.jit(functools.partial(train_step, recipe=recipe))
