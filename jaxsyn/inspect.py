@@ -10,6 +10,7 @@ with its translation. Written to the output folder, N the line of the input:
   sentence_N.tree_found.png            the parents that a supervised head finds
   sentence_N.PART.encoder_0.png        what a part does there, in subwords
   sentence_N.attention.encoder_0.png   all heads of a layer, between words
+  sentence_N.attention.WINDOW.cross_0.png   a context of a recurrent decoder
   probe.json                           how often the strongest other word of a
                                        word is its parent, child or neighbour
 
@@ -325,6 +326,8 @@ def _main(values: flags.FlagValues) -> None:
   report = run(session, sources, values.output, values.limit, layers)
   if report.probe["heads"]:
     print(as_text(report.probe))
+  elif report.probe["sentences"]:
+    print("no probe: a recurrent encoder has no heads that look at words")
   print(
     f"{report.drawn} sentences drawn, {report.probe['sentences']} in the "
     f"probe: {report.output}"

@@ -111,8 +111,8 @@ def read_parts(config: Config) -> Parts:
   """The parts of a config at their places, in table order.
 
   Raises:
-    InputError: unknown part or option, a part at a place it does not work at,
-      two that replace the same score, or options beyond the model's sizes.
+    InputError: unknown part or option, a part at a place or in a family where
+      it does not work, two that replace the same score, or options beyond the model's sizes.
   """
   found: dict[str, Named] = {}
   for place in PLACES:
@@ -131,6 +131,7 @@ def read_parts(config: Config) -> Parts:
       if place not in kind.places:
         raise InputError(f"{where}: it works in {', '.join(kind.places)} only.")
       part = from_config(kind, section[name], where)
+      contract.FAMILIES[config.model.family].check_part(where, place, part)
       part.check(where, config.model)
       named.append((name, part))
     _check_clashes(f"config.parts.{place}", named, config.model)

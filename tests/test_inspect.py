@@ -270,11 +270,14 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
 def test_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
   session = untrained("gru_double_syntax", prepared, tmp_path / "run")
   (seen,) = inspect.look(session, [LONG])
-  assert [(m.place, m.heads) for m in seen.attention] == [("cross", (0,))]
-  whole, near = (seen.find("cross", 0, part) for part in ("", "syntax"))
+  assert {(m.place, m.heads, m.parts) for m in seen.attention} == {
+    ("cross", (0,), ((name,),)) for name in ("global", "syntax")
+  }
+  assert not seen.weightings
+  whole, near = (seen.find("cross", 0, part) for part in ("global", "syntax"))
   for found in (whole, near):
     np.testing.assert_allclose(found.weight_HQM.sum(2), 1.0, atol=1e-5)
-  assert near.columns == (*seen.source.subwords,)
+    assert found.columns == seen.source.units.labels
   assert (whole.weight_HQM > 0).all() and not near.weight_HQM.all()
   folder = tmp_path / "out"
   folder.mkdir()
@@ -282,8 +285,8 @@ def test_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
   assert {file.name for file in folder.iterdir()} == {
     "sentence_0001.json",
     "sentence_0001.tree.png",
-    "sentence_0001.attention.cross_0.png",
-    "sentence_0001.syntax.weight.cross_0.png",
+    "sentence_0001.attention.global.cross_0.png",
+    "sentence_0001.attention.syntax.cross_0.png",
   }
 
 

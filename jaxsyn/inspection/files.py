@@ -53,8 +53,11 @@ def write(
     figure = arcs.tree(source, "", seen.found_head_W, heading, wrong)
     figure.savefig(folder / f"{name}.tree_found.png")
   for found in (*seen.attention, *seen.weightings):
-    what = found.part or "attention"
-    if found.part and found.kind != "weighting":
-      what = f"{what}.{found.kind}"
+    what = [found.part] if found.part else []
+    if found.is_attention:
+      what = ["attention", *what]
+    elif found.kind != "weighting":
+      what.append(found.kind)
+    what = ".".join(what)
     figure = pictures.picture(found, f"sentence {number}")
     figure.savefig(folder / f"{name}.{what}.{found.place}_{found.layer}.png")

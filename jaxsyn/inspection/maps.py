@@ -38,7 +38,8 @@ class Published:
   Attributes:
     place: "encoder", "decoder" (self-attention) or "cross".
     layer: from 0.
-    part: name of the part that published it; "" for attention itself.
+    part: name of the part, or of a recurrent decoder's window, that published
+      it; "" for attention itself.
     kind: what it is: "weight" (of attention), "weighting" (times the scores),
       "bias" (added to them), "parse" (how likely each is another's parent, as
       a supervised head has it), or as the part calls it.
@@ -172,11 +173,15 @@ class Maps:
         kind,
         heads,
         value_HQM[list(heads), :rows, :columns],
-        tuple(self._parts(place, layer, head) for head in heads),
+        tuple(self._parts(place, layer, head, part) for head in heads),
       )
 
-  def _parts(self, place: str, layer: int, head: int) -> tuple[str, ...]:
-    """Names of the parts that work on a head."""
+  def _parts(
+    self, place: str, layer: int, head: int, part: str
+  ) -> tuple[str, ...]:
+    """Names of the parts that work on a head; of a window, its own."""
+    if part in dict(self._spec.contexts):
+      return (part,)
     return tuple(
       name
       for name, _ in self._spec.parts.at_layer(place, layer)

@@ -64,7 +64,9 @@ def panels(found: Map, heads: Sequence[int] | None = None) -> list[Panel]:
       found.weight_HQM[number],
     )
     for number, (head, parts) in enumerate(
-      itertools.zip_longest(found.heads, () if found.part else found.parts)
+      itertools.zip_longest(
+        found.heads, found.parts if found.is_attention else ()
+      )
     )
     if head in chosen
   ]
@@ -78,7 +80,7 @@ def title(found: Map) -> str:
     rows = "rows: being predicted; columns: looked at"
   if found.kind == "parse":
     rows = "rows: whose parent is sought; columns: found there"
-  if not found.part:
+  if found.is_attention:
     return f"{where} ({rows}; colours by square root)"
   heads = ", ".join(map(str, found.heads))
   return f"{found.part}, {found.kind}: {where}, heads {heads} ({rows})"
@@ -93,7 +95,7 @@ def picture(found: Map, heading: str = "") -> Figure:
     heading: stands before the title.
   """
   heading = f"{heading}: {title(found)}" if heading else title(found)
-  return matrices(panels(found), heading, None if found.part else 1.0)
+  return matrices(panels(found), heading, 1.0 if found.is_attention else None)
 
 
 def matrices(

@@ -74,6 +74,11 @@ class Map:
   parts: tuple[tuple[str, ...], ...] = ()
 
   @property
+  def is_attention(self) -> bool:
+    """Whether its weights are those under which values are summed."""
+    return self.kind == "weight"
+
+  @property
   def is_one(self) -> bool:
     """Whether all heads have the same matrix."""
     return bool((self.weight_HQM == self.weight_HQM[:1]).all())
@@ -137,15 +142,16 @@ def sentence(
   attention, weightings = [], []
   for p in sorted(published, key=lambda p: ([*units].index(p.place), p.layer)):
     head = (p.place, p.layer, p.part, p.kind, p.heads)
-    if p.part:
-      names = labels[p.place]
-      if p.kind == "parse":  # told by subwords, whichever state parses them
-        names = (names[0], names[0])
-      weightings.append(Map(*head, *names, p.value_HQM, p.parts))
-    else:
-      names = (unit.labels for unit in units[p.place])
+    names = labels[p.place]
+    if p.kind == "parse":  # told by subwords, whichever state parses them
+      names = (names[0], names[0])
+    found = Map(*head, *names, p.value_HQM, p.parts)
+    if found.is_attention:
+      rows, columns = (unit.labels for unit in units[p.place])
       weight_HRC = pool(p.value_HQM, *units[p.place])
-      attention.append(Map(*head, *names, weight_HRC, p.parts))
+      attention.append(Map(*head, rows, columns, weight_HRC, p.parts))
+    else:
+      weightings.append(found)
   return Sentence(
     source,
     translation,
@@ -179,7 +185,8 @@ def _found_heads(
 def to_json(seen: Sentence, number: int) -> str:
   """A sentence as JSON: a line a field, a line a matrix.
 
-  `attention`: one entry for each place, layer and head. `weightings`: one for
+  `attention`: one entry for each place, layer and head, of a recurrent decoder
+  for each window, which is among its `parts`. `weightings`: one for
   each matrix, with the heads it is for.
 
   Args:

@@ -11,8 +11,8 @@ a cache. Nothing outside this room knows what kind of model it is.
   advance(encoded, cache, token_BN, at) -> logits_BNV, cache
   reorder(cache, beam_BN) -> cache, after hypotheses changed their beam
 
-and, before there is any, check(spec), which raises InputError where options do
-not fit the family.
+and, before there is any, check(spec) and check_part(where, place, part), which
+raise InputError where options or a part do not fit the family.
 """
 
 from __future__ import annotations

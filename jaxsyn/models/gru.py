@@ -22,7 +22,7 @@ from jaxsyn.models.gru_decoder import Decoder, Facts, State
 from jaxsyn.models.gru_layers import Bidirectional, linear
 from jaxsyn.models.layers import Dropout
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.syntax import View
+from jaxsyn.syntax import Spec, View
 
 Array = jax.Array
 
@@ -56,7 +56,8 @@ class Gru(nn.Module):
       if getattr(model, name) != 1:
         raise InputError(
           f"config.model.{name}={getattr(model, name)}: family 'gru' has one "
-          "layer a side and one head; set it to 1, as its systems do."
+          "layer a side and one head; take one of its systems (gru_*), which "
+          "set it to 1."
         )
     for name in ("hidden", "alignment"):
       least = name == "hidden"
@@ -77,14 +78,22 @@ class Gru(nn.Module):
         "config.contexts is empty: a model of family 'gru' looks at its source "
         "through one window or more, e.g. 'global'."
       )
-    for place in ("encoder", "decoder", "cross"):
-      for name, part in spec.parts.at(place):
-        if place != "encoder" or not part.embeds:
-          raise InputError(
-            f"config.parts.{place}.{name} changes attention of the "
-            "Transformer, which family 'gru' has not; it takes parts of the "
-            "encoder's embeddings, and windows (config.contexts)."
-          )
+
+  @staticmethod
+  def check_part(where: str, place: str, part: Spec) -> None:
+    """Raises InputError for a part that this family has no use for.
+
+    Args:
+      where: dotted name of its section, for the message.
+      place: where it is to sit.
+      part: its options.
+    """
+    if place != "encoder" or not part.embeds:
+      raise InputError(
+        f"{where} changes attention of the Transformer, which family 'gru' has "
+        "not; it takes parts of the encoder's embeddings, and windows "
+        "(config.contexts)."
+      )
 
   def setup(self):
     spec, model, gru = self.spec, self.spec.model, self.spec.model.gru

@@ -167,10 +167,9 @@ class Contexts(nn.Module):
     """Makes the weights of all steps readable, see `jaxsyn.syntax.part`.
 
     Args:
-      weights: weight_BTS of each window; the first is attention itself.
+      weights: weight_BTS of each window.
     """
-    publish(self, "weight_BHQM", weights[0][:, None])
-    for window, weight_BTS in zip(self._windows()[1:], weights[1:]):
+    for window, weight_BTS in zip(self._windows(), weights):
       publish(window, "weight_BTS", weight_BTS)
 
 

@@ -16,7 +16,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
-from jaxsyn.syntax import View
+from jaxsyn.syntax import Spec, View
 
 Array = jax.Array
 
@@ -74,6 +74,10 @@ class Transformer(nn.Module):
         "decoder; the Transformer takes parts (config.parts). Leave it out, or "
         "take a system of family 'gru'."
       )
+
+  @staticmethod
+  def check_part(where: str, place: str, part: Spec) -> None:
+    """Every part has its place here."""
 
   def setup(self):
     spec, model = self.spec, self.spec.model

@@ -210,7 +210,8 @@ def test_what_does_not_fit_is_refused_by_name(change, message):
     resolve(configs.read(config), JOINT)
 
 
-def test_parts_of_attention_are_refused():
-  config = systems.apply(base.get_config(), "gru_global+pascal")
-  with pytest.raises(InputError, match=r"parts\.encoder\.parent_scaled"):
+@pytest.mark.parametrize("mix", ["gru_global+pascal", "dbsa+gru_global"])
+def test_parts_of_attention_are_refused(mix):
+  config = systems.apply(base.get_config(), mix)
+  with pytest.raises(InputError, match=r"changes attention of the Transformer"):
     resolve(configs.read(config), JOINT)

@@ -61,7 +61,11 @@ class Window(nn.Module):
     raise NotImplementedError
 
   def start(self, view: View, beams: int) -> Any:
-    """What it remembers from step to step, before the first: arrays BN..."""
+    """What it remembers from step to step, before the first: any pytree.
+
+    Its arrays have the axes sentence, hypothesis, and any more; shapes and
+    types stay the same from step to step, and the search reorders hypotheses.
+    """
     return ()
 
   def __call__(
@@ -91,10 +95,16 @@ class Window(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class WindowSpec:
-  """What a config may say of a window. Subclasses add options and checks."""
+  """What a config may say of a window. Subclasses add options and checks.
+
+  A window that needs facts of the tree is passed over for a sentence without
+  one: a first context is then global attention, a further one nothing.
+  """
 
   window: ClassVar[type[Window]]
-  needs: ClassVar[tuple[str, ...]] = ()  # facts of the source it reads
+  # Facts of the source it reads, as `jaxsyn.data.schema` names them after the
+  # side: "head", "tree_distance", ... What `View` derives needs its origins.
+  needs: ClassVar[tuple[str, ...]] = ()
   # Sums up annotations of its own (`Window.sequence`), not the encoder's.
   own_annotations: ClassVar[bool] = False
 
