@@ -51,7 +51,7 @@ def called_different(
     random = np.random.default_rng((seed, trial))
     reference, one, other = _test_set(random, sentences, planted)
     scorer = scorer_of(metric, [reference], "none")
-    first, second = (measure(scorer, s, [reference]) for s in (one, other))
+    first, second = (measure(scorer, s) for s in (one, other))
     draws = int(random.integers(2**31))
     found = difference(
       ("other", "one"), second, first, tuple(TESTS), samples, draws, False

@@ -97,7 +97,7 @@ def run(
   lines = list(meant.values())
   scorers = [scorer_of(m, lines, tokenizer, lowercase) for m in metrics]
   measured = {
-    name: [measure(scorer, text, lines) for scorer in scorers]
+    name: [measure(scorer, text) for scorer in scorers]
     for name, text in said.items()
   }
   interval = test != "none"

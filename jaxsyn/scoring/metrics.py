@@ -46,16 +46,21 @@ class SacreBleu:
   """One of sacreBLEU's metrics against fixed references."""
 
   def __init__(
-    self, name: str, metric: Metric, by_sentence: Metric | None = None
+    self,
+    name: str,
+    sentences: int,
+    metric: Metric,
+    by_sentence: Metric | None = None,
   ):
     """Wraps a metric that was made with its references.
 
     Args:
       name: as printed.
+      sentences: of each reference.
       metric: of the corpus.
       by_sentence: of single sentences, where that is another.
     """
-    self.name = name
+    self.name, self.sentences = name, sentences
     self.better = -1 if name == "TER" else 1
     # sacreBLEU resamples in this type; its p-values depend on it in a tie.
     self.dtype = np.float32
@@ -95,7 +100,7 @@ class SentenceMean:
     signature: str,
   ):
     """Takes a function of (references of a sentence, hypothesis)."""
-    self.name = name
+    self.name, self.sentences = name, len(references[0])
     self._score, self._signature = score, signature
     self._count = len(references)
     self._references = list(zip(*references))
@@ -160,18 +165,21 @@ def _bleu(references, tokenizer, lowercase):
   def make(**options):
     return bleu_of(tokenizer, lowercase, references=references, **options)
 
-  return SacreBleu("BLEU", make(), make(effective_order=True))
+  return SacreBleu(
+    "BLEU", len(references[0]), make(), make(effective_order=True)
+  )
 
 
 def _chrf(references, _, lowercase):
   metric = sacrebleu.CHRF(lowercase=lowercase, references=references)
-  return SacreBleu("chrF", metric)
+  return SacreBleu("chrF", len(references[0]), metric)
 
 
 def _ter(references, *_):
   # sacreBLEU's TER ignores case unless told not to, and so does its command
   # line with and without -lc: the signature says case:lc both times.
-  return SacreBleu("TER", sacrebleu.TER(references=references))
+  metric = sacrebleu.TER(references=references)
+  return SacreBleu("TER", len(references[0]), metric)
 
 
 def _ribes(references, tokenizer, lowercase):
@@ -230,11 +238,144 @@ def scorer_of(
       --chrf-lowercase; TER always does.
 
   Raises:
-    InputError: unknown metric or tokeniser, or one that is not installed.
+    InputError: unknown metric or tokeniser, or one that is not installed;
+      references of different length.
   """
   if metric not in METRICS:
     raise InputError(f"no metric {metric!r}. {did_you_mean(metric, METRICS)}")
   lines = [list(reference) for reference in references]
+  if len(set(map(len, lines))) != 1:
+    raise InputError(
+      f"references of {', '.join(str(len(r)) for r in lines)} sentences: line N "
+      "of one must translate line N of the other."
+    )
+  return METRICS[metric](lines, tokenizer, lowercase)
+
+
+def measure(scorer: Scorer, hypotheses: Lines) -> Measured:
+  """What a system's sentences add to a score.
+
+  Raises:
+    InputError: not as many hypotheses as references.
+  """
+  if scorer.sentences != len(hypotheses):
+    raise InputError(
+      f"{len(hypotheses)} hypotheses but {scorer.sentences} references: line N "
+      "of one must translate line N of the other."
+    )
+  return Measured(scorer, scorer.statistics(hypotheses))
+
+
+def score(self) -> Score:
+    return Score(self.scorer.name, self.value, self.scorer.signature())
+
+  @property
+  def value(self) -> float:
+    """The score of all sentences."""
+    return self.scorer.of_sum(self.statistic_BI.sum(axis=0))
+
+  @property
+  def sentence_B(self) -> np.ndarray:
+    """The score of each sentence by itself.
+
+    BLEU is then sacreBLEU's sentence BLEU (its -sl): smoothed (exp), up to
+    the longest n-gram that the sentence has.
+    """
+    return np.array([self.scorer.of_sentence(row) for row in self.statistic_BI])
+
+  def part(self, chosen_B: np.ndarray) -> Measured:
+    """The same for some of the sentences, a mask or indices."""
+    return dataclasses.replace(self, statistic_BI=self.statistic_BI[chosen_B])
+
+
+def _bleu(references, tokenizer, lowercase):
+  def make(**options):
+    return bleu_of(tokenizer, lowercase, references=references, **options)
+
+  return SacreBleu(
+    "BLEU", len(references[0]), make(), make(effective_order=True)
+  )
+
+
+def _chrf(references, _, lowercase):
+  metric = sacrebleu.CHRF(lowercase=lowercase, references=references)
+  return SacreBleu("chrF", len(references[0]), metric)
+
+
+def _ter(references, *_):
+  # sacreBLEU's TER ignores case unless told not to, and so does its command
+  # line with and without -lc: the signature says case:lc both times.
+  metric = sacrebleu.TER(references=references)
+  return SacreBleu("TER", len(references[0]), metric)
+
+
+def _ribes(references, tokenizer, lowercase):
+  from jaxsyn.scoring import ribes  # nltk takes long to load
+
+  cut = bleu_of(tokenizer, lowercase)
+  words = [
+    [cut._preprocess_segment(line).split() for line in lines]
+    for lines in references
+  ]
+
+  def score(meant, said):
+    return ribes.sentence(meant, cut._preprocess_segment(said).split())
+
+  signature = (
+    f"{_case(lowercase)}|{ribes.SETTINGS}|tok:{cut.tokenizer_signature}"
+    f"|{ribes.VERSION}"
+  )
+  return SentenceMean("RIBES", score, words, signature)
+
+
+def _exact(references, _, lowercase):
+  fold = str.lower if lowercase else str
+  folded = [[fold(line) for line in lines] for lines in references]
+  return SentenceMean(
+    "exact",
+    lambda meant, said: operator.contains(meant, fold(said)),
+    folded,
+    f"{_case(lowercase)}|tok:none",
+  )
+
+
+# Name -> maker of the scorer from (references, tokenizer, lowercase).
+METRICS = {
+  "bleu": _bleu,
+  "chrf": _chrf,
+  "ter": _ter,
+  "ribes": _ribes,
+  "exact": _exact,
+}
+
+
+def scorer_of(
+  metric: str,
+  references: Sequence[Lines],
+  tokenizer: str = "13a",
+  lowercase: bool = False,
+) -> Scorer:
+  """A metric with its references, which are read once for all systems.
+
+  Args:
+    metric: a name of METRICS.
+    references: one or more lists of as many sentences, detokenised.
+    tokenizer: sacreBLEU's, of BLEU and RIBES; "13a" splits European languages.
+    lowercase: ignore case, as sacreBLEU's command does with -lc (BLEU) and
+      --chrf-lowercase; TER always does.
+
+  Raises:
+    InputError: unknown metric or tokeniser, or one that is not installed;
+      references of different length.
+  """
+  if metric not in METRICS:
+    raise InputError(f"no metric {metric!r}. {did_you_mean(metric, METRICS)}")
+  lines = [list(reference) for reference in references]
+  if len(set(map(len, lines))) != 1:
+    raise InputError(
+      f"references of {', '.join(str(len(r)) for r in lines)} sentences: line N "
+      "of one must translate line N of the other."
+    )
   return METRICS[metric](lines, tokenizer, lowercase)
 
 
@@ -264,7 +405,7 @@ def score(
 ) -> Score:
   """One metric of a corpus; arguments and errors as in `scorer_of`, `measure`."""
   scorer = scorer_of(metric, references, tokenizer, lowercase)
-  return measure(scorer, hypotheses, references).score
+  return measure(scorer, hypotheses).score
 
 
 def bleu_of(tokenizer: str, lowercase: bool, **options: Any) -> sacrebleu.BLEU:
@@ -285,6 +426,11 @@ def bleu_of(tokenizer: str, lowercase: bool, **options: Any) -> sacrebleu.BLEU:
       f"the tokenizer {tokenizer!r} needs packages that are not installed: "
       f"pip install 'jaxsyn[{EXTRAS[tokenizer]}]' (in a checkout: "
       f"pip install -e '.[{EXTRAS[tokenizer]}]')."
+    ) from error
+  except OSError as error:  # those that stand on a model fetch it
+    raise InputError(
+      f"the model of the tokenizer {tokenizer!r} cannot be fetched ({error}). "
+      "Try again with a network, or take another tokenizer."
     ) from error
 
 

@@ -97,6 +97,8 @@ def test_the_command_line_passes_the_case_on(tmp_path):
 def test_lists_of_different_length_are_refused():
   with pytest.raises(InputError, match="3 hypotheses but 2 references"):
     score(SAID, [MEANT[:2]])
+  with pytest.raises(InputError, match="references of 3, 2 sentences"):
+    score(SAID, [MEANT, MEANT[:2]])
 
 
 def test_an_unknown_metric_is_named():

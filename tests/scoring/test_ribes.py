@@ -78,7 +78,7 @@ def test_a_corpus_has_the_mean_of_its_sentences_in_percent():
   meant = [["a b c", "John hit Bob yesterday", "Ja."]]
   said = ["a b c", "Bob hit John yesterday", "nein"]
   scorer = scorer_of("ribes", meant)
-  found = measure(scorer, said, meant)
+  found = measure(scorer, said)
   assert found.sentence_B.tolist() == [100.0, 50.0, 0.0]
   assert found.value == 50.0
   assert found.score.signature == (
@@ -89,7 +89,7 @@ def test_a_corpus_has_the_mean_of_its_sentences_in_percent():
 def test_words_are_the_tokenisers_and_case_counts_unless_told():
   def value(said, tokenizer, lowercase=False):
     scorer = scorer_of("ribes", [["Ja, gut."]], tokenizer, lowercase)
-    return measure(scorer, [said], [["Ja, gut."]]).value
+    return measure(scorer, [said]).value
 
   # 13a cuts off comma and full stop: Ja , gut . are all found, in order.
   assert value("Ja , gut .", "13a") == 100.0

@@ -38,7 +38,7 @@ def corpus(sentences=40, references=1, seed=3):
 
 def compared(metric, meant, one, other, **settings):
   scorer = scorer_of(metric, meant)
-  first, second = (measure(scorer, said, meant) for said in (one, other))
+  first, second = (measure(scorer, said) for said in (one, other))
   settings = {"tests": tuple(TESTS)} | settings
   return difference(("other", "one"), second, first, **settings)
 
@@ -81,7 +81,7 @@ def test_the_bootstrap_counts_resamples_far_from_their_mean():
   resampled = np.array([[0.0] * 4, [0.0, 50.0, 50.0, 100.0]])
   assert exact(1, 0, 1).value == 50.0
   pair = [
-    measure(scorer_of("exact", [["a", "b"]]), said, [["a", "b"]])
+    measure(scorer_of("exact", [["a", "b"]]), said)
     for said in (["x", "b"], ["a", "b"])
   ]
   outcome = TESTS["bootstrap"](pair, resampled, 4, 0)
@@ -127,7 +127,7 @@ def test_less_ter_is_better():
 
 def test_sentences_are_scored_as_sacrebleu_does():
   meant, one, _ = corpus(references=2)
-  found = measure(scorer_of("bleu", meant), one, meant).sentence_B
+  found = measure(scorer_of("bleu", meant), one).sentence_B
   expected = [
     sacrebleu.sentence_bleu(said, [r[i] for r in meant]).score
     for i, said in enumerate(one)
