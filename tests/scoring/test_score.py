@@ -1,5 +1,6 @@
 """The command: its tables, its JSON, and what it refuses."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -139,7 +140,7 @@ def test_the_command_prints_json_of_the_same(files):
     edges=(2, 4),
   )
   assert json.loads(done.stdout) == json.loads(
-    json.dumps(command.dataclasses.asdict(expected))
+    json.dumps(dataclasses.asdict(expected))
   )
 
 
