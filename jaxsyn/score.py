@@ -230,7 +230,7 @@ if __name__ == "__main__":
     "source_conllu",
     None,
     "CoNLL-U of the sources: adds scores by depth, dependency length, clauses "
-    "and crossing edges, and counts its words. With --source a line may hold "
+    "and projectivity, and counts its words. With --source a line may hold "
     "several trees or none.",
   )
   flags.DEFINE_list(

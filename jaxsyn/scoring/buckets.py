@@ -12,7 +12,7 @@ Facts of a tree (its words are those of `jaxsyn.data.conllu`: surface tokens):
 - clauses: each root and each word that hangs by one of CLAUSES. Coordinated
   clauses (`conj`) are not among them: the relation does not tell them from
   coordinated nouns.
-- crossing edges: see `jaxsyn.data.tree.projective`.
+- projectivity: whether edges cross, see `jaxsyn.data.tree.projective`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ EDGES = (10, 20, 30, 40, 50)  # words; upper ends of buckets, inclusive
 # Universal Dependencies' relations of clauses, with their subtypes (acl:relcl).
 CLAUSES = ("csubj", "ccomp", "xcomp", "advcl", "acl", "parataxis")
 NO_TREE = "no tree"
+FEWEST = 10  # sentences that an interval is drawn from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Bucket:
     count: sentences.
     share: of the test set, from 0 to 1.
     scores: system -> metric -> score; {} where there is no sentence.
-    differences: to the baseline, with intervals and without tests.
+    differences: to the baseline, without tests; with an interval where there are
+      FEWEST sentences or more.
   """
 
   by: str
@@ -85,7 +87,7 @@ def by_length(
 
 
 def by_tree(parses: Sequence[Parse]) -> list[Table]:
-  """Depth, dependency length, clauses and crossing edges of source trees."""
+  """Depth, dependency length, clauses and projectivity of source trees."""
   depth = [_of_tree(parse, _depth) for parse in parses]
   clauses = [_of_tree(parse, _clauses) for parse in parses]
   length = [_of_tree(parse, dependency_length) for parse in parses]
@@ -94,7 +96,7 @@ def by_tree(parses: Sequence[Parse]) -> list[Table]:
     _whole("tree depth", depth, (2, 4, 6, 8), first=0),
     _real("dependency length", length, (1.5, 2.0, 2.5, 3.0)),
     _whole("clauses", clauses, (1, 2, 3), first=1),
-    _table("edges", crossing, ("projective", "crossing"), int),
+    _table("projectivity", crossing, ("projective", "non-projective"), int),
   ]
 
 
@@ -129,6 +131,7 @@ def scored(
     chosen_B = table.bucket_B == number
     count = int(chosen_B.sum())
     share = count / max(1, len(chosen_B))
+    enough = interval and count >= FEWEST
     scores, differences = {}, []
     if count:
       parts = {
@@ -140,7 +143,7 @@ def scored(
         for name, metrics in parts.items()
       }
       differences = [
-        difference((name, baseline), m, b, (), samples, seed, interval)
+        difference((name, baseline), m, b, (), samples, seed, enough)
         for name, metrics in parts.items()
         if name != baseline
         for m, b in zip(metrics, parts[baseline])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Sequence
 
 from jaxsyn.scoring.buckets import Bucket
@@ -29,7 +30,11 @@ class Report:
 
 
 def as_text(report: Report) -> str:
-  """Tables of scores, differences and buckets; the signatures below."""
+  """Tables of scores, differences and buckets; the signatures below.
+
+  Names of files go without the folder that they share.
+  """
+  report = _shortened(report)
   scores = next(iter(report.scores.values()))
   names = [s.metric for s in scores]
   rows = [["hypothesis", *names]]
@@ -45,6 +50,34 @@ def as_text(report: Report) -> str:
   if report.buckets and len(names) > 1:
     parts.append(f"Buckets show {names[0]}; --json has the other metrics too.")
   return "\n\n".join(parts)
+
+
+def _shortened(report: Report) -> Report:
+  """The report with systems named without the folder that all of them are in."""
+  whole = {name: os.path.abspath(name) for name in report.scores}
+  folder = os.path.commonpath(map(os.path.dirname, whole.values()))
+  short = {name: os.path.relpath(path, folder) for name, path in whole.items()}
+
+  def renamed(differences):
+    return tuple(
+      dataclasses.replace(d, system=short[d.system], baseline=short[d.baseline])
+      for d in differences
+    )
+
+  found = [
+    dataclasses.replace(
+      bucket,
+      scores={short[n]: scores for n, scores in bucket.scores.items()},
+      differences=renamed(bucket.differences),
+    )
+    for bucket in report.buckets
+  ]
+  return Report(
+    {short[n]: scores for n, scores in report.scores.items()},
+    short[report.baseline],
+    renamed(report.differences),
+    tuple(found),
+  )
 
 
 def _differences(report: Report) -> str:

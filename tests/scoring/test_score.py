@@ -86,7 +86,8 @@ def test_text_has_two_decimals_and_every_part(files):
   )
   text = command.as_text(report)
   for name, scores in report.scores.items():
-    row = next(line for line in text.split("\n") if line.startswith(name))
+    short = name.rpartition("/")[2]  # all are in one folder
+    row = next(line for line in text.split("\n") if line.startswith(short))
     assert row.split()[1:] == [f"{s.value:.2f}" for s in scores]
     for s in scores:
       assert f"{s.metric}|{s.signature}" in text
@@ -98,6 +99,20 @@ def test_text_has_two_decimals_and_every_part(files):
   for title in ("source length", "tree depth", "dependency length", "clauses"):
     assert f"\n{title}" in text
   assert max(map(len, command.as_text(run(files, "a")).split("\n"))) < 120
+
+
+def test_names_go_without_the_folder_that_all_are_in(
+  files, tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "c").rename(tmp_path / "elsewhere")
+  (tmp_path / "runs").mkdir()
+  (tmp_path / "b").rename(tmp_path / "runs" / "b")
+  names = ["a", str(tmp_path / "elsewhere"), "runs/b"]
+  report = command.run(["meant"], names, metrics=("exact",), test="none")
+  assert list(report.scores) == names
+  rows = command.as_text(report).split("\n")[1:4]
+  assert [row.split()[0] for row in rows] == ["a", "elsewhere", "runs/b"]
 
 
 def test_buckets_are_of_words_between_blanks_or_of_the_trees(files):
