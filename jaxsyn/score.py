@@ -1,101 +1,242 @@
-"""Scores translations: BLEU, chrF, TER and exact match, with signatures.
+"""Scores translations, with signatures, and says what differs by chance.
 
-python -m jaxsyn.score --reference test.de --hypothesis a.de --hypothesis b.de
+python -m jaxsyn.score --reference test.de --hypothesis a.de --hypothesis b.de \\
+  --metrics bleu,chrf,ribes --significance all --source test.en
+
+The first hypothesis is the baseline of the others. p-values are two-sided; the
+column "sacreBLEU" is the p-value that sacreBLEU's command prints for the test left
+of it (`jaxsyn.scoring.significance` says how they differ).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 from absl import flags
 
 from jaxsyn import cli
+from jaxsyn.data import conllu
 from jaxsyn.data.text import read_lines
-from jaxsyn.errors import InputError
-from jaxsyn.scoring.metrics import Score, score
+from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.scoring import buckets, significance
+from jaxsyn.scoring.metrics import measure, scorer_of
+from jaxsyn.scoring.tables import Report, as_text
+
+# What --significance can be -> the tests it runs.
+CHOICES = {
+  "none": (),
+  **{name: (name,) for name in significance.TESTS},
+  "all": tuple(significance.TESTS),
+}
 
 
 def run(
-  references: Sequence[str],
-  hypotheses: Sequence[str],
+  references: Sequence[str | os.PathLike],
+  hypotheses: Sequence[str | os.PathLike],
   metrics: Sequence[str] = ("bleu", "chrf", "ter"),
   tokenizer: str = "13a",
   lowercase: bool = False,
-) -> dict[str, list[Score]]:
+  baseline: str | os.PathLike | None = None,
+  test: str = "bootstrap",
+  samples: int = 0,
+  seed: int = significance.SEED,
+  source: str | os.PathLike | None = None,
+  source_conllu: str | os.PathLike | None = None,
+  edges: Sequence[int] = buckets.EDGES,
+) -> Report:
   """Scores files side by side.
 
   Args:
     references: files, plain or .gz, one sentence a line.
     hypotheses: files of the systems.
     metrics: names of `jaxsyn.scoring.metrics.METRICS`.
-    tokenizer: sacreBLEU's, of BLEU alone.
+    tokenizer: sacreBLEU's, of BLEU and RIBES.
     lowercase: ignore case; TER always does, as its signature says.
+    baseline: the hypothesis to compare with; the first unless given.
+    test: a name of CHOICES; "none" leaves out the intervals too.
+    samples: of each test; 0: 1000 resamples, 10000 shuffles.
+    seed: of the tests.
+    source: file of the sources, for buckets by length.
+    source_conllu: their trees, for buckets by tree; words are then the trees'.
+    edges: upper ends of the buckets by length, in words.
 
-  Returns: the scores of each hypothesis file, by its name.
-  Raises: InputError: a file cannot be read, or their lengths differ.
+  Returns: scores, differences to the baseline, buckets.
+  Raises: InputError: a file cannot be read, lengths differ, unknown names.
   """
-  sentences = [read_lines(path) for path in references]
-  table = {}
-  for path in hypotheses:
-    lines = read_lines(path)
-    for name, reference in zip(references, sentences):
-      if len(reference) != len(lines):
-        raise InputError(
-          f"{path} has {len(lines)} lines, but {name} has {len(reference)}: "
-          "line N of one must translate line N of the other."
-        )
-    table[path] = [
-      score(lines, sentences, m, tokenizer, lowercase) for m in metrics
-    ]
-  return table
+  meant = {os.fspath(path): read_lines(path) for path in references}
+  said = {os.fspath(path): read_lines(path) for path in hypotheses}
+  baseline = _baseline(baseline, hypotheses)
+  if test not in CHOICES:
+    raise InputError(f"no test {test!r}. {did_you_mean(test, CHOICES)}")
+  files = meant | said
+  if source is not None:
+    files[os.fspath(source)] = read_lines(source)
+  _check_lengths(files)
+  lines = list(meant.values())
+  scorers = [scorer_of(m, lines, tokenizer, lowercase) for m in metrics]
+  measured = {
+    name: [measure(scorer, text) for scorer in scorers]
+    for name, text in said.items()
+  }
+  interval = test != "none"
+  differences = [
+    significance.difference(
+      (name, baseline), system, base, CHOICES[test], samples, seed, interval
+    )
+    for name, systems in measured.items()
+    if name != baseline
+    for system, base in zip(systems, measured[baseline])
+  ]
+  tables = _tables(source, source_conllu, files, len(said[baseline]), edges)
+  found = [
+    buckets.scored(table, measured, baseline, interval, samples, seed)
+    for table in tables
+  ]
+  return Report(
+    {name: [m.score for m in systems] for name, systems in measured.items()},
+    baseline,
+    tuple(differences),
+    tuple(itertools.chain.from_iterable(found)),
+  )
 
 
-def as_text(table: dict[str, list[Score]]) -> str:
-  """The scores as a table, the signatures below it."""
-  scores = next(iter(table.values()))
-  width = max(len(name) for name in (*table, "hypothesis"))
-  head = "  ".join(f"{s.metric:>6}" for s in scores)
-  rows = [f"{'hypothesis':<{width}}  {head}"]
-  for name, found in table.items():
-    values = "  ".join(f"{s.value:6.2f}" for s in found)
-    rows.append(f"{name:<{width}}  {values}")
-  rows += ["", *(f"{s.metric}|{s.signature}" for s in scores)]
-  return "\n".join(rows)
+def _baseline(name, hypotheses) -> str:
+  names = [os.fspath(path) for path in hypotheses]
+  if len(set(names)) < len(names):
+    twice = next(n for n in names if names.count(n) > 1)
+    raise InputError(f"the hypothesis {twice} is given twice.")
+  name = names[0] if name is None else os.fspath(name)
+  if name not in names:
+    raise InputError(
+      f"the baseline {name} is no hypothesis. {did_you_mean(name, names)}"
+    )
+  return name
+
+
+def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
+  """All files have as many lines as the first, and at least one."""
+  (first, lines), *rest = files.items()
+  if not lines:
+    raise InputError(f"{first} is empty: there is nothing to score.")
+  for name, other in rest:
+    if len(other) != len(lines):
+      raise InputError(
+        f"{name} has {len(other)} lines, but {first} has {len(lines)}: "
+        "line N of one must translate line N of the other."
+      )
+
+
+def _tables(source, source_conllu, files, count, edges) -> list[buckets.Table]:
+  """Which bucket each line is in, by everything that is known of sources."""
+  lines = None if source is None else files[os.fspath(source)]
+  if source_conllu is None:
+    if lines is None:
+      return []
+    words = [len(line.split()) for line in lines]
+    return [buckets.by_length(words, edges)]
+  blocks = list(conllu.read(source_conllu))
+  if lines is not None:
+    parses = list(conllu.match(blocks, lines, os.fspath(source)))
+  elif len(blocks) == count:
+    parses = [conllu.attach([block], block.text) for block in blocks]
+  else:
+    raise InputError(
+      f"{source_conllu} has {len(blocks)} trees for {count} lines. Give the "
+      "text too (--source): a line may hold several trees, or none."
+    )
+  words = [len(parse.head_W) for parse in parses]
+  by = "source length in words of the trees"
+  return [buckets.by_length(words, edges, by), *buckets.by_tree(parses)]
 
 
 def _main(values: flags.FlagValues) -> None:
   if not values.reference or not values.hypothesis:
     raise InputError("--reference and --hypothesis are needed, each a file.")
-  table = run(
+  try:
+    edges = [int(edge) for edge in values.edges]
+  except ValueError:
+    raise InputError(
+      f"--edges are whole numbers, as in 10,20,30; got {values.edges}."
+    ) from None
+  report = run(
     values.reference,
     values.hypothesis,
     values.metrics,
     values.tokenizer,
     values.lowercase,
+    values.baseline,
+    values.significance,
+    values.samples,
+    values.seed,
+    values.source,
+    values.source_conllu,
+    edges,
   )
   if values.json:
-    plain = {n: [vars(s) for s in scores] for n, scores in table.items()}
-    print(json.dumps(plain, indent=2))
+    print(json.dumps(dataclasses.asdict(report), indent=2, ensure_ascii=False))
   else:
-    print(as_text(table))
+    print(as_text(report))
 
 
 if __name__ == "__main__":
   flags.DEFINE_multi_string(
-    "reference", [], "File of the reference; repeat it."
+    "reference", [], "File of the reference, plain or .gz; repeat it."
   )
   flags.DEFINE_multi_string("hypothesis", [], "File of a system; repeat it.")
   flags.DEFINE_list(
     "metrics",
     ["bleu", "chrf", "ter"],
-    "Which of bleu, chrf, ter and exact, in order.",
+    "Which of bleu, chrf, ter, ribes and exact, in order.",
   )
-  flags.DEFINE_string("tokenizer", "13a", "sacreBLEU's tokeniser for BLEU.")
+  flags.DEFINE_string(
+    "tokenizer",
+    "13a",
+    "sacreBLEU's tokeniser, for BLEU and for the words of RIBES: 13a, intl, zh, "
+    "char, none, ja-mecab (pip install 'jaxsyn[ja]'), ko-mecab ('jaxsyn[ko]'), "
+    "or flores101, flores200, spBLEU-1K, which are downloaded.",
+  )
   flags.DEFINE_bool(
     "lowercase",
     False,
     "Ignore case, as sacreBLEU's -lc does. TER always ignores it.",
   )
-  flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
+  flags.DEFINE_string(
+    "baseline", None, "The hypothesis to compare with; the first unless given."
+  )
+  flags.DEFINE_enum(
+    "significance",
+    "bootstrap",
+    list(CHOICES),
+    "Test of each hypothesis against the baseline; sign compares the scores of "
+    "sentences. none also leaves out the intervals, which are bootstrapped.",
+  )
+  flags.DEFINE_integer(
+    "samples",
+    0,
+    "Resamples or shuffles of a test; 0: 1000 of the bootstrap, 10000 shuffles.",
+    lower_bound=0,
+  )
+  flags.DEFINE_integer(
+    "seed", significance.SEED, "Of the tests; sacreBLEU's.", lower_bound=0
+  )
+  flags.DEFINE_string(
+    "source", None, "File of the sources: adds scores by length, in words."
+  )
+  flags.DEFINE_string(
+    "source_conllu",
+    None,
+    "CoNLL-U of the sources: adds scores by depth, dependency length, clauses "
+    "and projectivity, and counts its words. With --source a line may hold "
+    "several trees or none.",
+  )
+  flags.DEFINE_list(
+    "edges",
+    [str(edge) for edge in buckets.EDGES],
+    "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
+  )
+  flags.DEFINE_bool("json", False, "Print JSON instead of tables.")
   cli.main(_main)

@@ -1,4 +1,4 @@
-"""Dependency trees as NumPy arrays: depths, distances, control trees.
+"""Dependency trees as NumPy arrays: depths, distances, crossings, controls.
 
 A tree is `head_W`: the parent word of each word, from 0; a root is its own
 parent. A sentence may have several roots (a forest). Heads come checked from
@@ -57,6 +57,25 @@ def tree_distance(head_W: np.ndarray) -> np.ndarray:
       distance_WW[:place, place] = row
     distance_WW[place, place] = 0
   return distance_WW[np.ix_(place_W, place_W)]
+
+
+def projective(head_W: np.ndarray) -> bool:
+  """Whether no edge crosses another, those from a root to the left included.
+
+  That is the same as: between a word and its parent stand descendants of the
+  parent alone. Trees of a forest side by side cross nothing.
+
+  Raises:
+    ValueError: see `depth`.
+  """
+  head_W = _checked(head_W)
+  word_W = np.arange(len(head_W))
+  # An artificial word before the first is the parent of all roots.
+  parent_W = np.where(head_W == word_W, -1, head_W)
+  low_W, high_W = np.minimum(word_W, parent_W), np.maximum(word_W, parent_W)
+  starts_inside_WW = (low_W[:, None] < low_W) & (low_W < high_W[:, None])
+  ends_outside_WW = high_W[:, None] < high_W
+  return not (starts_inside_WW & ends_outside_WW).any()
 
 
 def parent_mid(word_S: np.ndarray, head_W: np.ndarray) -> np.ndarray:

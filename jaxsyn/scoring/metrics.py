@@ -1,15 +1,29 @@
-"""Corpus scores, sacreBLEU's where it has them, each with its signature."""
+"""Corpus scores, sacreBLEU's where it has them, each with its signature.
+
+A score is made of numbers that sentences add to a sum: n-gram counts for BLEU,
+edits for TER, the sentence's own score for RIBES. `Measured` keeps them, so that
+significance tests and buckets score any set of sentences without reading the
+text again.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import sacrebleu
+from sacrebleu.metrics.base import Metric
 
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.shapes import agree
+
+Lines = Sequence[str]
+
+# Tokenisers of sacreBLEU that stand on packages of their own -> our extra.
+EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,9 +31,10 @@ class Score:
   """One number, and how it came to be.
 
   Attributes:
-    metric: "BLEU", "chrF", "TER" or "exact" (match, in percent).
+    metric: "BLEU", "chrF", "TER", "RIBES" or "exact" (match), in percent.
     value: from 0 to 100; for TER, lower is better and 100 can be passed.
-    signature: sacreBLEU's, with version, tokeniser and case.
+    signature: sacreBLEU's, with version, tokeniser and case; for the others
+      one of the same form.
   """
 
   metric: str
@@ -27,74 +42,267 @@ class Score:
   signature: str
 
 
-class Percentage(NamedTuple):
-  score: float
+class SacreBleu:
+  """One of sacreBLEU's metrics against fixed references."""
+
+  def __init__(
+    self,
+    name: str,
+    sentences: int,
+    metric: Metric,
+    by_sentence: Metric | None = None,
+  ):
+    """Wraps a metric that was made with its references.
+
+    Args:
+      name: as printed.
+      sentences: of each reference.
+      metric: of the corpus.
+      by_sentence: of single sentences, where that is another.
+    """
+    self.name, self.sentences = name, sentences
+    self.better = -1 if name == "TER" else 1
+    # sacreBLEU resamples in this type; its p-values depend on it in a tie.
+    self.dtype = np.float32
+    self.in_sacrebleu = True
+    self._metric, self._by_sentence = metric, by_sentence or metric
+
+  def statistics(self, hypotheses: Lines) -> np.ndarray:
+    found = self._metric._extract_corpus_statistics(list(hypotheses), None)
+    return np.array(found, np.float64).reshape(len(hypotheses), -1)
+
+  def of_sum(self, sum_I: np.ndarray) -> float:
+    return float(self._metric._compute_score_from_stats(sum_I).score)
+
+  def of_sentence(self, statistic_I: np.ndarray) -> float:
+    found = self._by_sentence._compute_score_from_stats(statistic_I)
+    return float(found.score)
+
+  def signature(self, **resampling: Any) -> str:
+    signature = self._metric.get_signature()
+    for key, value in resampling.items():
+      signature.update(key, value)
+    return str(signature)
 
 
-class ExactMatch:
-  """Share of sentences that are a reference to the letter, in percent."""
+class SentenceMean:
+  """The mean of sentence scores from 0 to 1, in percent."""
 
-  def __init__(self, lowercase: bool = False):
-    self._lowercase = lowercase
+  better = 1
+  dtype = np.float64
+  in_sacrebleu = False
 
-  def corpus_score(
-    self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-  ) -> Percentage:
-    if self._lowercase:
-      hypotheses = [line.lower() for line in hypotheses]
-      references = [[line.lower() for line in r] for r in references]
-    found = sum(map(operator.contains, zip(*references), hypotheses))
-    return Percentage(100 * found / max(1, len(hypotheses)))
+  def __init__(
+    self,
+    name: str,
+    score: Callable[[Lines, str], float],
+    references: Sequence[Lines],
+    signature: str,
+  ):
+    """Takes a function of (references of a sentence, hypothesis)."""
+    self.name, self.sentences = name, len(references[0])
+    self._score, self._signature = score, signature
+    self._count = len(references)
+    self._references = list(zip(*references))
 
-  def get_signature(self) -> str:
-    return f"case:{'lc' if self._lowercase else 'mixed'}|tok:none"
+  def statistics(self, hypotheses: Lines) -> np.ndarray:
+    found = map(self._score, self._references, hypotheses)
+    score_B = np.fromiter(found, np.float64, len(hypotheses))
+    return np.stack([score_B, np.ones_like(score_B)], axis=1)
+
+  def of_sum(self, sum_I: np.ndarray) -> float:
+    return float(100 * sum_I[0] / max(1, sum_I[1]))
+
+  of_sentence = of_sum
+
+  def signature(self, **resampling: Any) -> str:
+    extra = "".join(f"{key}:{value}|" for key, value in resampling.items())
+    return f"nrefs:{self._count}|{extra}{self._signature}"
 
 
-# Name -> how it is written, and its scorer from (tokenizer, lowercase).
-METRICS = {
-  "bleu": (
-    "BLEU",
-    lambda tokenizer, lowercase: sacrebleu.BLEU(
-      tokenize=tokenizer, lowercase=lowercase
-    ),
-  ),
-  "chrf": ("chrF", lambda _, lowercase: sacrebleu.CHRF(lowercase=lowercase)),
+Scorer = SacreBleu | SentenceMean
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+  """A system's translations under one metric.
+
+  Attributes:
+    scorer: of the metric, with its references.
+    statistic_BI: what each sentence adds to the sum that is scored.
+  """
+
+  scorer: Scorer
+  statistic_BI: np.ndarray
+
+  def __post_init__(self):
+    agree(statistic_BI=self.statistic_BI)
+
+  @property
+  def score(self) -> Score:
+    return Score(self.scorer.name, self.value, self.scorer.signature())
+
+  @property
+  def value(self) -> float:
+    """The score of all sentences."""
+    return self.scorer.of_sum(self.statistic_BI.sum(axis=0))
+
+  @property
+  def sentence_B(self) -> np.ndarray:
+    """The score of each sentence by itself.
+
+    BLEU is then sacreBLEU's sentence BLEU (its -sl): smoothed (exp), up to
+    the longest n-gram that the sentence has.
+    """
+    return np.array([self.scorer.of_sentence(row) for row in self.statistic_BI])
+
+  def part(self, chosen_B: np.ndarray) -> Measured:
+    """The same for some of the sentences, a mask or indices."""
+    return dataclasses.replace(self, statistic_BI=self.statistic_BI[chosen_B])
+
+
+def _bleu(references, tokenizer, lowercase):
+  def make(**options):
+    return bleu_of(tokenizer, lowercase, references=references, **options)
+
+  return SacreBleu(
+    "BLEU", len(references[0]), make(), make(effective_order=True)
+  )
+
+
+def _chrf(references, _, lowercase):
+  metric = sacrebleu.CHRF(lowercase=lowercase, references=references)
+  return SacreBleu("chrF", len(references[0]), metric)
+
+
+def _ter(references, *_):
   # sacreBLEU's TER ignores case unless told not to, and so does its command
   # line with and without -lc: the signature says case:lc both times.
-  "ter": ("TER", lambda *_: sacrebleu.TER()),
-  "exact": ("exact", lambda _, lowercase: ExactMatch(lowercase)),
+  metric = sacrebleu.TER(references=references)
+  return SacreBleu("TER", len(references[0]), metric)
+
+
+def _ribes(references, tokenizer, lowercase):
+  from jaxsyn.scoring import ribes  # nltk takes long to load
+
+  cut = bleu_of(tokenizer, lowercase)
+  words = [
+    [cut._preprocess_segment(line).split() for line in lines]
+    for lines in references
+  ]
+
+  def score(meant, said):
+    return ribes.sentence(meant, cut._preprocess_segment(said).split())
+
+  signature = (
+    f"{_case(lowercase)}|{ribes.SETTINGS}|tok:{cut.tokenizer_signature}"
+    f"|{ribes.VERSION}"
+  )
+  return SentenceMean("RIBES", score, words, signature)
+
+
+def _exact(references, _, lowercase):
+  fold = str.lower if lowercase else str
+  folded = [[fold(line) for line in lines] for lines in references]
+  return SentenceMean(
+    "exact",
+    lambda meant, said: operator.contains(meant, fold(said)),
+    folded,
+    f"{_case(lowercase)}|tok:none",
+  )
+
+
+# Name -> maker of the scorer from (references, tokenizer, lowercase).
+METRICS = {
+  "bleu": _bleu,
+  "chrf": _chrf,
+  "ter": _ter,
+  "ribes": _ribes,
+  "exact": _exact,
 }
 
 
-def score(
-  hypotheses: Sequence[str],
-  references: Sequence[Sequence[str]],
-  metric: str = "bleu",
+def scorer_of(
+  metric: str,
+  references: Sequence[Lines],
   tokenizer: str = "13a",
   lowercase: bool = False,
-) -> Score:
-  """One metric of a corpus.
+) -> Scorer:
+  """A metric with its references, which are read once for all systems.
 
   Args:
-    hypotheses: one a sentence, detokenised.
-    references: one or more lists of as many sentences.
     metric: a name of METRICS.
-    tokenizer: sacreBLEU's, of BLEU alone; "13a" splits European languages.
+    references: one or more lists of as many sentences, detokenised.
+    tokenizer: sacreBLEU's, of BLEU and RIBES; "13a" splits European languages.
     lowercase: ignore case, as sacreBLEU's command does with -lc (BLEU) and
       --chrf-lowercase; TER always does.
 
   Raises:
-    InputError: unknown metric, or lists of different length.
+    InputError: unknown metric or tokeniser, or one that is not installed;
+      references of different length.
   """
   if metric not in METRICS:
     raise InputError(f"no metric {metric!r}. {did_you_mean(metric, METRICS)}")
-  for reference in references:
-    if len(reference) != len(hypotheses):
-      raise InputError(
-        f"{len(hypotheses)} hypotheses but {len(reference)} references: line N "
-        "of one must translate line N of the other."
-      )
-  name, make = METRICS[metric]
-  scorer = make(tokenizer, lowercase)
-  result = scorer.corpus_score(list(hypotheses), [list(r) for r in references])
-  return Score(name, result.score, str(scorer.get_signature()))
+  lines = [list(reference) for reference in references]
+  if len(set(map(len, lines))) != 1:
+    raise InputError(
+      f"references of {', '.join(str(len(r)) for r in lines)} sentences: line N "
+      "of one must translate line N of the other."
+    )
+  return METRICS[metric](lines, tokenizer, lowercase)
+
+
+def measure(scorer: Scorer, hypotheses: Lines) -> Measured:
+  """What a system's sentences add to a score.
+
+  Raises:
+    InputError: not as many hypotheses as references.
+  """
+  if scorer.sentences != len(hypotheses):
+    raise InputError(
+      f"{len(hypotheses)} hypotheses but {scorer.sentences} references: line N "
+      "of one must translate line N of the other."
+    )
+  return Measured(scorer, scorer.statistics(hypotheses))
+
+
+def score(
+  hypotheses: Lines,
+  references: Sequence[Lines],
+  metric: str = "bleu",
+  tokenizer: str = "13a",
+  lowercase: bool = False,
+) -> Score:
+  """One metric of a corpus; arguments and errors as in `scorer_of`, `measure`."""
+  scorer = scorer_of(metric, references, tokenizer, lowercase)
+  return measure(scorer, hypotheses).score
+
+
+def bleu_of(tokenizer: str, lowercase: bool, **options: Any) -> sacrebleu.BLEU:
+  """sacreBLEU's BLEU, and with it its tokeniser.
+
+  Raises:
+    InputError: no such tokeniser, or its packages are not installed.
+  """
+  if tokenizer not in sacrebleu.BLEU.TOKENIZERS:
+    known = did_you_mean(tokenizer, sacrebleu.BLEU.TOKENIZERS)
+    raise InputError(f"sacreBLEU has no tokenizer {tokenizer!r}. {known}")
+  try:
+    return sacrebleu.BLEU(tokenize=tokenizer, lowercase=lowercase, **options)
+  except RuntimeError as error:
+    if tokenizer not in EXTRAS:
+      raise
+    raise InputError(
+      f"the tokenizer {tokenizer!r} needs packages that are not installed: "
+      f"pip install 'jaxsyn[{EXTRAS[tokenizer]}]' (in a checkout: "
+      f"pip install -e '.[{EXTRAS[tokenizer]}]')."
+    ) from error
+  except OSError as error:  # those that stand on a model fetch it
+    raise InputError(
+      f"the model of the tokenizer {tokenizer!r} cannot be fetched ({error}). "
+      "Try again with a network, or take another tokenizer."
+    ) from error
+
+
+def _case(lowercase: bool) -> str:
+  return f"case:{'lc' if lowercase else 'mixed'}"

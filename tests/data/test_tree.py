@@ -182,3 +182,30 @@ def test_random_trees_are_uniform():
   assert len(counts) == 64
   # Chi-square with 63 degrees of freedom: 103 is exceeded once in 1000.
   assert sum((c - 200) ** 2 / 200 for c in counts.values()) < 103
+
+
+def test_projective_trees_have_only_descendants_between_word_and_parent():
+  assert tree.projective(MONKEY)
+  assert tree.projective([]) and tree.projective([0])
+  assert tree.projective([0, 0, 2, 2])  # two trees side by side
+  # 0 hangs under 2 and 1 under 3: the edges cross.
+  assert not tree.projective([2, 3, 3, 3])
+  # 0 hangs under 2 across the root, 1.
+  assert not tree.projective([2, 1, 1])
+  seen = set()
+  for seed in range(300):
+    head_W = tree.random(2 + seed % 5, seed)
+    dominates = {(w, w) for w in range(len(head_W))}
+    for word in range(len(head_W)):
+      above = word
+      while head_W[above] != above:
+        above = int(head_W[above])
+        dominates.add((above, word))
+    expected = all(
+      (head, between) in dominates
+      for word, head in enumerate(head_W.tolist())
+      for between in range(min(word, head) + 1, max(word, head))
+    )
+    assert tree.projective(head_W) == expected, head_W
+    seen.add(expected)
+  assert seen == {True, False}

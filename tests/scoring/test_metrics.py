@@ -67,7 +67,8 @@ def test_scores_are_those_of_sacrebleus_own_command(tmp_path, lowercase):
   expected = [
     (theirs["score"], theirs["signature"]) for theirs in json.loads(printed)
   ]
-  (found,) = command.run(files[:1], files[1:], lowercase=lowercase).values()
+  report = command.run(files[:1], files[1:], lowercase=lowercase)
+  (found,) = report.scores.values()
   assert [(round(s.value, 9), s.signature) for s in found] == expected
   cases = ["lc" if lowercase else "mixed"] * 2 + ["lc"]
   assert [f"|case:{c}|" in s for (_, s), c in zip(expected, cases)] == [
@@ -90,12 +91,14 @@ def test_the_command_line_passes_the_case_on(tmp_path):
       text=True,
       check=True,
     )
-    assert json.loads(done.stdout)[str(other)][0]["value"] == exact
+    assert json.loads(done.stdout)["scores"][str(other)][0]["value"] == exact
 
 
 def test_lists_of_different_length_are_refused():
   with pytest.raises(InputError, match="3 hypotheses but 2 references"):
     score(SAID, [MEANT[:2]])
+  with pytest.raises(InputError, match="references of 3, 2 sentences"):
+    score(SAID, [MEANT, MEANT[:2]])
 
 
 def test_an_unknown_metric_is_named():

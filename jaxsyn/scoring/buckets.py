@@ -1,0 +1,214 @@
+"""Scores by the length of the source and by facts of its tree.
+
+Each sentence is in one bucket of each table, also an empty line and one without
+a tree, so counts add up to the test set, and so do the sums that scores are
+made of. A bucket holds its upper end: "1.5-2" is more than 1.5, at most 2.
+
+Facts of a tree (its words are those of `jaxsyn.data.conllu`: surface tokens):
+
+- depth: edges between the root and the deepest word.
+- dependency length: mean distance of words from their parents, in words; roots
+  and punctuation (`punct`, whose parent is convention) are left out.
+- clauses: each root and each word that hangs by one of CLAUSES. Coordinated
+  clauses (`conj`) are not among them: the relation does not tell them from
+  coordinated nouns.
+- projectivity: whether edges cross, see `jaxsyn.data.tree.projective`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from jaxsyn.data import tree
+from jaxsyn.data.conllu import Parse
+from jaxsyn.errors import InputError
+from jaxsyn.scoring.metrics import Measured
+from jaxsyn.scoring.significance import SEED, Difference, difference
+
+EDGES = (10, 20, 30, 40, 50)  # words; upper ends of buckets, inclusive
+# Universal Dependencies' relations of clauses, with their subtypes (acl:relcl).
+CLAUSES = ("csubj", "ccomp", "xcomp", "advcl", "acl", "parataxis")
+NO_TREE = "no tree"
+FEWEST = 10  # sentences that an interval is drawn from
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """Which bucket of one fact each sentence is in.
+
+  Attributes:
+    by: the fact.
+    labels: of all buckets, in order.
+    bucket_B: index into `labels` of each sentence.
+  """
+
+  by: str
+  labels: tuple[str, ...]
+  bucket_B: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+  """The sentences of one bucket.
+
+  Attributes:
+    by, label: e.g. "source length" and "11-20".
+    count: sentences.
+    share: of the test set, from 0 to 1.
+    scores: system -> metric -> score; {} where there is no sentence.
+    differences: to the baseline, without tests; with an interval where there are
+      FEWEST sentences or more.
+  """
+
+  by: str
+  label: str
+  count: int
+  share: float
+  scores: dict[str, dict[str, float]]
+  differences: tuple[Difference, ...]
+
+
+def by_length(
+  words_B: Sequence[int],
+  edges: Sequence[int] = EDGES,
+  by: str = "source length",
+) -> Table:
+  """Buckets of whole numbers: 0 (where there is one), 1-10, 11-20, ..., >50.
+
+  Raises:
+    InputError: edges are not ascending from 1.
+  """
+  return _whole(by, words_B, _checked(edges), first=1)
+
+
+def by_tree(parses: Sequence[Parse]) -> list[Table]:
+  """Depth, dependency length, clauses and projectivity of source trees."""
+  depth = [_of_tree(parse, _depth) for parse in parses]
+  clauses = [_of_tree(parse, _clauses) for parse in parses]
+  length = [_of_tree(parse, dependency_length) for parse in parses]
+  crossing = [_of_tree(parse, _crossing) for parse in parses]
+  return [
+    _whole("tree depth", depth, (2, 4, 6, 8), first=0),
+    _real("dependency length", length, (1.5, 2.0, 2.5, 3.0)),
+    _whole("clauses", clauses, (1, 2, 3), first=1),
+    _table("projectivity", crossing, ("projective", "non-projective"), int),
+  ]
+
+
+def dependency_length(parse: Parse) -> float:
+  """Mean distance between word and parent; 0 where no word counts."""
+  distances = [
+    abs(word - head)
+    for word, (head, relation) in enumerate(zip(parse.head_W, parse.relation_W))
+    if word != head and _universal(relation) != "punct"
+  ]
+  return sum(distances) / len(distances) if distances else 0.0
+
+
+def scored(
+  table: Table,
+  measured: Mapping[str, Sequence[Measured]],
+  baseline: str,
+  interval: bool = True,
+  samples: int = 0,
+  seed: int = SEED,
+) -> list[Bucket]:
+  """Scores every bucket of a table.
+
+  Args:
+    table: of `by_length` or `by_tree`.
+    measured: system -> its translations, under each metric in the same order.
+    baseline: the system that others are compared with.
+    interval, samples, seed: see `significance.difference`.
+  """
+  found = []
+  for number, label in enumerate(table.labels):
+    chosen_B = table.bucket_B == number
+    count = int(chosen_B.sum())
+    share = count / max(1, len(chosen_B))
+    enough = interval and count >= FEWEST
+    scores, differences = {}, []
+    if count:
+      parts = {
+        name: [m.part(chosen_B) for m in metrics]
+        for name, metrics in measured.items()
+      }
+      scores = {
+        name: {m.scorer.name: m.value for m in metrics}
+        for name, metrics in parts.items()
+      }
+      differences = [
+        difference((name, baseline), m, b, (), samples, seed, enough)
+        for name, metrics in parts.items()
+        if name != baseline
+        for m, b in zip(metrics, parts[baseline])
+      ]
+    found.append(
+      Bucket(table.by, label, count, share, scores, tuple(differences))
+    )
+  return found
+
+
+def _depth(parse: Parse) -> int:
+  return int(tree.depth(np.array(parse.head_W)).max())
+
+
+def _clauses(parse: Parse) -> int:
+  return sum(
+    head == word or _universal(relation) in CLAUSES
+    for word, (head, relation) in enumerate(zip(parse.head_W, parse.relation_W))
+  )
+
+
+def _crossing(parse: Parse) -> bool:
+  return not tree.projective(np.array(parse.head_W))
+
+
+def _of_tree(parse: Parse, fact: Callable) -> float | None:
+  """A fact of a parse, None where it holds no tree."""
+  return fact(parse) if parse.parsed and parse.head_W else None
+
+
+def _universal(relation: str) -> str:
+  """A relation without its subtype."""
+  return relation.partition(":")[0]
+
+
+def _whole(
+  by: str, values: Sequence, edges: Sequence[int], first: int
+) -> Table:
+  """Buckets of whole numbers; one of its own for 0 below `first`, if needed."""
+  starts = [first, *(edge + 1 for edge in edges[:-1])]
+  spans = [f"{a}-{b}" if a < b else f"{b}" for a, b in zip(starts, edges)]
+  labels, ends = [*spans, f">{edges[-1]}"], list(edges)
+  if first and 0 in values:
+    labels, ends = ["0", *labels], [0, *ends]
+  return _table(by, values, labels, lambda v: bisect.bisect_left(ends, v))
+
+
+def _real(by: str, values: Sequence, edges: Sequence[float]) -> Table:
+  spans = [f"{a:g}-{b:g}" for a, b in itertools.pairwise(edges)]
+  labels = [f"<={edges[0]:g}", *spans, f">{edges[-1]:g}"]
+  return _table(by, values, labels, lambda v: bisect.bisect_left(edges, v))
+
+
+def _table(by, values, labels, place) -> Table:
+  """The last bucket, if it is needed, is that of unknown values (None)."""
+  bucket_B = [len(labels) if v is None else place(v) for v in values]
+  if None in values:
+    labels = [*labels, NO_TREE]
+  return Table(by, tuple(labels), np.array(bucket_B, np.int64))
+
+
+def _checked(edges: Sequence[int]) -> tuple[int, ...]:
+  ascending = all(a < b for a, b in zip((0, *edges), edges))
+  if not edges or not ascending:
+    raise InputError(
+      f"edges of lengths must ascend from 1, as in 10,20,30; got {edges}."
+    )
+  return tuple(edges)

@@ -1,0 +1,221 @@
+"""Tests by hand, against sacreBLEU's own command, and by simulation."""
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sacrebleu
+from sacrebleu.significance import PairedTest
+from scipy import stats
+
+from benchmarks.false_alarms import called_different
+from jaxsyn.errors import InputError
+from jaxsyn.scoring import significance
+from jaxsyn.scoring.metrics import measure, scorer_of
+from jaxsyn.scoring.significance import TESTS, difference
+
+METRICS = ("bleu", "chrf", "ter")
+
+
+def corpus(sentences=40, references=1, seed=3):
+  """References and two systems that replace words now and then."""
+  draw = random.Random(seed)
+  words = [f"w{i}" for i in range(40)]
+
+  def text(sentence, faults):
+    return " ".join(
+      draw.choice(words) if draw.random() < faults else w for w in sentence
+    )
+
+  true = [
+    draw.choices(words, k=draw.randrange(3, 15)) for _ in range(sentences)
+  ]
+  meant = [[text(s, 0.1 * k) for s in true] for k in range(references)]
+  return meant, [text(s, 0.3) for s in true], [text(s, 0.2) for s in true]
+
+
+def compared(metric, meant, one, other, **settings):
+  scorer = scorer_of(metric, meant)
+  first, second = (measure(scorer, said) for said in (one, other))
+  settings = {"tests": tuple(TESTS)} | settings
+  return difference(("other", "one"), second, first, **settings)
+
+
+def exact(wins, losses, ties, **settings):
+  """Exact matches: what the system gets alone, the baseline alone, both."""
+  meant = ["a"] * (wins + losses + ties)
+  one = ["x"] * wins + ["a"] * (losses + ties)
+  other = ["a"] * wins + ["x"] * losses + ["a"] * ties
+  return compared("exact", [meant], one, other, **settings)
+
+
+def p_values(found):
+  return {outcome.name: outcome.p for outcome in found.tests}
+
+
+def test_the_sign_test_leaves_ties_out():
+  found = exact(wins=5, losses=0, ties=2)
+  assert (found.better, found.worse, found.same) == (5, 0, 2)
+  # Five of five on one side, or on the other: 2 / 2**5.
+  assert p_values(found)["sign"] == pytest.approx(2 / 32)
+  # 4 of 5: (1 + 5) of 32 on each side.
+  assert p_values(exact(4, 1, 0))["sign"] == pytest.approx(12 / 32)
+  assert p_values(exact(0, 0, 3))["sign"] == 1.0
+
+
+def test_randomisation_counts_swaps_with_as_large_a_difference():
+  # Three sentences won: swapping all or none gives 3 again, 2 of 8 swaps.
+  found = p_values(exact(3, 0, 4, samples=4000))["randomisation"]
+  sd = (0.25 * 0.75 / 4000) ** 0.5
+  assert abs(found - 0.25) < 4 * sd
+  # One sentence won: every swap gives a difference of 1 again.
+  assert p_values(exact(1, 0, 9))["randomisation"] == 1.0
+
+
+def test_the_bootstrap_counts_resamples_far_from_their_mean():
+  # Of two sentences one is won, 50 points. A resample has the won one 0, 1 or
+  # 2 times, 0, 50 or 100 points, by 1/4, 1/2, 1/4: the mean is close to 50.
+  # 0 and 100 are as far from 50 as 50 is from 0, up to how close it is.
+  resampled = np.array([[0.0] * 4, [0.0, 50.0, 50.0, 100.0]])
+  assert exact(1, 0, 1).value == 50.0
+  pair = [
+    measure(scorer_of("exact", [["a", "b"]]), said)
+    for said in (["x", "b"], ["a", "b"])
+  ]
+  outcome = TESTS["bootstrap"](pair, resampled, 4, 0)
+  assert outcome.p == (2 + 1) / (4 + 1)
+  # The draws themselves: each resample of two has 0, 50 or 100 points.
+  drawn = significance.bootstrap(pair, 2000, 1)
+  apart = (drawn[1] - drawn[0]).tolist()
+  counts = [apart.count(points) for points in (0.0, 50.0, 100.0)]
+  assert sum(counts) == 2000
+  assert stats.chisquare(counts, [500, 1000, 500]).pvalue > 1e-3
+
+
+def test_the_interval_is_the_middle_of_the_resampled_differences():
+  assert significance.interval_of(np.arange(201.0)) == (5.0, 195.0)
+  found = exact(30, 10, 60)
+  # Of 100 sentences 20 more: sd of a sentence sqrt(0.4 - 0.04) = 0.6, of the
+  # mean 6 points; 1.96 of them on each side.
+  assert found.value == pytest.approx(20.0)
+  assert found.low == pytest.approx(20 - 11.76, abs=1.5)
+  assert found.high == pytest.approx(20 + 11.76, abs=1.5)
+  without = exact(30, 10, 60, interval=False)
+  assert without.low is None and without.tests == found.tests
+
+
+@pytest.mark.parametrize("metric", [*METRICS, "ribes", "exact"])
+def test_a_system_does_not_differ_from_itself(metric):
+  meant, one, _ = corpus()
+  found = compared(metric, meant, one, one, samples=50)
+  assert found.value == found.low == found.high == 0.0
+  assert set(p_values(found).values()) == {1.0}
+  # sacreBLEU's command, to the letter, finds that it does.
+  theirs = {o.name: o.sacrebleu_p for o in found.tests}
+  same = None if metric in ("ribes", "exact") else 1 / 51
+  assert theirs == {"bootstrap": same, "randomisation": same, "sign": None}
+
+
+def test_less_ter_is_better():
+  meant, said = [["a b c d"]], ["a b c d"]
+  found = compared("ter", meant, ["a x c d"], said, samples=10)
+  assert found.value == -25.0
+  assert (found.better, found.worse) == (1, 0)
+
+
+def test_sentences_are_scored_as_sacrebleu_does():
+  meant, one, _ = corpus(references=2)
+  found = measure(scorer_of("bleu", meant), one).sentence_B
+  expected = [
+    sacrebleu.sentence_bleu(said, [r[i] for r in meant]).score
+    for i, said in enumerate(one)
+  ]
+  np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("references", [1, 2])
+def test_p_values_and_signatures_are_sacrebleus(references, monkeypatch):
+  meant, one, other = corpus(references=references)
+  monkeypatch.setenv("SACREBLEU_SEED", "7")
+  makers = {
+    "bleu": sacrebleu.BLEU,
+    "chrf": sacrebleu.CHRF,
+    "ter": sacrebleu.TER,
+  }
+  # More shuffles than are drawn at once would need a large corpus; see below.
+  for name, kind, samples in (
+    ("bootstrap", "bs", 200),
+    ("randomisation", "ar", 300),
+  ):
+    metrics = {m: makers[m](references=meant) for m in METRICS}
+    systems = [("one", one), ("other", other)]
+    signatures, scores = PairedTest(systems, metrics, None, kind, samples)()
+    for metric in METRICS:
+      found = compared(
+        metric, meant, one, other, tests=(name,), samples=samples, seed=7
+      )
+      (outcome,) = found.tests
+      (key,) = [k for k in scores if k.startswith(found.metric)]
+      assert outcome.sacrebleu_p == scores[key][1].p_value
+      assert outcome.signature == str(signatures[key])
+      assert found.value == scores[key][1].score - scores[key][0].score
+
+
+def test_p_values_are_those_of_sacrebleus_own_command(tmp_path):
+  meant, one, other = corpus()
+  files = [tmp_path / name for name in ("meant", "one", "other")]
+  for file, lines in zip(files, (*meant, one, other)):
+    file.write_text("".join(f"{line}\n" for line in lines))
+  expected = {
+    (metric, outcome.name): outcome
+    for metric in METRICS
+    for outcome in compared(metric, meant, one, other).tests
+  }
+  command = [sys.executable, "-m", "sacrebleu", files[0], "-i", *files[1:]]
+  command += ["-m", *METRICS, "-nc"]
+  for kind, name in (
+    ("--paired-ar", "randomisation"),
+    ("--paired-bs", "bootstrap"),
+  ):
+    done = subprocess.run(
+      [*command, kind, "-f", "text"],
+      capture_output=True,
+      text=True,
+      check=True,
+    )
+    for metric in METRICS:
+      outcome = expected[metric, name]
+      assert f"(p = {outcome.sacrebleu_p:.4f})" in done.stdout
+      assert outcome.signature in done.stdout
+
+
+def test_shuffles_drawn_in_parts_are_those_drawn_at_once():
+  size = 999  # a million coins at once: 992 rows, then the rest
+  parts = list(significance._coins(1001, size, 5))
+  assert len(parts) == 2
+  whole = np.random.default_rng(5).integers(2, size=(1001, size), dtype=bool)
+  np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_an_unknown_test_is_named():
+  with pytest.raises(InputError, match="Did you mean 'bootstrap'"):
+    exact(1, 1, 1, tests=("bootstap",))
+
+
+def test_equal_systems_are_called_different_in_one_of_twenty_trials():
+  trials = 200
+  # 99.9 % of fair tests fall between these counts.
+  low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05)
+  found = called_different("bleu", trials, sentences=60, samples=200)
+  for name in TESTS:
+    assert low <= found[name] <= high, (name, found)
+  assert found["randomisation_sacrebleu"] == found["randomisation"]
+  # Its bootstrap is near a one-sided test: about 11 % (see the module).
+  assert found["bootstrap_sacrebleu"] > 1.5 * found["bootstrap"]
+
+
+def test_a_large_difference_is_found():
+  found = called_different("bleu", 20, sentences=60, samples=200, planted=0.6)
+  assert all(number >= 15 for number in found.values()), found
