@@ -9,15 +9,14 @@ dimensions of the token embedding, so that nothing grows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxsyn.errors import InputError
-from jaxsyn.syntax.part import Part, Spec, View
+from jaxsyn.syntax.last_dimensions import LastDimensions
+from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
 
@@ -50,7 +49,7 @@ class _LabelEmbedding(Part):
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelEmbedding(Spec):
+class LabelEmbedding(LastDimensions):
   """The last dimensions of a token embedding become those of its label.
 
   All subwords of a word bear the word's label. The end sign, pads and labels
@@ -72,17 +71,4 @@ class LabelEmbedding(Spec):
 
   part: ClassVar[type[Part]] = _LabelEmbedding
   needs: ClassVar[tuple[str, ...]] = ("relation",)
-  embeds: ClassVar[bool] = True
-  replaces: ClassVar[bool] = True
-  off: ClassVar[Mapping[str, Any]] = {"size": 0}
-
-  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
-    return {(-1, -1 - i) for i in range(self.size)}  # from the last on
-
-  def check(self, where: str, model) -> None:
-    if not 0 <= self.size <= model.width:
-      raise InputError(
-        f"{where}.size={self.size} must be from 0 to "
-        f"config.model.width={model.width}: the label takes so many "
-        "dimensions of the token embedding."
-      )
+  what: ClassVar[str] = "the label"

@@ -10,15 +10,15 @@ there is one convolution, and one maximum over the whole unit.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxsyn.errors import InputError
-from jaxsyn.syntax.part import Part, Spec, View
+from jaxsyn.syntax.last_dimensions import LastDimensions
+from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
 
@@ -162,7 +162,7 @@ class _SourceDependency(Part):
 
 
 @dataclasses.dataclass(frozen=True)
-class SourceDependency(Spec):
+class SourceDependency(LastDimensions):
   """The last dimensions of a token embedding tell what its word hangs among.
 
   All subwords of a word bear its V. Words are embedded whole for it, with the
@@ -182,18 +182,8 @@ class SourceDependency(Spec):
 
   part: ClassVar[type[Part]] = _SourceDependency
   needs: ClassVar[tuple[str, ...]] = ("head",)
-  embeds: ClassVar[bool] = True
-  replaces: ClassVar[bool] = True
-  off: ClassVar[Mapping[str, Any]] = {"size": 0}
-
-  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
-    return {(-1, -1 - i) for i in range(self.size)}  # from the last on
+  what: ClassVar[str] = "V"
 
   def check(self, where: str, model) -> None:
-    if not 0 <= self.size <= model.width:
-      raise InputError(
-        f"{where}.size={self.size} must be from 0 to "
-        f"config.model.width={model.width}: V takes so many dimensions of the "
-        "token embedding."
-      )
+    super().check(where, model)
     check_unit(where, self.length, self.kernel)
