@@ -1,0 +1,1 @@
+"""The real command on the small corpus: processes, kills, resumes."""
