@@ -127,7 +127,10 @@ def _lines(results: Results) -> list[tuple[str, list[str], list[bool]]]:
         found = _find(split.scores, system.name, metric)
         mark = _mark(_find(split.over_seeds, system.name, metric))
         cells.append(_mean(found) + mark)
-        bold.append(system.name == best[split.name, metric])
+        bold.append(
+          found is not None
+          and f"{found.mean:.2f}" == f"{best[split.name, metric]:.2f}"
+        )
     for task in _tasks(results):
       value = system.published.get(task)
       cells.append("" if value is None else f"{value:.1f}")
@@ -148,10 +151,9 @@ def _ordered(results: Results) -> list[tuple[System, bool]]:
   return lines
 
 
-def _best(split: Split, metric: str) -> str:
-  sign = -1 if metric in LOWER_IS_BETTER else 1
-  found = [s for s in split.scores if s.metric == metric]
-  return max(found, key=lambda s: sign * s.mean).system
+def _best(split: Split, metric: str) -> float:
+  choose = min if metric in LOWER_IS_BETTER else max
+  return choose(s.mean for s in split.scores if s.metric == metric)
 
 
 def _of(found: Sequence, system: str) -> list:
@@ -238,7 +240,7 @@ def _buckets(results: Results, split: Split) -> list[str]:
   for by in dict.fromkeys(bucket.by for bucket in split.buckets):
     rows = [[by, "sentences", *names]]
     for bucket in split.buckets:
-      if bucket.by == by:
+      if bucket.by == by and bucket.count:
         cells = [
           _mean(_find(bucket.scores, name, metric))
           + _mark(_find(bucket.differences, name, metric))
