@@ -238,14 +238,7 @@ def _systems(values: flags.FlagValues) -> list[asked.System]:
       "config.seed is set by --seeds here: from 0, as many as you say."
     )
   if values.table:
-    return [
-      asked.System(
-        row.name,
-        configs.read(row.on(ml_collections.ConfigDict(values.config))),
-        dict(row.published or {}),
-      )
-      for row in _table(values).rows
-    ]
+    return [_of_row(row, address, overrides) for row in _table(values).rows]
   plain = cli.load(address)
   found = []
   for name in values.systems:
@@ -263,6 +256,19 @@ def _systems(values: flags.FlagValues) -> list[asked.System]:
   if len(set(names)) < len(names):
     raise InputError(f"--systems names one twice: {', '.join(names)}.")
   return found
+
+
+def _of_row(row: Any, address: str, overrides: dict[str, Any]) -> asked.System:
+  """A row of an ablation table on the data of a config."""
+  if both := sorted(set(row.overrides) & set(overrides)):
+    raise InputError(
+      f"--config.{both[0]} is what the table varies ({row.name} has "
+      f"{row.overrides[both[0]]!r}). Leave the option or the table out."
+    )
+  config = cli.load(address)
+  config.update_from_flattened_dict(overrides)
+  config = configs.read(row.on(config))
+  return asked.System(row.name, config, dict(row.published or {}))
 
 
 def _table(values: flags.FlagValues) -> Any:
