@@ -62,10 +62,18 @@ def command(prepared):
 
 @pytest.fixture(scope="module")
 def straight(command, environment, tmp_path_factory):
-  """Two systems, two seeds, and nothing that disturbs."""
+  """Two systems, two seeds, and nothing that disturbs.
+
+  They differ in their trees alone, so that both are one program to compile.
+  """
   workdir = tmp_path_factory.mktemp("compared") / "straight"
   done = subprocess.run(
-    command(workdir, "--systems=transformer,pascal", "--seeds=2"),
+    command(
+      workdir,
+      "--systems=pascal,pascal_random_tree",
+      "--seeds=2",
+      "--processes=2",
+    ),
     env=environment,
     cwd=ROOT,
     capture_output=True,
@@ -113,17 +121,22 @@ def wait_for(condition, process, timeout=180):
 def test_every_system_has_its_first_seed_before_any_second(straight):
   log = (straight[0] / "log.txt").read_text()
   assert re.findall(r"  (\w+ seed \d): begins", log) == [
-    *("transformer seed 0", "pascal seed 0"),
-    *("transformer seed 1", "pascal seed 1"),
+    *("pascal seed 0", "pascal_random_tree seed 0"),
+    *("pascal seed 1", "pascal_random_tree seed 1"),
   ]
   assert len(re.findall(r"finished at step 60 \(steps\)", log)) == 4
-  assert "pascal seed 1: step 30/60, validation BLEU" in log
+  assert "pascal_random_tree seed 1: step 30/60, validation BLEU" in log
 
 
 def test_results_hold_everything(straight, prepared):
   found = read(straight[0])
   assert [(r.system, r.seed) for r in found.runs] == [
-    *(("transformer", 0), ("pascal", 0), ("transformer", 1), ("pascal", 1))
+    *(
+      ("pascal", 0),
+      ("pascal_random_tree", 0),
+      ("pascal", 1),
+      ("pascal_random_tree", 1),
+    )
   ]
   manifest = json.loads((prepared / "manifest.json").read_text())
   (split,) = found.splits
@@ -149,7 +162,7 @@ def test_results_hold_everything(straight, prepared):
       assert summary.mean == pytest.approx(sum(own) / 2)
   over = next(d for d in split.over_seeds if d.metric == "BLEU")
   assert over.by_seed == pytest.approx(
-    [values["pascal", k] - values["transformer", k] for k in (0, 1)]
+    [values["pascal_random_tree", k] - values["pascal", k] for k in (0, 1)]
   )
   assert over.low <= over.value <= over.high and 0 < over.p <= 1
   assert [one.seed for one in split.over_sentences] == [0, 0, 1, 1]
@@ -168,10 +181,10 @@ def test_systems_of_one_seed_see_the_same_batches(straight):
     return [(r["step"], r["padding"]) for r in records if r["kind"] == "train"]
 
   for seed in (0, 1):
-    assert batches("transformer", seed) == batches("pascal", seed)
-  assert batches("pascal", 0) != batches("pascal", 1)
+    assert batches("pascal", seed) == batches("pascal_random_tree", seed)
+  assert batches("pascal_random_tree", 0) != batches("pascal_random_tree", 1)
   tokens = {(r.system, r.seed): r.facts.tokens for r in read(straight[0]).runs}
-  assert tokens["transformer", 0] == tokens["pascal", 0]
+  assert tokens["pascal", 0] == tokens["pascal_random_tree", 0]
 
 
 def test_the_tables_say_what_the_results_say(straight):
@@ -203,17 +216,19 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
 
   # The command itself is killed while its first run trains, which then saves
   # and ends. It begins with one system and one seed.
-  process = start("--systems=transformer", "--seeds=1")
-  wait_for(saved("transformer", 0), process)
+  process = start("--systems=pascal", "--seeds=1")
+  wait_for(saved("pascal", 0), process)
   process.kill()
   process.communicate()
   # More systems and seeds are asked for; the process of a run is killed.
-  process = start("--systems=transformer,pascal", "--seeds=2")
-  wait_for(saved("pascal", 0), process)
-  child = int((workdir / "pascal" / "seed_0" / asked.LOCK).read_text())
+  process = start("--systems=pascal,pascal_random_tree", "--seeds=2")
+  wait_for(saved("pascal_random_tree", 0), process)
+  child = int(
+    (workdir / "pascal_random_tree" / "seed_0" / asked.LOCK).read_text()
+  )
   os.kill(child, signal.SIGKILL)
   # Then the command is asked to stop. A second one at once is refused.
-  wait_for(saved("transformer", 1), process)
+  wait_for(saved("pascal", 1), process)
   message = f"in use by process {process.pid}"
   with pytest.raises(InputError, match=message), asked.alone(workdir):
     pass
@@ -224,14 +239,14 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   assert "To go on: python -m jaxsyn.compare --samples 40" in output
   assert not (workdir / results.FILE).exists()
   # And to the end.
-  process = start("--systems=transformer,pascal", "--seeds=2")
+  process = start("--systems=pascal,pascal_random_tree", "--seeds=2")
   _, error = process.communicate(timeout=300)
   assert process.returncode == 0, error
   log = (workdir / "log.txt").read_text()
   assert "its process was killed (SIGKILL); it goes on" in log
-  assert "transformer seed 0: goes on from about step" in log
   assert "pascal seed 0: goes on from about step" in log
-  assert "transformer seed 1: goes on from about step" in log
+  assert "pascal_random_tree seed 0: goes on from about step" in log
+  assert "pascal seed 1: goes on from about step" in log
   texts = [(w / results.FILE).read_text() for w in (straight[0], workdir)]
   one, other = (without_times(json.loads(text)) for text in texts)
   assert one == other
@@ -240,7 +255,7 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
 def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
   before = (straight[0] / "log.txt").read_text()
   kept = (straight[0] / results.FILE).read_text()
-  given = {name: configs_of(name) for name in ("transformer", "pascal")}
+  given = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
   settings = compare.analysis.Settings(samples=40)
   outcome = compare.run(given, straight[0], 2, settings)
   after = (straight[0] / "log.txt").read_text()[len(before) :]
@@ -257,8 +272,8 @@ def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
   [
     (
       {"model.width": 64},
-      r"compares pascal with another config: config\.model\.width was 32 and "
-      "is now 64",
+      r"compares pascal_random_tree with another config: config\.model\.width "
+      "was 32 and is now 64",
     ),
     ({"train.steps": 61}, r"config\.train\.steps was 60 and is now 61"),
     ({"decode.beam": 3}, r"config\.decode\.beam was 2 and is now 3"),
@@ -273,15 +288,17 @@ def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
 def test_another_config_is_refused_by_name(
   straight, configs_of, changes, message
 ):
-  given = {"pascal": configs_of("pascal", **changes)}
+  given = {"pascal_random_tree": configs_of("pascal_random_tree", **changes)}
   with pytest.raises(InputError, match=message):
     compare.run(given, straight[0], 2)
 
 
 def test_what_changes_no_figure_may_change(straight, configs_of):
-  config = compare._checked(configs_of("pascal", **{"train.prefetch": 3}))
-  asked.begin(straight[0], [asked.System("pascal", config)])
-  again = asked.job(straight[0], "pascal", 1)
+  config = compare._checked(
+    configs_of("pascal_random_tree", **{"train.prefetch": 3})
+  )
+  asked.begin(straight[0], [asked.System("pascal_random_tree", config)])
+  again = asked.job(straight[0], "pascal_random_tree", 1)
   assert (again.config.train.prefetch, again.config.seed) == (3, 1)
 
 
