@@ -70,6 +70,7 @@ def run(
   config_file: str = "",
   ablation: results.Ablation | None = None,
   processes: int = 1,
+  devices: Sequence[str] = (),
 ) -> Outcome:
   """Trains what is not trained, translates, scores, writes the tables.
 
@@ -80,7 +81,8 @@ def run(
     seeds: how many of each system, from 0.
     settings: how to score; None: BLEU and chrF.
     config_file, ablation: for the results, where they came from.
-    processes: runs at a time, all on the same devices.
+    processes: runs at a time on the same devices.
+    devices: GPUs, as CUDA_VISIBLE_DEVICES names them: so many runs on each.
 
   Raises:
     InputError: what was given does not fit; the message says what to do.
@@ -92,13 +94,14 @@ def run(
   settings = settings or analysis.Settings()
   for system in systems:
     _check(system)
+  each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   folder = pathlib.Path(folder)
   with asked.alone(folder):
     asked.begin(folder, systems)
     jobs = asked.jobs(folder, systems, range(seeds))
     board = progress.Board(folder)
     try:
-      ended = Runner(jobs, _command, board, processes).work()
+      ended = Runner(jobs, _command, board, each * processes).work()
       if ended.signal:
         return Outcome(ended.signal, None)
       board.say("scoring")
@@ -313,6 +316,7 @@ def _main(values: flags.FlagValues) -> None:
     config_flags.get_config_filename(values["config"]),
     ablation,
     values.processes,
+    values.devices,
   )
   if outcome.signal:
     words = " ".join(shlex.quote(word) for word in sys.argv[1:])
@@ -370,8 +374,13 @@ if __name__ == "__main__":
   flags.DEFINE_integer(
     "processes",
     1,
-    "Runs at a time, all on the same devices; more than 1 where one run "
-    "leaves them idle.",
+    "Runs at a time on the same devices; more than 1 where one leaves them "
+    "idle.",
     lower_bound=1,
+  )
+  flags.DEFINE_list(
+    "devices",
+    [],
+    "GPUs by number, as in 0,1,2,3: --processes runs at a time on each.",
   )
   cli.main(_main)

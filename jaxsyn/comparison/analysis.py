@@ -146,8 +146,8 @@ def _split(
   name: str, baseline: str, done: Sequence[Job], settings: Settings
 ) -> tuple[results.Split, Scored]:
   """Everything about one test split."""
-  files = {job.system.config.data.directory: None for job in done}
-  texts = {folder: _texts(folder, name) for folder in files}
+  folders = dict.fromkeys(job.system.config.data.directory for job in done)
+  texts = {folder: _texts(folder, name) for folder in folders}
   first = next(iter(texts))
   for folder, text in texts.items():
     if text != texts[first]:

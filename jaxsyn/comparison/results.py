@@ -276,9 +276,10 @@ def from_json(text: str, where: str = FILE, cls: type = Results) -> Any:
     found = json.loads(text)
   except json.JSONDecodeError as error:
     raise InputError(f"{where} is damaged ({error}).") from None
-  if cls is Results and found.get("format") != FORMAT:
+  version = found.get("format") if isinstance(found, dict) else None
+  if cls is Results and version != FORMAT:
     raise InputError(
-      f"{where} has format {found.get('format')}; this version reads {FORMAT}. "
+      f"{where} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
   return from_config(cls, found, where)

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jaxsyn
 from jaxsyn.comparison import progress
@@ -26,15 +26,16 @@ STARTS = 3  # of one run; a killed process is started again
 LOOK = 0.1  # seconds between looks at the processes
 
 Command = Callable[[Job], Sequence[str]]
+Place = Mapping[str, str]  # environment variables of one process at a time
 
 
 @dataclasses.dataclass
 class Working:
-  """A process at work on a run."""
+  """A process at work on a run, and the place that it takes."""
 
   job: Job
   process: subprocess.Popen
-  began: float
+  place: Place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Runner:
     jobs: Sequence[Job],
     command: Command,
     board: Board,
-    processes: int = 1,
+    places: Sequence[Place] = ({},),
   ):
     """Sets it up.
 
@@ -66,10 +67,10 @@ class Runner:
       jobs: in the order to be done.
       command: the command line that trains and translates one.
       board: where progress is shown.
-      processes: at work at a time.
+      places: a process at a time for each.
     """
     self._jobs, self._command, self._board = list(jobs), command, board
-    self._processes = processes
+    self._free = list(places)
     self._working: list[Working] = []
     self._starts: dict[Job, int] = {}
     self._failed: dict[Job, str] = {}
@@ -84,10 +85,8 @@ class Runner:
     with Signals() as signals:
       try:
         while (waiting and not signals.name) or self._working:
-          while len(self._working) < self._processes and waiting:
-            if signals.name:
-              break
-            self._start(waiting.pop(0))
+          while self._free and waiting and not signals.name:
+            self._start(waiting.pop(0), self._free.pop(0))
           waiting = self._ended(signals) + waiting
           if signals.name:
             self._stop(signals.name)
@@ -100,7 +99,7 @@ class Runner:
     self._show(now=True)
     return Outcome(signals.name, self._failed)
 
-  def _start(self, job: Job) -> None:
+  def _start(self, job: Job, place: Place) -> None:
     self._starts[job] = self._starts.get(job, 0) + 1
     job.run.mkdir(parents=True, exist_ok=True)
     step = progress.state(job, True, False).step
@@ -115,11 +114,11 @@ class Runner:
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=subprocess.STDOUT,
-        env=_environment(),
+        env=_environment() | place,
         # Ctrl-C goes to this process alone, which hands it on once.
         start_new_session=True,
       )
-    self._working.append(Working(job, process, time.monotonic()))
+    self._working.append(Working(job, process, place))
 
   def _ended(self, signals: Signals) -> list[Job]:
     """Takes processes that ended off the list; runs to be started again."""
@@ -130,6 +129,7 @@ class Runner:
         continue
       working.process.stdin.close()
       self._working.remove(working)
+      self._free.append(working.place)
       if job.finished:
         self._tell(job)
         facts = job.facts
