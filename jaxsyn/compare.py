@@ -14,38 +14,28 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import pathlib
-import platform
 import shlex
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
-import jax
 import ml_collections
 from absl import flags, logging
 from ml_collections import config_flags
 
 from jaxsyn import cli, train, translate
 from jaxsyn import config as configs
-from jaxsyn.comparison import analysis, asked, progress, report, results
+from jaxsyn.comparison import analysis, asked, facts, progress, report, results
 from jaxsyn.comparison.runner import Runner, watch_parent
-from jaxsyn.data import manifest as manifests
 from jaxsyn.data import text
-from jaxsyn.data.batches import features_for
 from jaxsyn.data.columns import examples_of
 from jaxsyn.data.records import Records
 from jaxsyn.errors import InputError
-from jaxsyn.plan import resolve
 from jaxsyn.score import CHOICES
 from jaxsyn.training.mesh import set_up_jax
 
 BUFFER = 1000  # sentences sorted by length and translated together
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-PACKAGES += ("sentencepiece", "sacrebleu")
 _CHILD = "from jaxsyn import compare; compare.child()"
 
 
@@ -93,7 +83,7 @@ def run(
     raise InputError("give at least one system, one seed and one process.")
   settings = settings or analysis.Settings()
   for system in systems:
-    _check(system)
+    asked.check(system)
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   folder = pathlib.Path(folder)
   with asked.alone(folder):
@@ -132,7 +122,7 @@ def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
     for split in job.config.data.test:
       if not job.hypotheses(split).is_file():
         _translate(session, split, job.hypotheses(split))
-    job.finish(_facts(job, outcome, session))
+    job.finish(facts.of_run(job, outcome, session.params))
 
 
 def child() -> None:
@@ -168,64 +158,8 @@ def _translate(
         write(best[0].text if best else "")
 
 
-def _facts(job, outcome, session) -> results.Facts:
-  speeds = [
-    record["tokens_per_s"]
-    for record in progress.records(job.run)
-    if record["kind"] == "train"
-  ]
-  reached = outcome.progress
-  return results.Facts(
-    outcome.step,
-    outcome.reason,
-    reached.best_step,
-    reached.best_score,
-    reached.minutes,
-    reached.tokens,
-    statistics.median(speeds) if speeds else 0.0,
-    sum(x.size for x in jax.tree.leaves(session.params)),
-    _machine(),
-  )
-
-
-def _machine() -> results.Machine:
-  return results.Machine(
-    jax.devices()[0].device_kind,
-    jax.device_count(),
-    _processor(),
-    os.cpu_count() or 1,
-    platform.platform(terse=True),
-    platform.python_version(),
-    {name: metadata.version(name) for name in PACKAGES},
-  )
-
-
-def _processor() -> str:
-  """The processor's name, as far as the system tells."""
-  path = pathlib.Path("/proc/cpuinfo")
-  if path.is_file():
-    for line in path.read_text(encoding="utf-8").splitlines():
-      if line.startswith("model name"):
-        return line.partition(":")[2].strip()
-  return platform.processor() or platform.machine()
-
-
 def _checked(config: Any) -> configs.Config:
   return config if isinstance(config, configs.Config) else configs.read(config)
-
-
-def _check(system: asked.System) -> None:
-  """What would stop a run after hours of others, before the first begins."""
-  config, manifest = system.config, system.manifest
-  plan = resolve(config, manifest)
-  features_for(plan.needs, manifest["sides"])
-  if not config.data.test:
-    raise InputError(
-      "config.data.test names no split to compare on; as in "
-      "--config.data.test=\"('validation',)\"."
-    )
-  for split in config.data.test:
-    manifests.split(manifest, split)
 
 
 def _systems(values: flags.FlagValues) -> list[asked.System]:

@@ -26,7 +26,9 @@ from jaxsyn import config as configs
 from jaxsyn import workdir
 from jaxsyn.comparison import results
 from jaxsyn.data import manifest as manifests
+from jaxsyn.data.batches import features_for
 from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
 
 FILE = "comparison.json"
 LOCK = "in_use"
@@ -105,6 +107,24 @@ def jobs(
 ) -> list[Job]:
   """All runs, every system's first seed before any second."""
   return [Job(folder, system, seed) for seed in seeds for system in systems]
+
+
+def check(system: System) -> None:
+  """What would stop a run after hours of others, before the first begins.
+
+  Raises:
+    InputError: the config does not fit itself or the prepared data.
+  """
+  config, manifest = system.config, system.manifest
+  plan = resolve(config, manifest)
+  features_for(plan.needs, manifest["sides"])
+  if not config.data.test:
+    raise InputError(
+      "config.data.test names no split to compare on; as in "
+      "--config.data.test=\"('validation',)\"."
+    )
+  for split in config.data.test:
+    manifests.split(manifest, split)
 
 
 def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
