@@ -2,7 +2,10 @@
 
 import io
 import os
+import pathlib
+import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -13,6 +16,9 @@ from jaxsyn import config as configs
 from jaxsyn.comparison import asked, progress
 from jaxsyn.comparison.progress import Board, State
 from jaxsyn.comparison.runner import STARTS, Runner
+from jaxsyn.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 FACTS = (
   '{"step": 6, "reason": "steps", "best_step": 3, "best_bleu": 1.5,'
@@ -65,6 +71,62 @@ def test_all_are_done_once_each(jobs, board, tmp_path):
   again = Runner(jobs, program("sys.exit(3)"), board).work()
   assert again.failed == {}
   assert "4 of 4 runs are finished already" in log_of(tmp_path)
+
+
+def test_first_seeds_come_first(jobs, board, tmp_path):
+  Runner(jobs, program(FINISHES), board).work()
+  begun = re.findall(r"(\w+ seed \d): begins", log_of(tmp_path))
+  assert begun == [
+    *("transformer seed 0", "pascal seed 0"),
+    *("transformer seed 1", "pascal seed 1"),
+  ]
+
+
+def test_a_run_without_its_translations_is_not_finished(jobs, board):
+  Runner(jobs[:1], program(FINISHES), board).work()
+  assert jobs[0].finished
+  jobs[0].hypotheses("test").unlink()
+  assert not jobs[0].finished
+
+
+def test_a_process_ends_when_its_parent_was_killed(tmp_path):
+  """The child saves as on SIGTERM, though nobody could send it one."""
+  child = (
+    "import pathlib, signal, time; from jaxsyn.comparison import runner\n"
+    "def save(*_): pathlib.Path('saved').write_text(''); raise SystemExit\n"
+    "signal.signal(signal.SIGTERM, save)\n"
+    "runner.watch_parent()\n"
+    "pathlib.Path('ready').write_text('')\n"
+    "time.sleep(60)"
+  )
+  parent = (
+    "import subprocess, sys, time\n"
+    f"subprocess.Popen([sys.executable, '-c', {child!r}], stdin=subprocess.PIPE,"
+    " start_new_session=True)\n"
+    "time.sleep(60)"
+  )
+  process = subprocess.Popen(
+    [sys.executable, "-c", parent],
+    cwd=tmp_path,
+    env={**os.environ, "PYTHONPATH": str(ROOT)},
+  )
+  for name, then in (("ready", process.kill), ("saved", process.wait)):
+    deadline = time.monotonic() + 60
+    while not (tmp_path / name).exists():
+      assert time.monotonic() < deadline, name
+      time.sleep(0.01)
+    then()
+
+
+def test_other_data_are_refused(jobs, tmp_path):
+  systems = [jobs[0].system]
+  asked.begin(tmp_path, systems)
+  asked.begin(tmp_path, systems)
+  page = tmp_path / asked.FILE
+  there = jobs[0].system.manifest["splits"]["test"]["records_sha256"]
+  page.write_text(page.read_text().replace(there, "0" * 64))
+  with pytest.raises(InputError, match="compares on other data than"):
+    asked.begin(tmp_path, systems)
 
 
 def test_a_run_that_fails_is_given_up_and_the_others_go_on(jobs, board):
