@@ -230,13 +230,13 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
 def over_sentences(
   scored: Scored, baseline: str, settings: Settings
 ) -> tuple[results.OneSeed, ...]:
-  """Each run against the baseline's run of the same seed."""
+  """Each run against the other system's run of the same seed."""
   found = []
-  for system, seeds in _pairs(scored, baseline):
+  for system, other, seeds in _pairs(scored, baseline):
     for seed in seeds:
-      for one, base in zip(scored[system][seed], scored[baseline][seed]):
+      for one, base in zip(scored[system][seed], scored[other][seed]):
         difference = significance.difference(
-          (system, baseline),
+          (system, other),
           one,
           base,
           settings.tests,
@@ -250,7 +250,7 @@ def over_sentences(
 def over_seeds(
   scored: Scored, baseline: str, settings: Settings
 ) -> tuple[Hierarchical, ...]:
-  """Each system against the baseline, over seeds and sentences."""
+  """Each pair of `_pairs`, over seeds and sentences."""
   found = []
   runs = [(system, seed) for system in scored for seed in scored[system]]
   for column in range(len(settings.metrics)):
@@ -260,14 +260,14 @@ def over_seeds(
       systems, settings.samples or 1000, settings.seed
     )
     row = {run: number for number, run in enumerate(runs)}
-    for system, seeds in _pairs(scored, baseline):
+    for system, other, seeds in _pairs(scored, baseline):
       ours, theirs = (
-        [row[name, seed] for seed in seeds] for name in (system, baseline)
+        [row[name, seed] for seed in seeds] for name in (system, other)
       )
       real = [systems[a].value - systems[b].value for a, b in zip(ours, theirs)]
       found.append(
         hierarchical(
-          (system, baseline),
+          (system, other),
           systems[0].scorer.name,
           seeds,
           np.array(real),
@@ -305,11 +305,23 @@ def in_buckets(
   return found
 
 
-def _pairs(scored: Scored, baseline: str) -> list[tuple[str, tuple[int, ...]]]:
-  """Systems to compare, each with the seeds that the baseline has too."""
-  pairs = []
-  for system, runs in scored.items():
-    seeds = tuple(seed for seed in runs if seed in scored[baseline])
-    if system != baseline and seeds:
-      pairs.append((system, seeds))
-  return pairs
+def _pairs(
+  scored: Scored, baseline: str
+) -> list[tuple[str, str, tuple[int, ...]]]:
+  """What to compare with what, and the seeds that both have.
+
+  Every system with the baseline, and with its own controls.
+  """
+  pairs = [(system, baseline) for system in scored if system != baseline]
+  pairs += [
+    (system, control)
+    for system in scored
+    for control in controls(system, scored)
+    if baseline not in (system, control)
+  ]
+  found = []
+  for system, other in pairs:
+    seeds = tuple(seed for seed in scored[system] if seed in scored[other])
+    if seeds:
+      found.append((system, other, seeds))
+  return found

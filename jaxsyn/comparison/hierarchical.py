@@ -63,10 +63,10 @@ class Bootstrap:
 
 @dataclasses.dataclass(frozen=True)
 class Hierarchical:
-  """A system against the baseline, over seeds and sentences, in score points.
+  """A system against another, over seeds and sentences, in score points.
 
   Attributes:
-    system, baseline: their names.
+    system, baseline: their names; the other is the baseline or a control.
     metric: as printed.
     value: mean over seeds of the difference; of TER, less is better.
     by_seed: the difference of each seed, in the order of `seeds`.

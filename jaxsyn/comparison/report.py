@@ -125,7 +125,7 @@ def _lines(results: Results) -> list[tuple[str, list[str], list[bool]]]:
     for split in results.splits:
       for metric in results.metrics:
         found = _find(split.scores, system.name, metric)
-        mark = _mark(_find(split.over_seeds, system.name, metric))
+        mark = _mark(_against(results, split.over_seeds, system.name, metric))
         cells.append(_mean(found) + mark)
         bold.append(
           found is not None
@@ -163,6 +163,12 @@ def _of(found: Sequence, system: str) -> list:
 def _find(found: Sequence, system: str, metric: str):
   """The entry of a system and a metric; None where there is none."""
   return next((one for one in _of(found, system) if one.metric == metric), None)
+
+
+def _against(results: Results, found: Sequence, system: str, metric: str):
+  """The difference to the baseline; None where there is none."""
+  ours = [one for one in found if one.baseline == results.baseline]
+  return _find(ours, system, metric)
 
 
 def _mean(summary: Summary | None) -> str:
@@ -205,7 +211,7 @@ def _notes(results: Results) -> list[str]:
 
 
 def _differences(results: Results) -> list[list[str]]:
-  rows = [["split", "metric", "system", f"less {results.baseline}"]]
+  rows = [["split", "metric", "system", "against", "difference"]]
   rows[0] += ["95 % interval", "p", "degrees", "sd by seeds", "by sentences"]
   rows[0] += ["of seeds", "p of seeds"]
   for split in results.splits:
@@ -214,12 +220,13 @@ def _differences(results: Results) -> list[list[str]]:
         one.difference.tests[0].p
         for one in split.over_sentences
         if one.difference.system == d.system
+        and one.difference.baseline == d.baseline
         and one.difference.metric == d.metric
         and one.difference.tests
       ]
       rows.append(
         [
-          *(split.name, d.metric, d.system, f"{d.value:+.2f}"),
+          *(split.name, d.metric, d.system, d.baseline, f"{d.value:+.2f}"),
           "" if d.low is None else f"{d.low:+.2f} .. {d.high:+.2f}",
           "" if d.p is None else f"{d.p:.4f}",
           "" if d.degrees is None else f"{min(d.degrees, 1000):.0f}",
@@ -243,7 +250,7 @@ def _buckets(results: Results, split: Split) -> list[str]:
       if bucket.by == by and bucket.count:
         cells = [
           _mean(_find(bucket.scores, name, metric))
-          + _mark(_find(bucket.differences, name, metric))
+          + _mark(_against(results, bucket.differences, name, metric))
           for name in names
         ]
         rows.append([bucket.label, str(bucket.count), *cells])

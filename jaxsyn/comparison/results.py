@@ -197,8 +197,8 @@ class Split:
       there are no trees.
     signatures: metric -> signature.
     scores: of all systems.
-    over_sentences: against the baseline, seed by seed.
-    over_seeds: against the baseline, over seeds and sentences.
+    over_sentences: against the baseline and own controls, seed by seed.
+    over_seeds: the same over seeds and sentences.
     buckets: by length and tree of the source.
   """
 

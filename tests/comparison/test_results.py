@@ -22,9 +22,9 @@ def summary(system, *values):
   return results.Summary(system, "BLEU", mean, sd, seeds, values)
 
 
-def over_seeds(system, value, p):
+def over_seeds(system, value, p, other="transformer"):
   return Hierarchical(
-    *(system, "transformer", "BLEU", value, (value, value), (0, 1)),
+    *(system, other, "BLEU", value, (value, value), (0, 1)),
     *(value - 1, value + 1, p, 0.3, 0.2, 2.0),
     Bootstrap(value - 0.5, value + 0.5, p / 2, 100),
   )
@@ -52,6 +52,7 @@ def made(**changes):
       ),
     ),
     (
+      over_seeds("pascal", 2.0, 0.0001, "pascal_random_tree"),
       over_seeds("pascal", 1.0, 0.03),
       over_seeds("pascal_random_tree", -1.0, 0.001),
     ),
@@ -111,7 +112,8 @@ def test_the_table_in_markdown():
   assert "† p < 0.05, ‡ p < 0.01 against transformer" in text
   assert "Did not come to their end: pascal seed 2." in text
   assert "BLEU|case:mixed" in text
-  assert "+0.00 .. +2.00 | 0.0300" in text
+  assert "| pascal | transformer | +1.00 | +0.00 .. +2.00 | 0.0300" in text
+  assert "| pascal | pascal_random_tree | +2.00 |" in text
   assert "a chip, 2 cores" in text
 
 
