@@ -196,6 +196,8 @@ def _notes(results: Results) -> list[str]:
       f"(hierarchical bootstrap, {results.samples} resamples, corrected for "
       "few seeds)."
     )
+    if len(results.seeds) == 2:
+      notes.append("Two seeds are too few for a claim: p is then too small.")
   else:
     notes.append("One seed: nothing here says what another seed would do.")
   if results.failed:
@@ -228,7 +230,7 @@ def _differences(results: Results) -> list[list[str]]:
         [
           *(split.name, d.metric, d.system, d.baseline, f"{d.value:+.2f}"),
           "" if d.low is None else f"{d.low:+.2f} .. {d.high:+.2f}",
-          "" if d.p is None else f"{d.p:.4f}",
+          "" if d.p is None else f"{d.p:.4f}" if d.p >= 1e-4 else "<0.0001",
           "" if d.degrees is None else f"{min(d.degrees, 1000):.0f}",
           "" if d.seed_sd is None else f"{d.seed_sd:.2f}",
           f"{d.sentence_sd:.2f}",

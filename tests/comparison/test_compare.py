@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -265,6 +266,18 @@ def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
   found["config_file"] = "configs/quickstart.py"
   assert without_times(found) == without_times(json.loads(kept))
   (straight[0] / results.FILE).write_text(kept)
+
+
+def test_translations_that_were_cut_off_are_named(
+  straight, configs_of, tmp_path
+):
+  workdir = tmp_path / "cut"
+  shutil.copytree(straight[0], workdir)
+  path = workdir / "pascal" / "seed_1" / "test" / "test.txt"
+  lines = path.read_text().splitlines(keepends=True)
+  path.write_text("".join(lines[:-1]))
+  with pytest.raises(InputError, match=r"test\.txt has 23 lines, not 24"):
+    compare.run({"pascal": configs_of("pascal")}, workdir, 2)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,10 @@ def test_the_table_in_markdown():
   assert "Did not come to their end: pascal seed 2." in text
   assert "BLEU|case:mixed" in text
   assert "| pascal | transformer | +1.00 | +0.00 .. +2.00 | 0.0300" in text
-  assert "| pascal | pascal_random_tree | +2.00 |" in text
+  assert (
+    "| pascal | pascal_random_tree | +2.00 | +1.00 .. +3.00 | 0.0001 |" in text
+  )
+  assert "Two seeds are too few" in text
   assert "a chip, 2 cores" in text
 
 
