@@ -22,7 +22,7 @@ from jaxsyn.comparison.asked import Job
 from jaxsyn.comparison.progress import Board, State
 from jaxsyn.training.loop import Signals
 
-STARTS = 3  # of one run; a killed process is started again
+STARTS = 3  # of a process that is killed each time before it gets any further
 LOOK = 0.1  # seconds between looks at the processes
 
 Command = Callable[[Job], Sequence[str]]
@@ -72,7 +72,8 @@ class Runner:
     self._jobs, self._command, self._board = list(jobs), command, board
     self._free = list(places)
     self._working: list[Working] = []
-    self._starts: dict[Job, int] = {}
+    self._starts: dict[Job, int] = {}  # since it last got further
+    self._reached: dict[Job, int] = {}  # step at the last start
     self._failed: dict[Job, str] = {}
     self._told: dict[Job, int] = {}  # step of the last validation told
     self._asked: set[Job] = set()  # to end
@@ -100,9 +101,11 @@ class Runner:
     return Outcome(signals.name, self._failed)
 
   def _start(self, job: Job, place: Place) -> None:
-    self._starts[job] = self._starts.get(job, 0) + 1
     job.run.mkdir(parents=True, exist_ok=True)
     step = progress.state(job, True, False).step
+    further = step > self._reached.get(job, -1)
+    self._starts[job] = 1 if further else self._starts[job] + 1
+    self._reached[job] = step
     seen = [record["step"] for record in progress.validations(job.run)]
     self._told[job] = max(seen, default=0)
     self._board.say(
@@ -140,13 +143,12 @@ class Runner:
         )
       elif signals.name:
         self._board.say(f"{job.name}: stopped")
-      elif code < 0 and self._starts[job] < STARTS:
-        self._board.say(f"{job.name}: {_killed(code)}; it goes on")
+      elif code <= 0 and self._starts[job] < STARTS:  # not of its own will
+        self._board.say(f"{job.name}: {_how(code)}; it goes on")
         again.append(job)
       else:
         said = progress.tail(job.run / "output.txt")
-        how = _killed(code) if code < 0 else f"ended with status {code}"
-        self._failed[job] = f"{how}: {said}"
+        self._failed[job] = f"{_how(code)}: {said}"
         self._board.say(f"{job.name}: given up; {self._failed[job]}")
     return again
 
@@ -205,5 +207,10 @@ def _environment() -> dict[str, str]:
   return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _killed(code: int) -> str:
-  return f"its process was killed ({signal.Signals(-code).name})"
+def _how(code: int) -> str:
+  """How a process came to its end, from its status."""
+  if code < 0:
+    return f"its process was killed ({signal.Signals(-code).name})"
+  if code == 0:
+    return "its process was asked to stop by another"
+  return f"its process ended with status {code}"

@@ -136,7 +136,7 @@ if "pascal" in str(run) and "seed_0" in str(run):
 {FINISHES}"""
   ended = Runner(jobs, program(code), board).work()
   assert {job.name: said for job, said in ended.failed.items()} == {
-    "pascal seed 0": "ended with status 2: error: the loss became NaN"
+    "pascal seed 0": "its process ended with status 2: error: the loss became NaN"
   }
   assert [job.finished for job in jobs] == [True, False, True, True]
 
@@ -148,6 +148,20 @@ os.kill(os.getpid(), signal.SIGKILL)"""
   ended = Runner(jobs[:1], program(code), board).work()
   assert (jobs[0].run / "starts").read_text() == "x" * STARTS
   assert "was killed (SIGKILL)" in ended.failed[jobs[0]]
+
+
+def test_a_process_that_gets_further_each_time_is_started_again(jobs, board):
+  code = f"""
+log = run / "log.jsonl"
+step = len(log.read_text().splitlines()) if log.exists() else 0
+if step == {2 * STARTS}:
+  {FINISHES.replace(chr(10), chr(10) + "  ")}
+else:
+  with log.open("a") as file:
+    print('{{"kind": "train", "minutes": 0.1, "step": %d}}' % (step + 1), file=file)
+  if step % 2: os.kill(os.getpid(), signal.SIGKILL)  # or it is asked to stop"""
+  ended = Runner(jobs[:1], program(code), board).work()
+  assert ended.failed == {} and jobs[0].finished
 
 
 def test_each_place_has_one_process_at_a_time(jobs, board):
