@@ -215,39 +215,40 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   def saved(system, seed):
     return (workdir / system / f"seed_{seed}" / "checkpoints" / "10").is_dir
 
-  # The command itself is killed while its first run trains, which then saves
-  # and ends. It begins with one system and one seed.
-  process = start("--systems=pascal", "--seeds=1")
-  wait_for(saved("pascal", 0), process)
-  process.kill()
-  process.communicate()
-  # More systems and seeds are asked for; the process of a run is killed.
-  process = start("--systems=pascal,pascal_random_tree", "--seeds=2")
-  wait_for(saved("pascal_random_tree", 0), process)
-  child = int(
-    (workdir / "pascal_random_tree" / "seed_0" / asked.LOCK).read_text()
-  )
-  os.kill(child, signal.SIGKILL)
-  # Then the command is asked to stop. A second one at once is refused.
+  # The first seeds are there already; the second are added.
+  shutil.copytree(straight[0], workdir)
+  for system in ("pascal", "pascal_random_tree"):
+    shutil.rmtree(workdir / system / "seed_1")
+  (workdir / results.FILE).unlink()
+  both = ("--systems=pascal,pascal_random_tree", "--seeds=2")
+  # The command itself is killed; its run saves and ends.
+  process = start(*both)
   wait_for(saved("pascal", 1), process)
   message = f"in use by process {process.pid}"
   with pytest.raises(InputError, match=message), asked.alone(workdir):
     pass
+  process.kill()
+  process.communicate()
+  # Then it is asked to stop.
+  process = start(*both)
+  wait_for(lambda: "goes on from" in (workdir / "log.txt").read_text(), process)
   process.send_signal(signal.SIGINT)
   output, error = process.communicate(timeout=120)
   assert process.returncode == 0, error
   assert "stopped (SIGINT)" in output
   assert "To go on: python -m jaxsyn.compare --samples 40" in output
   assert not (workdir / results.FILE).exists()
-  # And to the end.
-  process = start("--systems=pascal,pascal_random_tree", "--seeds=2")
+  # Then the process of a run is killed, and the rest is done.
+  process = start(*both)
+  wait_for(saved("pascal_random_tree", 1), process)
+  child = (workdir / "pascal_random_tree" / "seed_1" / asked.LOCK).read_text()
+  os.kill(int(child), signal.SIGKILL)
   _, error = process.communicate(timeout=300)
   assert process.returncode == 0, error
   log = (workdir / "log.txt").read_text()
   assert "its process was killed (SIGKILL); it goes on" in log
-  assert "pascal seed 0: goes on from about step" in log
-  assert "pascal_random_tree seed 0: goes on from about step" in log
-  assert "pascal seed 1: goes on from about step" in log
+  assert log.count("pascal seed 1: goes on from about step") == 2
+  assert "pascal_random_tree seed 1: goes on from about step" in log
   texts = [(w / results.FILE).read_text() for w in (straight[0], workdir)]
   one, other = (without_times(json.loads(text)) for text in texts)
   assert one == other
