@@ -20,6 +20,7 @@ import os
 import pathlib
 import re
 import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,8 +47,13 @@ def config_flag() -> None:
 
 def main(function: Callable[[flags.FlagValues], Any]) -> None:
   """Parses the flags, calls function(flags) and exits; see the module."""
+  guarded(lambda: function(parse(sys.argv)))
+
+
+def guarded(function: Callable[[], Any]) -> None:
+  """Calls a function; what goes wrong is one message and an exit status."""
   try:
-    function(parse(sys.argv))
+    function()
     sys.stdout.flush()
   except InputError as error:
     _stop(f"error: {error}", 2)
@@ -94,6 +100,18 @@ def load(address: str) -> ml_collections.ConfigDict:
     InputError: no such file, no get_config in it, unknown system.
   """
   path, colon, system = address.partition(":")
+  module = module_of(path)
+  if not hasattr(module, "get_config"):
+    raise InputError(f"{path} has no function get_config; see configs/.")
+  return module.get_config(system) if colon else module.get_config()
+
+
+def module_of(path: str) -> types.ModuleType:
+  """A Python file of configs/, run.
+
+  Raises:
+    InputError: no such file, or no Python.
+  """
   file = pathlib.Path(path)
   if not file.is_file():
     near = (f.as_posix() for f in file.parent.glob("*.py"))
@@ -106,9 +124,7 @@ def load(address: str) -> ml_collections.ConfigDict:
     spec.loader.exec_module(module)
   except SyntaxError as error:
     raise InputError(f"{path}:{error.lineno}: {error.msg}.") from None
-  if not hasattr(module, "get_config"):
-    raise InputError(f"{path} has no function get_config; see configs/.")
-  return module.get_config(system) if colon else module.get_config()
+  return module
 
 
 def _check_config(argv: Sequence[str]) -> None:

@@ -136,8 +136,7 @@ def _tables(source, source_conllu, files, count, edges) -> list[buckets.Table]:
   if source_conllu is None:
     if lines is None:
       return []
-    words = [len(line.split()) for line in lines]
-    return [buckets.by_length(words, edges)]
+    return buckets.of_lines(lines, edges)
   blocks = list(conllu.read(source_conllu))
   if lines is not None:
     parses = list(conllu.match(blocks, lines, os.fspath(source)))
@@ -148,9 +147,7 @@ def _tables(source, source_conllu, files, count, edges) -> list[buckets.Table]:
       f"{source_conllu} has {len(blocks)} trees for {count} lines. Give the "
       "text too (--source): a line may hold several trees, or none."
     )
-  words = [len(parse.head_W) for parse in parses]
-  by = "source length in words of the trees"
-  return [buckets.by_length(words, edges, by), *buckets.by_tree(parses)]
+  return buckets.of_parses(parses, edges)
 
 
 def _main(values: flags.FlagValues) -> None:

@@ -9,7 +9,7 @@
   Z gate of a recurrent cell  L label of a pair of subwords
   C bracket or subword of a bracketed sentence
   U place in a unit of words  O offset in a kernel        P channel of one
-  I statistic of a sentence   J resample of a test set
+  I statistic of a sentence   J resample of a test set    Y seed of a run
 
 The name is the specification of the shape; `agree` checks it at the door of
 each public module, so comments need not repeat it.
@@ -17,7 +17,7 @@ each public module, so comments need not repeat it.
 
 from __future__ import annotations
 
-LETTERS = frozenset("BSTQMHKDFVRWNLCGAEZUOPIJ1")
+LETTERS = frozenset("BSTQMHKDFVRWNLCGAEZUOPIJY1")
 
 
 def agree(**arrays) -> None:

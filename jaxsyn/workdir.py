@@ -131,17 +131,23 @@ def _check_same(
       f"{config.data.directory} holds now (vocabulary, parser or records "
       "differ). Use another --workdir, or the data it was trained on."
     )
-  old, new = _flat(configs.to_dict(run.config)), _flat(configs.to_dict(config))
-  changed = [
-    f"config.{name} was {old.get(name)!r} and is now {new.get(name)!r}"
-    for name in sorted(set(old) | set(new))
-    if old.get(name) != new.get(name) and not _is_free(name)
-  ]
+  found = differences(run.config, config).items()
+  changed = [text for name, text in found if not _is_free(name)]
   if changed:
     raise InputError(
       f"{run.workdir} holds a run of another config: {'; '.join(changed[:5])}."
       " Use another --workdir, or the settings it began with."
     )
+
+
+def differences(old: configs.Config, new: configs.Config) -> dict[str, str]:
+  """Fields that two configs differ in: dotted name -> what it was and is."""
+  was, now = _flat(configs.to_dict(old)), _flat(configs.to_dict(new))
+  return {
+    name: f"config.{name} was {was.get(name)!r} and is now {now.get(name)!r}"
+    for name in sorted(set(was) | set(now))
+    if was.get(name) != now.get(name)
+  }
 
 
 def hashes(manifest: dict[str, Any]) -> dict[str, Any]:

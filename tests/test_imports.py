@@ -10,6 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = [
   *("data", "syntax", "models", "training", "decode", "scoring"),
+  "comparison",
   "inspection",
 ]
 FREE = {"shapes", "config", "errors"}  # open to every room
@@ -29,8 +30,8 @@ def imports(path: pathlib.Path) -> set[str]:
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_only_from_rooms_before_it(room):
   allowed = FREE | set(ROOMS[: ROOMS.index(room) + 1])
-  if room == "scoring":  # validates a resolved config
-    allowed |= {"plan"}
+  if room in ("scoring", "comparison"):  # of resolved configs, and of runs
+    allowed |= {"plan", "workdir"}
   for path in (ROOT / "jaxsyn" / room).glob("*.py"):
     own = {i.split(".")[1] for i in imports(path) if i.startswith("jaxsyn.")}
     assert own <= allowed, f"{path} imports {own - allowed}"
@@ -80,7 +81,7 @@ def test_training_loads_no_tensorflow_and_no_parser():
 def test_importing_parses_no_flags_and_starts_no_device():
   code = (
     "import jaxsyn.train, jaxsyn.translate, jaxsyn.score, jax\n"
-    "import jaxsyn.inspect\n"
+    "import jaxsyn.inspect, jaxsyn.compare\n"
     "from absl import flags\n"
     "assert 'workdir' not in flags.FLAGS\n"
     "assert not jax._src.xla_bridge._backends"

@@ -44,6 +44,10 @@ class Row:
   published: Mapping[str, float] | None = None
   folder: str = ""
 
+  def on(self, config: Config) -> Config:
+    """`apply` of this row, for who has the row alone."""
+    return apply(config, self)
+
 
 @dataclasses.dataclass(frozen=True)
 class Table:

@@ -100,6 +100,20 @@ def by_tree(parses: Sequence[Parse]) -> list[Table]:
   ]
 
 
+def of_parses(
+  parses: Sequence[Parse], edges: Sequence[int] = EDGES
+) -> list[Table]:
+  """All tables of sources with trees; words are those of the trees."""
+  words = [len(parse.head_W) for parse in parses]
+  by = "source length in words of the trees"
+  return [by_length(words, edges, by), *by_tree(parses)]
+
+
+def of_lines(lines: Sequence[str], edges: Sequence[int] = EDGES) -> list[Table]:
+  """The table of sources without trees; words stand between blanks."""
+  return [by_length([len(line.split()) for line in lines], edges)]
+
+
 def dependency_length(parse: Parse) -> float:
   """Mean distance between word and parent; 0 where no word counts."""
   distances = [

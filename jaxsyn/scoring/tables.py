@@ -42,7 +42,10 @@ def as_text(report: Report) -> str:
     [name, *(f"{s.value:.2f}" for s in found)]
     for name, found in report.scores.items()
   ]
-  parts = [_table(rows), "\n".join(f"{s.metric}|{s.signature}" for s in scores)]
+  parts = [
+    aligned(rows),
+    "\n".join(f"{s.metric}|{s.signature}" for s in scores),
+  ]
   if report.differences:
     parts.append(_differences(report))
   for _, group in itertools.groupby(report.buckets, lambda b: b.by):
@@ -104,7 +107,7 @@ def _differences(report: Report) -> str:
     for outcome in d.tests
     if outcome.signature
   ]
-  return "\n\n".join([_table(rows), *(["\n".join(notes)] if notes else [])])
+  return "\n\n".join([aligned(rows), *(["\n".join(notes)] if notes else [])])
 
 
 def _buckets(group: Sequence[Bucket], report: Report) -> str:
@@ -123,14 +126,14 @@ def _buckets(group: Sequence[Bucket], report: Report) -> str:
           score = bucket.scores[d.system][metric]
           row += [f"{score:.2f}", f"{d.value:+.2f}", _interval(d)]
     rows.append(row + [""] * (len(head) - len(row)))
-  return _table(rows)
+  return aligned(rows)
 
 
 def _interval(d: Difference) -> str:
   return "" if d.low is None else f"{d.low:+.2f} .. {d.high:+.2f}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def aligned(rows: Sequence[Sequence[str]]) -> str:
   """Columns two blanks apart, the first to the left, the others right."""
   widths = [max(map(len, column)) for column in zip(*rows)]
   lines = []

@@ -1,0 +1,320 @@
+"""Trains systems with several seeds on the same batches, and compares them.
+
+python -m jaxsyn.compare --config configs/multi30k_en_de.py \\
+  --systems transformer,pascal,deps_san --seeds 3 --workdir runs/cmp
+
+The first system is the baseline. Run k of every system has config.seed = k and so
+the same batches in the same order. The same command goes on after an interruption,
+adds --systems and --seeds to what is there, and otherwise writes the tables again:
+results.json, report.md, report.tex in --workdir. `jaxsyn.comparison.asked` lists
+the files, `jaxsyn.comparison.hierarchical` says what the p-values mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pathlib
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_collections
+from absl import flags, logging
+from ml_collections import config_flags
+
+from jaxsyn import cli, train, translate
+from jaxsyn import config as configs
+from jaxsyn.comparison import analysis, asked, facts, progress, report, results
+from jaxsyn.comparison.runner import Runner, watch_parent
+from jaxsyn.data import text
+from jaxsyn.data.columns import examples_of
+from jaxsyn.data.records import Records
+from jaxsyn.errors import InputError
+from jaxsyn.score import CHOICES
+from jaxsyn.training.mesh import set_up_jax
+
+BUFFER = 1000  # sentences sorted by length and translated together
+_CHILD = "from jaxsyn import compare; compare.child()"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+  """How a comparison ended.
+
+  Attributes:
+    signal: name of the signal that stopped it; "" for its own end.
+    results: of all runs that finished; None where it was stopped.
+  """
+
+  signal: str
+  results: results.Results | None
+
+
+def run(
+  systems: Sequence[asked.System] | Mapping[str, Any],
+  folder: str | pathlib.Path,
+  seeds: int = 3,
+  settings: analysis.Settings | None = None,
+  config_file: str = "",
+  ablation: results.Ablation | None = None,
+  processes: int = 1,
+  devices: Sequence[str] = (),
+) -> Outcome:
+  """Trains what is not trained, translates, scores, writes the tables.
+
+  Args:
+    systems: name -> config, of `get_config` or checked; the first is the
+      baseline. Or the same with what papers published.
+    folder: of the comparison; made if it is not there.
+    seeds: how many of each system, from 0.
+    settings: how to score; None: BLEU and chrF.
+    config_file, ablation: for the results, where they came from.
+    processes: runs at a time on the same devices.
+    devices: GPUs, as CUDA_VISIBLE_DEVICES names them: so many runs on each.
+
+  Raises:
+    InputError: what was given does not fit; the message says what to do.
+  """
+  if isinstance(systems, Mapping):
+    systems = [asked.System(n, _checked(c)) for n, c in systems.items()]
+  if not systems or seeds < 1 or processes < 1:
+    raise InputError("give at least one system, one seed and one process.")
+  settings = settings or analysis.Settings()
+  for system in systems:
+    asked.check(system)
+  each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
+  folder = pathlib.Path(folder)
+  with asked.alone(folder):
+    asked.begin(folder, systems)
+    jobs = asked.jobs(folder, systems, range(seeds))
+    board = progress.Board(folder)
+    try:
+      ended = Runner(jobs, _command, board, each * processes).work()
+      if ended.signal:
+        return Outcome(ended.signal, None)
+      board.say("scoring")
+      found = analysis.analyse(
+        jobs, ended.failed, settings, config_file, ablation
+      )
+      results.write(folder / results.FILE, results.to_json(found))
+      results.write(folder / "report.md", report.markdown(found))
+      results.write(folder / "report.tex", report.latex(found))
+      board.say(f"wrote {folder / results.FILE}, report.md, report.tex")
+    finally:
+      board.close()
+  return Outcome("", found)
+
+
+def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
+  """Trains and translates with one run of a comparison that was begun."""
+  job = asked.job(pathlib.Path(folder), system, seed)
+  # The process of a comparison that was killed may be saving still.
+  with asked.alone(job.run, wait=True):
+    if job.finished:
+      return
+    outcome = train.run(job.config, job.run)
+    if outcome.reason.startswith("SIG"):
+      print(f"stopped at step {outcome.step} ({outcome.reason})", flush=True)
+      return
+    session = translate.Session(job.run)
+    for split in job.config.data.test:
+      if not job.hypotheses(split).is_file():
+        _translate(session, split, job.hypotheses(split))
+    job.finish(facts.of_run(job, outcome, session.params))
+
+
+def child() -> None:
+  """`one` as a process of its own: FOLDER SYSTEM SEED."""
+
+  def work():
+    watch_parent()
+    logging.set_verbosity(logging.WARNING)
+    set_up_jax()
+    folder, system, seed = sys.argv[1:]
+    one(folder, system, int(seed))
+
+  cli.guarded(work)
+
+
+def _command(job: asked.Job) -> list[str]:
+  return [
+    *(sys.executable, "-c", _CHILD),
+    *(str(job.folder), job.system.name, str(job.seed)),
+  ]
+
+
+def _translate(
+  session: translate.Session, split: str, path: pathlib.Path
+) -> None:
+  """A test split as it was prepared: its own trees, or those of a control."""
+  config = session.run.config
+  records = Records(config.data.directory, split)
+  examples = examples_of(records, config.data.tree, session.plan.tag)
+  with text.writer(path) as write:
+    while chunk := list(itertools.islice(examples, BUFFER)):
+      for best in session.search(chunk):
+        write(best[0].text if best else "")
+
+
+def _checked(config: Any) -> configs.Config:
+  return config if isinstance(config, configs.Config) else configs.read(config)
+
+
+def _systems(values: flags.FlagValues) -> list[asked.System]:
+  """The systems of the command line, each with all overrides."""
+  address = config_flags.get_config_filename(values["config"])
+  overrides = config_flags.get_override_values(values["config"])
+  if ":" in address:
+    raise InputError(
+      f"--config {address} names a system; --systems or --table do that here."
+    )
+  if "seed" in overrides:
+    raise InputError(
+      "config.seed is set by --seeds here: from 0, as many as you say."
+    )
+  if values.table:
+    return [_of_row(row, address, overrides) for row in _table(values).rows]
+  plain = cli.load(address)
+  found = []
+  for name in values.systems:
+    config = cli.load(f"{address}:{name}")
+    for path, value in overrides.items():
+      own = _field(config, path)
+      if own not in (_field(plain, path), value):
+        raise InputError(
+          f"--config.{path}={value}: {name} is {name} because it has "
+          f"config.{path}={own!r}. Leave the option or the system out."
+        )
+    config.update_from_flattened_dict(overrides)
+    found.append(asked.System(name, configs.read(config)))
+  names = [system.name for system in found]
+  if len(set(names)) < len(names):
+    raise InputError(f"--systems names one twice: {', '.join(names)}.")
+  return found
+
+
+def _of_row(row: Any, address: str, overrides: dict[str, Any]) -> asked.System:
+  """A row of an ablation table on the data of a config."""
+  if both := sorted(set(row.overrides) & set(overrides)):
+    raise InputError(
+      f"--config.{both[0]} is what the table varies ({row.name} has "
+      f"{row.overrides[both[0]]!r}). Leave the option or the table out."
+    )
+  config = cli.load(address)
+  config.update_from_flattened_dict(overrides)
+  config = configs.read(row.on(config))
+  return asked.System(row.name, config, dict(row.published or {}))
+
+
+def _table(values: flags.FlagValues) -> Any:
+  """The ablation table: a file, or a name in papers/ beside the config."""
+  path = pathlib.Path(values.table)
+  if path.suffix != ".py":
+    beside = pathlib.Path(config_flags.get_config_filename(values["config"]))
+    path = beside.parent / "papers" / f"{values.table}.py"
+  module = cli.module_of(str(path))
+  if not hasattr(module, "TABLE"):
+    raise InputError(f"{path} has no TABLE; see configs/papers/.")
+  return module.TABLE
+
+
+def _field(config: ml_collections.ConfigDict, path: str) -> Any:
+  for name in path.split("."):
+    config = config[name]
+  return config
+
+
+def _main(values: flags.FlagValues) -> None:
+  if not values.workdir:
+    raise InputError("--workdir is missing: name a folder for all runs.")
+  if bool(values.systems) == bool(values.table):
+    raise InputError("give --systems, or --table, and not both.")
+  logging.set_verbosity(logging.WARNING)
+  ablation = None
+  if values.table:
+    table = _table(values)
+    ablation = results.Ablation(table.source, table.question)
+  outcome = run(
+    _systems(values),
+    values.workdir,
+    values.seeds,
+    analysis.Settings(
+      tuple(values.metrics),
+      values.tokenizer,
+      values.lowercase,
+      CHOICES[values.significance],
+      values.samples,
+    ),
+    config_flags.get_config_filename(values["config"]),
+    ablation,
+    values.processes,
+    values.devices,
+  )
+  if outcome.signal:
+    words = " ".join(shlex.quote(word) for word in sys.argv[1:])
+    print(f"stopped ({outcome.signal}). What is trained is kept.")
+    print(f"To go on: python -m jaxsyn.compare {words}")
+    return
+  print(report.as_text(outcome.results))
+  if failed := outcome.results.failed:
+    raise InputError(
+      f"{len(failed)} runs did not come to their end: "
+      + "; ".join(f"{f.system} seed {f.seed} ({f.message})" for f in failed)
+      + ". The tables are of the others; the same command tries them again."
+    )
+
+
+if __name__ == "__main__":
+  cli.config_flag()
+  flags.DEFINE_list(
+    "systems",
+    [],
+    "Names of configs/systems.py, the baseline first; "
+    "they may be joined: pascal+relative.",
+  )
+  flags.DEFINE_string(
+    "table",
+    "",
+    "An ablation instead: a table of configs/papers by name, as in "
+    "pascal_layers, or a file; its first row is the baseline.",
+  )
+  flags.DEFINE_integer(
+    "seeds",
+    3,
+    "Runs of each system, with config.seed = 0, 1, ... More may be added later.",
+    lower_bound=1,
+  )
+  flags.DEFINE_string("workdir", None, "Folder of the comparison.")
+  flags.DEFINE_list(
+    "metrics", ["bleu", "chrf"], "Which of bleu, chrf, ter, ribes and exact."
+  )
+  flags.DEFINE_string("tokenizer", "13a", "sacreBLEU's, of BLEU and RIBES.")
+  flags.DEFINE_bool("lowercase", False, "Ignore case.")
+  flags.DEFINE_enum(
+    "significance",
+    "bootstrap",
+    list(CHOICES),
+    "Test of each run against the baseline's run of the same seed, over "
+    "sentences; over seeds and sentences it is always the bootstrap.",
+  )
+  flags.DEFINE_integer(
+    "samples",
+    0,
+    "Resamples or shuffles of a test; 0: 1000 of the bootstrap, 10000 shuffles.",
+    lower_bound=0,
+  )
+  flags.DEFINE_integer(
+    "processes",
+    1,
+    "Runs at a time on the same devices; more than 1 where one leaves them "
+    "idle.",
+    lower_bound=1,
+  )
+  flags.DEFINE_list(
+    "devices",
+    [],
+    "GPUs by number, as in 0,1,2,3: --processes runs at a time on each.",
+  )
+  cli.main(_main)

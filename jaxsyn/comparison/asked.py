@@ -1,0 +1,219 @@
+"""What a comparison is of: comparison.json, and the folders of its runs.
+
+  comparison.json          every system with its whole config
+  SYSTEM/seed_N/           one run, as `jaxsyn.workdir` has it, and beside that
+    test/SPLIT.txt           its translations
+    finished.json            what is known of its training; written last
+    output.txt               what its processes said
+  log.txt                  what happened when
+  results.json report.md report.tex
+
+Systems and seeds may be added later; nothing that is there may change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jaxsyn import config as configs
+from jaxsyn import workdir
+from jaxsyn.comparison import results
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.batches import features_for
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+
+FILE = "comparison.json"
+LOCK = "in_use"
+FORMAT = 1
+# Fields that change no figure: the data set may move, and be read faster.
+_FREE = ("prepare", "data.directory", "batch.memory_gib", "train.prefetch")
+_FREE += ("train.log_every",)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class System:
+  """One system of a comparison.
+
+  Attributes:
+    name: also of its folder.
+    config: with any seed; runs have their own.
+    published: "task split" -> BLEU of the paper, of an ablation table's row.
+  """
+
+  name: str
+  config: configs.Config
+  published: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+  @property
+  def manifest(self) -> dict[str, Any]:
+    """Of the data that it reads."""
+    return manifests.read(self.config.data.directory)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Job:
+  """One run of a comparison: a system with a seed, and its folder."""
+
+  folder: pathlib.Path
+  system: System
+  seed: int
+
+  @property
+  def name(self) -> str:
+    return f"{self.system.name} seed {self.seed}"
+
+  @property
+  def run(self) -> pathlib.Path:
+    return self.folder / self.system.name / f"seed_{self.seed}"
+
+  @property
+  def config(self) -> configs.Config:
+    return dataclasses.replace(self.system.config, seed=self.seed)
+
+  def hypotheses(self, split: str) -> pathlib.Path:
+    return self.run / "test" / f"{split}.txt"
+
+  @property
+  def facts(self) -> results.Facts | None:
+    """What is known of its training, once it is finished."""
+    path = self.run / "finished.json"
+    if not path.is_file():
+      return None
+    text = path.read_text(encoding="utf-8")
+    return results.from_json(text, str(path), results.Facts)
+
+  @property
+  def finished(self) -> bool:
+    """Trained, and all test splits translated."""
+    splits = self.config.data.test
+    return all(self.hypotheses(split).is_file() for split in splits) and (
+      (self.run / "finished.json").is_file()
+    )
+
+  def finish(self, facts: results.Facts) -> None:
+    results.write(self.run / "finished.json", results.to_json(facts))
+
+
+def jobs(
+  folder: pathlib.Path, systems: Sequence[System], seeds: Sequence[int]
+) -> list[Job]:
+  """All runs, every system's first seed before any second."""
+  return [Job(folder, system, seed) for seed in seeds for system in systems]
+
+
+def check(system: System) -> None:
+  """What would stop a run after hours of others, before the first begins.
+
+  Raises:
+    InputError: the config does not fit itself or the prepared data.
+  """
+  config, manifest = system.config, system.manifest
+  plan = resolve(config, manifest)
+  features_for(plan.needs, manifest["sides"])
+  if not config.data.test:
+    raise InputError(
+      "config.data.test names no split to compare on; as in "
+      "--config.data.test=\"('validation',)\"."
+    )
+  for split in config.data.test:
+    manifests.split(manifest, split)
+
+
+def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
+  """Makes a comparison's folder, or adds to what is there.
+
+  Raises:
+    InputError: the folder has a system of this name with another config or
+      data; the message names the fields that differ.
+  """
+  there = _read(folder)
+  for system in systems:
+    hashes = workdir.hashes(system.manifest)
+    if old := there.get(system.name):
+      _check_same(folder, system, old, hashes)
+    there[system.name] = {
+      "config": configs.to_dict(system.config),
+      "hashes": hashes,
+    }
+  folder.mkdir(parents=True, exist_ok=True)
+  content = {"format": FORMAT, "systems": there}
+  results.write(folder / FILE, json.dumps(content, indent=1))
+
+
+def job(folder: pathlib.Path, system: str, seed: int) -> Job:
+  """A run of a comparison that was begun."""
+  config = configs.read(_read(folder)[system]["config"])
+  return Job(folder, System(system, config), seed)
+
+
+@contextlib.contextmanager
+def alone(folder: pathlib.Path, wait: bool = False) -> Iterator[None]:
+  """Nobody else works in the folder meanwhile, also after a kill.
+
+  Args:
+    folder: made if it is not there.
+    wait: until the other is done; else it is an error.
+
+  Raises:
+    InputError: another process works there.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  # Never deleted: who deletes a lock lets two others hold one each.
+  with (folder / LOCK).open("a+") as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+      file.seek(0)
+      raise InputError(
+        f"{folder} is in use by process {file.read().strip() or 'unknown'}. "
+        "Wait until it has ended, or use another --workdir."
+      ) from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    yield
+
+
+def _read(folder: pathlib.Path) -> dict[str, Any]:
+  """Name -> config and hashes of the systems that are there."""
+  path = folder / FILE
+  if not path.is_file():
+    return {}
+  try:
+    found = json.loads(path.read_text(encoding="utf-8"))
+  except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    raise InputError(f"{path} is damaged ({error}).") from None
+  if found.get("format") != FORMAT:
+    raise InputError(
+      f"{path} has format {found.get('format')}; this version reads {FORMAT}. "
+      "Use another --workdir."
+    )
+  return found["systems"]
+
+
+def _check_same(folder, system, old, hashes) -> None:
+  other = "Use another --workdir, or the settings it began with."
+  if old["hashes"] != json.loads(json.dumps(hashes)):
+    raise InputError(
+      f"{folder} compares on other data than {system.config.data.directory} "
+      f"holds now (vocabulary, parser or records differ). {other}"
+    )
+  found = workdir.differences(configs.read(old["config"]), system.config)
+  changed = [
+    text
+    for name, text in found.items()
+    if name not in _FREE and not name.startswith(_FREE[0] + ".")
+  ]
+  if changed:
+    raise InputError(
+      f"{folder} compares {system.name} with another config: "
+      f"{'; '.join(changed[:5])}. {other}"
+    )

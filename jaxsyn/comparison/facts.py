@@ -1,0 +1,69 @@
+"""What is known of a run beside its scores: time, speed, size, machine."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import statistics
+from importlib import metadata
+from typing import Any
+
+import jax
+
+from jaxsyn.comparison import progress, results
+from jaxsyn.comparison.asked import Job
+from jaxsyn.training import loop
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+PACKAGES += ("sentencepiece", "sacrebleu")
+
+
+def of_run(job: Job, outcome: loop.Outcome, params: Any) -> results.Facts:
+  """The facts of a run that ended, in the process that trained it.
+
+  Args:
+    job: the run.
+    outcome: of its training.
+    params: of its model.
+  """
+  speeds = [
+    record["tokens_per_s"]
+    for record in progress.records(job.run)
+    if record["kind"] == "train"
+  ]
+  reached = outcome.progress
+  return results.Facts(
+    outcome.step,
+    outcome.reason,
+    reached.best_step,
+    reached.best_score,
+    reached.minutes,
+    reached.tokens,
+    statistics.median(speeds) if speeds else 0.0,
+    sum(x.size for x in jax.tree.leaves(params)),
+    machine(),
+  )
+
+
+def machine() -> results.Machine:
+  """This one, with the devices and packages that JAX uses."""
+  return results.Machine(
+    jax.devices()[0].device_kind,
+    jax.device_count(),
+    _processor(),
+    os.cpu_count() or 1,
+    platform.platform(terse=True),
+    platform.python_version(),
+    {name: metadata.version(name) for name in PACKAGES},
+  )
+
+
+def _processor() -> str:
+  """The processor's name, as far as the system tells."""
+  path = pathlib.Path("/proc/cpuinfo")
+  if path.is_file():
+    for line in path.read_text(encoding="utf-8").splitlines():
+      if line.startswith("model name"):
+        return line.partition(":")[2].strip()
+  return platform.processor() or platform.machine()

@@ -1,0 +1,174 @@
+"""Is one system better than another, whatever the seed and the sentences?
+
+A test over sentences alone speaks of two trained models; of the two systems it
+says nothing, because the next seed may turn the sign. Here both are drawn: seeds
+from those that might have been trained, sentences from those that might have
+been in the test set (Sellam et al. 2022, "The MultiBERTs", ICLR: the
+multi-bootstrap, paired). A resample is made of
+
+1. as many seeds as were trained, with replacement, the same for both systems:
+   run k of one is compared with run k of the other, which saw the same batches;
+2. as many sentences as the test set has, with replacement, the same for both
+   systems and for all seeds, which all translated the same sentences;
+
+and its difference is the mean over the drawn seeds of the difference of the two
+corpus scores on the drawn sentences. `Hierarchical.bootstrap` is what such
+resamples say.
+
+With few seeds that is too little: drawing from K seeds gives their mean a
+variance that is (K - 1)/K of what it is, and a percentile knows nothing of how
+badly K seeds tell their own spread. Three seeds of equal systems are so called
+different far too often. `Hierarchical.p`, `low` and `high` mend both, from the
+same resamples of sentences: the variance of the mean difference is
+
+  V = V_seed + V_sentence - V_both
+
+V_seed, the variance between seeds over K; V_sentence, the variance of the mean
+over resamples of sentences; V_both, what is in both of them: the part of a
+seed's difference that moves with the sentences (Owen 2007, "The pigeonhole
+bootstrap", counts it twice too). V is never below either of the first two.
+Then Student's t with Satterthwaite's degrees of freedom, V² (K - 1) / V_seed²:
+K - 1 where seeds matter most, many where sentences do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from jaxsyn.scoring.significance import SEED, interval_of
+from jaxsyn.shapes import agree
+
+_SAME = 1e-6  # score points, as in `jaxsyn.scoring.significance`
+_MANY = 1e6  # degrees of freedom from which on Student's t is the normal law
+
+
+@dataclasses.dataclass(frozen=True)
+class Bootstrap:
+  """What the resamples say by themselves; too bold where seeds are few.
+
+  Attributes:
+    low, high: percentiles, 95 % between them.
+    p: share of resamples as far from their mean as the difference from 0.
+    samples: how many.
+  """
+
+  low: float
+  high: float
+  p: float
+  samples: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Hierarchical:
+  """A system against another, over seeds and sentences, in score points.
+
+  Attributes:
+    system, baseline: their names; the other is the baseline or a control.
+    metric: as printed.
+    value: mean over seeds of the difference; of TER, less is better.
+    by_seed: the difference of each seed, in the order of `seeds`.
+    seeds: those that both systems have.
+    low, high: 95 % interval, corrected for few seeds; None of a single seed.
+    p: two-sided, corrected for few seeds; None of a single seed.
+    seed_sd, sentence_sd: square roots of V_seed and V_sentence, see the module:
+      what the value may move by with other seeds, and with other sentences.
+    degrees: of freedom of p and the interval; None of a single seed.
+    bootstrap: without the correction; None of a single seed.
+  """
+
+  system: str
+  baseline: str
+  metric: str
+  value: float
+  by_seed: tuple[float, ...]
+  seeds: tuple[int, ...]
+  low: float | None
+  high: float | None
+  p: float | None
+  seed_sd: float | None
+  sentence_sd: float
+  degrees: float | None
+  bootstrap: Bootstrap | None
+
+
+def hierarchical(
+  names: tuple[str, str],
+  metric: str,
+  seeds: tuple[int, ...],
+  difference_Y: np.ndarray,
+  difference_YJ: np.ndarray,
+  seed: int = SEED,
+) -> Hierarchical:
+  """Compares two systems over seeds and sentences.
+
+  Args:
+    names: of the system and the baseline.
+    metric: as printed.
+    seeds: of the runs that are compared, Y of them.
+    difference_Y: system less baseline, on the test set.
+    difference_YJ: the same on resamples of its sentences; a column is one
+      resample, drawn for all seeds alike.
+    seed: of the draws of seeds.
+  """
+  agree(difference_Y=difference_Y, difference_YJ=difference_YJ)
+  count, samples = difference_YJ.shape
+  value = float(difference_Y.mean())
+  of_sentences = float(difference_YJ.mean(axis=0).var())
+  known = (*names, metric, value, tuple(map(float, difference_Y)), tuple(seeds))
+  if count == 1:
+    none = (None,) * 4
+    return Hierarchical(*known, *none, math.sqrt(of_sentences), None, None)
+  of_seeds = float(difference_Y.var(ddof=1)) / count
+  apart_YJ = difference_YJ - difference_YJ.mean(axis=0)
+  # Between K seeds is (K - 1)/K of what each of them varies by, so the sum over
+  # K is (K - 1) times that.
+  of_both = float(apart_YJ.var(axis=1).sum()) / (count - 1) / count
+  variance = max(of_seeds + of_sentences - of_both, of_seeds, of_sentences)
+  degrees = _degrees(variance, of_seeds, count)
+  low, high, p = _student(value, variance, degrees)
+  drawn_J = draw(difference_YJ, seed)
+  return Hierarchical(
+    *known,
+    *(low, high, p, math.sqrt(of_seeds), math.sqrt(of_sentences), degrees),
+    Bootstrap(*interval_of(drawn_J), _share(drawn_J, value), samples),
+  )
+
+
+def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
+  """The mean difference of as many seeds drawn anew for each resample."""
+  count, samples = difference_YJ.shape
+  random = np.random.default_rng([seed, count])
+  drawn_JY = random.integers(count, size=(samples, count))
+  return difference_YJ[drawn_JY.T, np.arange(samples)].mean(axis=0)
+
+
+def _share(drawn_J: np.ndarray, value: float) -> float:
+  """As `significance.bootstrap` counts: a p-value that cannot be 0."""
+  hits = abs(drawn_J - drawn_J.mean()) >= abs(value) - _SAME
+  return (int(hits.sum()) + 1) / (len(drawn_J) + 1)
+
+
+def _degrees(variance: float, of_seeds: float, count: int) -> float:
+  if of_seeds <= variance / math.sqrt(_MANY):
+    return _MANY
+  return (count - 1) * (variance / of_seeds) ** 2
+
+
+def _student(
+  value: float, variance: float, degrees: float
+) -> tuple[float, float, float]:
+  """Interval and p-value of a mean with a variance."""
+  from scipy import stats  # takes long to load
+
+  sd = math.sqrt(variance)
+  reach = float(stats.t.ppf(0.975, degrees)) * sd
+  if abs(value) <= _SAME:
+    p = 1.0
+  elif sd <= _SAME:  # the same in every seed and every sentence
+    p = 0.0
+  else:
+    p = float(2 * stats.t.sf(abs(value) / sd, degrees))
+  return value - reach, value + reach, p

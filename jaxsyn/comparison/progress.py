@@ -1,0 +1,198 @@
+"""How far runs are, read from what they write; as a table, and as lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from jaxsyn.comparison.asked import Job
+from jaxsyn.scoring.tables import aligned
+from jaxsyn.training import log
+
+REDRAW = 1.0  # seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+  """How far a run is.
+
+  Attributes:
+    what: "waiting", "stopped", "training", "translating", "finished" or
+      "failed".
+    step, steps: batches seen, and to be seen at most.
+    bleu: best of validation; None before the first.
+    minutes: of training, resumes added.
+    left: minutes of training to come; None where that is not known.
+  """
+
+  what: str
+  step: int
+  steps: int
+  bleu: float | None
+  minutes: float
+  left: float | None
+
+
+def records(run: pathlib.Path) -> list[dict[str, Any]]:
+  """The records of a run's log; without a line that is still being written."""
+  path = run / log.FILE
+  if not path.is_file():
+    return []
+  found = []
+  for line in path.read_text(encoding="utf-8").splitlines():
+    try:
+      found.append(json.loads(line))
+    except json.JSONDecodeError:
+      continue
+  return found
+
+
+def validations(run: pathlib.Path) -> list[dict[str, Any]]:
+  """Those records that are of validations."""
+  return [record for record in records(run) if record["kind"] == "validation"]
+
+
+def state(job: Job, working: bool, failed: bool) -> State:
+  """How far a run is.
+
+  Args:
+    job: the run.
+    working: whether a process of it is at work.
+    failed: whether it was given up.
+  """
+  steps = job.config.train.steps
+  if job.finished:
+    facts = job.facts
+    return State(
+      "finished", facts.step, steps, _score(facts.best_bleu), facts.minutes, 0.0
+    )
+  found = records(job.run)
+  step = max((r["step"] for r in found), default=0)
+  minutes = max((r["minutes"] for r in found), default=0.0)
+  best = max((r.get("best_bleu", -1.0) for r in found), default=-1.0)
+  left = next(
+    (r["eta_minutes"] for r in reversed(found) if "eta_minutes" in r), None
+  )
+  ended = any(job.run.glob("test/*")) or step >= steps
+  what = "stopped" if step else "waiting"
+  if failed:
+    what = "failed"
+  elif working:
+    what = "translating" if ended else "training"
+  return State(what, step, steps, _score(best), minutes, left)
+
+
+def _score(bleu: float) -> float | None:
+  return bleu if bleu >= 0 else None
+
+
+def table(states: Mapping[Job, State], height: int = 0) -> str:
+  """One line a run, and how much is to come.
+
+  Args:
+    states: by run.
+    height: lines there is room for; 0: all. Waiting and finished runs are left
+      out first.
+  """
+  rows = [["run", "", "step", "validation BLEU", "minutes", "to go"]]
+  shown = list(states)
+  room = height - 3
+  if height and len(shown) > room:
+    busy = [j for j in shown if states[j].what not in ("waiting", "finished")]
+    rest = [j for j in shown if j not in busy]
+    kept = set(map(id, [*busy, *rest][: max(room - 1, 1)]))
+    shown = [j for j in shown if id(j) in kept]
+  for job in shown:
+    s = states[job]
+    rows.append(
+      [
+        job.name,
+        s.what,
+        f"{s.step}/{s.steps}",
+        "" if s.bleu is None else f"{s.bleu:.2f}",
+        f"{s.minutes:.1f}",
+        "" if s.left is None or s.what == "finished" else f"{s.left:.1f}",
+      ]
+    )
+  lines = [aligned(rows)]
+  if len(shown) < len(states):
+    lines.append(f"... and {len(states) - len(shown)} more")
+  return "\n".join([*lines, summary(states.values())])
+
+
+def summary(states: Sequence[State]) -> str:
+  """How many runs are finished, and about how long the others take."""
+  states = list(states)
+  done = [s for s in states if s.what == "finished"]
+  text = f"{len(done)} of {len(states)} runs finished"
+  # A run that has not begun takes as long as those that have: a guess.
+  whole = [s.minutes + s.left for s in states if s.left is not None]
+  if whole and len(done) < len(states):
+    mean = sum(whole) / len(whole)
+    left = sum(
+      mean if s.left is None else s.left for s in states if s.what != "failed"
+    )
+    text += f"; about {left:.0f} minutes of training to go"
+  return text + "."
+
+
+class Board:
+  """A live table on a terminal, lines elsewhere, and lines in log.txt."""
+
+  def __init__(self, folder: pathlib.Path, stream: TextIO | None = None):
+    self._stream = stream or sys.stdout
+    self._live = self._stream.isatty()
+    self._file = (folder / "log.txt").open("a", encoding="utf-8")
+    self._height, self._drawn = 0, 0.0
+
+  def say(self, text: str) -> None:
+    """One line for who reads later."""
+    line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}"
+    print(line, file=self._file, flush=True)
+    self._wipe()
+    print(line, file=self._stream, flush=True)
+
+  def show(self, states: Mapping[Job, State]) -> None:
+    """Draws the table where the last one was; only on a terminal."""
+    self._drawn = time.monotonic()
+    if not self._live:
+      return
+    size = shutil.get_terminal_size()
+    lines = table(states, size.lines - 1).split("\n")
+    self._wipe()
+    # A line that wraps would be two to go up.
+    text = "\n".join(line[: size.columns - 1] for line in lines)
+    print(text, file=self._stream, flush=True)
+    self._height = len(lines)
+
+  @property
+  def due(self) -> bool:
+    """Whether it is time to look at the runs again."""
+    return time.monotonic() - self._drawn > REDRAW
+
+  def _wipe(self) -> None:
+    if self._height:
+      print(f"\x1b[{self._height}F\x1b[J", end="", file=self._stream)
+      self._height = 0
+
+  def close(self) -> None:
+    self._file.close()
+
+
+def tail(path: pathlib.Path, lines: int = 3) -> str:
+  """The last lines of what a process said, on one line."""
+  if not path.is_file():
+    return ""
+  size = os.path.getsize(path)
+  with path.open("rb") as file:
+    file.seek(max(0, size - 4000))
+    text = file.read().decode("utf-8", "replace")
+  kept = [line.strip() for line in text.splitlines() if line.strip()]
+  return " | ".join(kept[-lines:])

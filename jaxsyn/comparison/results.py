@@ -1,0 +1,292 @@
+"""results.json: everything a report of a comparison needs, typed.
+
+`to_json` and `from_json` are each other's inverse; `from_json` refuses what it
+does not know by name, as `jaxsyn.config` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from jaxsyn.comparison.hierarchical import Hierarchical
+from jaxsyn.config import from_config
+from jaxsyn.errors import InputError
+from jaxsyn.scoring.metrics import Score
+from jaxsyn.scoring.significance import Difference
+
+FORMAT = 1
+FILE = "results.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+  """One validation of a run: a point of its curve.
+
+  Attributes:
+    step: batches seen.
+    minutes: of training until then.
+    values: what the log has of it: "bleu", "perplexity", "loss", ...
+  """
+
+  step: int
+  minutes: float
+  values: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+  """Where a run was trained, and with what."""
+
+  device: str
+  devices: int
+  processor: str
+  cores: int
+  system: str
+  python: str
+  packages: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+  """What is known of one trained run beside its scores: finished.json.
+
+  Attributes:
+    step: where it ended.
+    reason: why: "steps", "minutes" or "patience".
+    best_step, best_bleu: of the best validation.
+    minutes: of training, resumes added; the translating is not in it.
+    tokens: real target subwords trained on.
+    tokens_per_s: of training alone; the median of the log's lines.
+    parameters: numbers in the model.
+    machine: of the last part of the run.
+  """
+
+  step: int
+  reason: str
+  best_step: int
+  best_bleu: float
+  minutes: float
+  tokens: int
+  tokens_per_s: float
+  parameters: int
+  machine: Machine
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """One system with one seed.
+
+  Attributes:
+    system, seed: which.
+    folder: of the run, in the comparison's.
+    facts: of its training.
+    curve: of its validations.
+    hypotheses: test split -> file, in the comparison's folder.
+    scores: test split -> scores with signatures.
+  """
+
+  system: str
+  seed: int
+  folder: str
+  facts: Facts
+  curve: tuple[Point, ...]
+  hypotheses: dict[str, str]
+  scores: dict[str, tuple[Score, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+  """A run that did not come to its end, and what it said last."""
+
+  system: str
+  seed: int
+  message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+  """The data set: its folder, languages, and the manifest's hashes."""
+
+  name: str
+  directory: str
+  source_language: str
+  target_language: str
+  hashes: dict[str, dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+  """One line of the report.
+
+  Attributes:
+    name: as asked for; of an ablation table the row's.
+    config: whole, with the seed of the file.
+    data: what it was trained and tested on.
+    controls: those of its controls that are in the comparison, to be shown
+      beside it.
+    control_of: the system whose control it is; "" for others.
+    published: "task split" -> BLEU as the paper reports it, of a table's row.
+  """
+
+  name: str
+  config: dict[str, Any]
+  data: Data
+  controls: tuple[str, ...]
+  control_of: str
+  published: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+  """A system over its seeds, under one metric on one split.
+
+  Attributes:
+    mean: over seeds.
+    sd: standard deviation of single runs (n - 1); None of a single seed.
+    values: of each seed, in the order of `seeds`.
+  """
+
+  system: str
+  metric: str
+  mean: float
+  sd: float | None
+  seeds: tuple[int, ...]
+  values: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class OneSeed:
+  """A difference over sentences between two runs of one seed."""
+
+  seed: int
+  difference: Difference
+
+
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+  """The sentences of one bucket; see `jaxsyn.scoring.buckets`.
+
+  Attributes:
+    by, label: e.g. "source length" and "11-20".
+    count, share: sentences, and of the split.
+    scores: of all systems; () where there is no sentence.
+    differences: over seeds and sentences; () where there are too few sentences
+      to draw from.
+  """
+
+  by: str
+  label: str
+  count: int
+  share: float
+  scores: tuple[Summary, ...]
+  differences: tuple[Hierarchical, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """Everything about one test split.
+
+  Attributes:
+    name: of the split.
+    sentences: in it.
+    source, reference, conllu: files in the prepared folder; conllu is "" where
+      there are no trees.
+    signatures: metric -> signature.
+    scores: of all systems.
+    over_sentences: against the baseline and own controls, seed by seed.
+    over_seeds: the same over seeds and sentences.
+    buckets: by length and tree of the source.
+  """
+
+  name: str
+  sentences: int
+  source: str
+  reference: str
+  conllu: str
+  signatures: dict[str, str]
+  scores: tuple[Summary, ...]
+  over_sentences: tuple[OneSeed, ...]
+  over_seeds: tuple[Hierarchical, ...]
+  buckets: tuple[Bucket, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ablation:
+  """The table of a paper that the systems are rows of."""
+
+  source: str
+  question: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+  """A comparison.
+
+  Attributes:
+    format: of this file.
+    made: day and time (UTC) it was written.
+    config_file: as on the command line; "" from Python.
+    baseline: the system others are compared with.
+    seeds: asked for.
+    metrics: in the order asked for, as printed.
+    samples: resamples of each test.
+    systems, runs, failed: in the order asked for.
+    splits: the test splits.
+    ablation: None unless a table was asked for.
+  """
+
+  format: int
+  made: str
+  config_file: str
+  baseline: str
+  seeds: tuple[int, ...]
+  metrics: tuple[str, ...]
+  samples: int
+  systems: tuple[System, ...]
+  runs: tuple[Run, ...]
+  failed: tuple[Failed, ...]
+  splits: tuple[Split, ...]
+  ablation: Ablation | None
+
+  def system(self, name: str) -> System:
+    return next(s for s in self.systems if s.name == name)
+
+
+def to_json(results: Any) -> str:
+  """The text of a file; of Results, or of any dataclass in it."""
+  return json.dumps(dataclasses.asdict(results), indent=1, ensure_ascii=False)
+
+
+def from_json(text: str, where: str = FILE, cls: type = Results) -> Any:
+  """What `to_json` wrote.
+
+  Args:
+    text: of a file.
+    where: its name, for messages.
+    cls: the dataclass it holds.
+
+  Raises:
+    InputError: no JSON, another format, a field too many, missing or mistyped.
+  """
+  try:
+    found = json.loads(text)
+  except json.JSONDecodeError as error:
+    raise InputError(f"{where} is damaged ({error}).") from None
+  version = found.get("format") if isinstance(found, dict) else None
+  if cls is Results and version != FORMAT:
+    raise InputError(
+      f"{where} has format {version}; this version reads {FORMAT}. "
+      "Run jaxsyn.compare again: what is trained is not trained again."
+    )
+  return from_config(cls, found, where)
+
+
+def write(path: pathlib.Path, text: str) -> None:
+  """Writes a file, whole or not at all."""
+  temporary = path.with_name(path.name + ".partial")
+  temporary.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+  os.replace(temporary, path)

@@ -1,0 +1,216 @@
+"""Runs in processes of their own: started, watched, started again, stopped.
+
+A process that ends gives all its memory back. It is told to stop by SIGTERM,
+and stops by itself when this process is gone, however that ended: its standard
+input is a pipe from here, which then closes (`watch_parent`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import jaxsyn
+from jaxsyn.comparison import progress
+from jaxsyn.comparison.asked import Job
+from jaxsyn.comparison.progress import Board, State
+from jaxsyn.training.loop import Signals
+
+STARTS = 3  # of a process that is killed each time before it gets any further
+LOOK = 0.1  # seconds between looks at the processes
+
+Command = Callable[[Job], Sequence[str]]
+Place = Mapping[str, str]  # environment variables of one process at a time
+
+
+@dataclasses.dataclass
+class Working:
+  """A process at work on a run, and the place that it takes."""
+
+  job: Job
+  process: subprocess.Popen
+  place: Place
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+  """How a call of `work` ended.
+
+  Attributes:
+    signal: name of the signal that stopped it; "" for its own end.
+    failed: message of each run that was given up.
+  """
+
+  signal: str
+  failed: dict[Job, str]
+
+
+class Runner:
+  """Works through runs, some at a time."""
+
+  def __init__(
+    self,
+    jobs: Sequence[Job],
+    command: Command,
+    board: Board,
+    places: Sequence[Place] = ({},),
+  ):
+    """Sets it up.
+
+    Args:
+      jobs: in the order to be done.
+      command: the command line that trains and translates one.
+      board: where progress is shown.
+      places: a process at a time for each.
+    """
+    self._jobs, self._command, self._board = list(jobs), command, board
+    self._free = list(places)
+    self._working: list[Working] = []
+    self._starts: dict[Job, int] = {}  # since it last got further
+    self._reached: dict[Job, int] = {}  # step at the last start
+    self._failed: dict[Job, str] = {}
+    self._told: dict[Job, int] = {}  # step of the last validation told
+    self._asked: set[Job] = set()  # to end
+
+  def work(self) -> Outcome:
+    """Does all that is not finished; returns when it is, or on a signal."""
+    waiting = [job for job in self._jobs if not job.finished]
+    if done := len(self._jobs) - len(waiting):
+      self._board.say(f"{done} of {len(self._jobs)} runs are finished already")
+    with Signals() as signals:
+      try:
+        while (waiting and not signals.name) or self._working:
+          while self._free and waiting and not signals.name:
+            self._start(waiting.pop(0), self._free.pop(0))
+          waiting = self._ended(signals) + waiting
+          if signals.name:
+            self._stop(signals.name)
+          self._show()
+          time.sleep(LOOK)
+      finally:  # a second signal, or an error: nobody is left behind
+        for working in self._working:
+          working.process.kill()
+          working.process.wait()
+    self._show(now=True)
+    return Outcome(signals.name, self._failed)
+
+  def _start(self, job: Job, place: Place) -> None:
+    job.run.mkdir(parents=True, exist_ok=True)
+    step = progress.state(job, True, False).step
+    further = step > self._reached.get(job, -1)
+    self._starts[job] = 1 if further else self._starts[job] + 1
+    self._reached[job] = step
+    seen = [record["step"] for record in progress.validations(job.run)]
+    self._told[job] = max(seen, default=0)
+    self._board.say(
+      f"{job.name}: {f'goes on from about step {step}' if step else 'begins'}"
+    )
+    with (job.run / "output.txt").open("ab") as output:
+      process = subprocess.Popen(
+        self._command(job),
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=_environment() | place,
+        # Ctrl-C goes to this process alone, which hands it on once.
+        start_new_session=True,
+      )
+    self._working.append(Working(job, process, place))
+
+  def _ended(self, signals: Signals) -> list[Job]:
+    """Takes processes that ended off the list; runs to be started again."""
+    again = []
+    for working in list(self._working):
+      code, job = working.process.poll(), working.job
+      if code is None:
+        continue
+      working.process.stdin.close()
+      self._working.remove(working)
+      self._free.append(working.place)
+      if job.finished:
+        self._tell(job)
+        facts = job.facts
+        self._board.say(
+          f"{job.name}: finished at step {facts.step} ({facts.reason}), best "
+          f"validation BLEU {facts.best_bleu:.2f} at step {facts.best_step}, "
+          f"{facts.minutes:.1f} minutes"
+        )
+      elif signals.name:
+        self._board.say(f"{job.name}: stopped")
+      elif code <= 0 and self._starts[job] < STARTS:  # not of its own will
+        self._board.say(f"{job.name}: {_how(code)}; it goes on")
+        again.append(job)
+      else:
+        said = progress.tail(job.run / "output.txt")
+        self._failed[job] = f"{_how(code)}: {said}"
+        self._board.say(f"{job.name}: given up; {self._failed[job]}")
+    return again
+
+  def _stop(self, name: str) -> None:
+    """Asks every process once to save and end."""
+    for working in self._working:
+      if working.job not in self._asked:
+        self._asked.add(working.job)
+        self._board.say(f"{name}: {working.job.name} is asked to save and end")
+        working.process.send_signal(signal.SIGTERM)
+
+  def _show(self, now: bool = False) -> None:
+    if not (now or self._board.due):
+      return
+    busy = {working.job for working in self._working}
+    for job in busy:
+      self._tell(job)
+    self._board.show(self.states(busy))
+
+  def states(self, busy: set[Job]) -> dict[Job, State]:
+    return {
+      job: progress.state(job, job in busy, job in self._failed)
+      for job in self._jobs
+    }
+
+  def _tell(self, job: Job) -> None:
+    """A line for each validation that is new."""
+    for record in progress.validations(job.run):
+      if record["step"] <= self._told[job]:
+        continue
+      self._told[job] = record["step"]
+      self._board.say(
+        f"{job.name}: step {record['step']}/{job.config.train.steps}, "
+        f"validation BLEU {record['bleu']:.2f}, {record['minutes']:.1f} minutes"
+      )
+
+
+def watch_parent() -> None:
+  """Asks this process to save and end when the one that started it is gone.
+
+  For a process whose standard input is a pipe that nobody writes to.
+  """
+
+  def wait():
+    while os.read(0, 1):
+      pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  threading.Thread(target=wait, daemon=True, name="parent").start()
+
+
+def _environment() -> dict[str, str]:
+  """This process's, with this very jaxsyn first."""
+  root = str(pathlib.Path(jaxsyn.__file__).resolve().parent.parent)
+  paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+  return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _how(code: int) -> str:
+  """How a process came to its end, from its status."""
+  if code < 0:
+    return f"its process was killed ({signal.Signals(-code).name})"
+  if code == 0:
+    return "its process was asked to stop by another"
+  return f"its process ended with status {code}"

@@ -1,0 +1,70 @@
+"""Scores over seeds, by hand: exact matches of four sentences."""
+
+import numpy as np
+import pytest
+
+from jaxsyn.comparison import analysis
+from jaxsyn.scoring import buckets
+from jaxsyn.scoring.metrics import measure, scorer_of
+
+SETTINGS = analysis.Settings(metrics=("exact",), samples=200)
+SCORER = scorer_of("exact", [["a"] * 4])
+
+
+def scored(**systems):
+  """System -> right sentences of each seed, of four."""
+  return {
+    system: {
+      seed: [measure(SCORER, ["a"] * right + ["x"] * (4 - right))]
+      for seed, right in enumerate(rights)
+    }
+    for system, rights in systems.items()
+  }
+
+
+def test_means_and_deviations():
+  (one, other) = analysis.summaries(scored(base=(1, 3), single=(2,)))
+  # 25 and 75: mean 50, deviations of 25 each way: √(2 · 25² / 1).
+  assert (one.mean, one.values, one.seeds) == (50, (25, 75), (0, 1))
+  assert one.sd == pytest.approx(2**0.5 * 25)
+  assert (other.mean, other.sd) == (50, None)
+
+
+def test_runs_are_paired_by_seed():
+  runs = scored(base=(1, 2), other=(2, 4))
+  (found,) = analysis.over_seeds(runs, "base", SETTINGS)
+  assert (found.by_seed, found.value) == ((25, 50), 37.5)
+  singles = analysis.over_sentences(runs, "base", SETTINGS)
+  assert [(s.seed, s.difference.value) for s in singles] == [(0, 25), (1, 50)]
+
+
+def test_a_seed_that_one_system_lacks_is_left_out():
+  runs = scored(base=(1, 2, 3), other=(2, 4))
+  del runs["other"][0]
+  (found,) = analysis.over_seeds(runs, "base", SETTINGS)
+  assert (found.seeds, found.by_seed, found.p) == ((1,), (50,), None)
+
+
+def test_systems_are_compared_with_their_controls_too():
+  runs = scored(
+    transformer=(1,), pascal=(3,), pascal_random_tree=(2,), deps_san=(2,)
+  )
+  found = analysis.over_seeds(runs, "transformer", SETTINGS)
+  assert [(f.system, f.baseline, f.value) for f in found] == [
+    ("pascal", "transformer", 50),
+    ("pascal_random_tree", "transformer", 25),
+    ("deps_san", "transformer", 25),
+    ("pascal", "pascal_random_tree", 25),
+  ]
+
+
+def test_buckets_have_all_runs():
+  runs = scored(base=(1, 3), other=(2, 4))
+  table = buckets.Table(
+    "half", ("first", "none", "last"), np.array([0, 0, 2, 2])
+  )
+  first, none, last = analysis.in_buckets(table, runs, "base", SETTINGS)
+  assert (first.count, none.count, last.share) == (2, 0, 0.5)
+  assert [s.values for s in first.scores] == [(50, 100), (100, 100)]
+  assert [s.values for s in last.scores] == [(0, 50), (0, 100)]
+  assert none.scores == () and first.differences == ()  # too few to draw from

@@ -1,0 +1,386 @@
+"""The real command on the small corpus: processes, kills, resumes."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from absl import flags
+from ml_collections import config_flags
+
+from configs import quickstart
+from jaxsyn import compare
+from jaxsyn.comparison import asked, results
+from jaxsyn.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SIZES = {
+  "model.encoder_layers": 1,
+  "model.decoder_layers": 1,
+  "model.width": 32,
+  "model.feed_forward": 32,
+  "batch.tokens": 1024,
+  "batch.shapes": 2,
+  "decode.beam": 2,
+  "train.minutes": 0.0,
+  "train.steps": 60,
+  "train.evaluate_every": 30,
+  "train.save_every": 10,
+  "train.log_every": 10,
+}
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+  """One device, and programs that are compiled once for all processes."""
+  return {
+    **os.environ,
+    "JAX_NUM_CPU_DEVICES": "1",
+    "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("programs")),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+  }
+
+
+@pytest.fixture(scope="module")
+def command(prepared):
+  def make(workdir, *more):
+    return [
+      *(sys.executable, "-m", "jaxsyn.compare", "--samples", "40"),
+      *("--config", "configs/quickstart.py", "--workdir", str(workdir)),
+      f"--config.data.directory={prepared}",
+      *(f"--config.{name}={value}" for name, value in SIZES.items()),
+      *more,
+    ]
+
+  return make
+
+
+@pytest.fixture(scope="module")
+def straight(command, environment, tmp_path_factory):
+  """Two systems, two seeds, and nothing that disturbs.
+
+  They differ in their trees alone, so that both are one program to compile.
+  """
+  workdir = tmp_path_factory.mktemp("compared") / "straight"
+  done = subprocess.run(
+    command(
+      workdir,
+      "--systems=pascal,pascal_random_tree",
+      "--seeds=2",
+      "--processes=2",
+    ),
+    env=environment,
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  return workdir, done.stdout
+
+
+@pytest.fixture
+def configs_of(prepared):
+  """A function system, overrides -> the config of those runs."""
+
+  def make(system, **changes):
+    config = quickstart.get_config(system)
+    config.data.directory = str(prepared)
+    config.update_from_flattened_dict(SIZES | changes)
+    return config
+
+  return make
+
+
+def read(workdir):
+  return results.from_json((workdir / results.FILE).read_text())
+
+
+def without_times(content):
+  """results.json but for what no two runs have in common."""
+  if isinstance(content, list):
+    return [without_times(one) for one in content]
+  if not isinstance(content, dict):
+    return content
+  times = ("made", "minutes", "tokens_per_s")
+  return {k: without_times(v) for k, v in content.items() if k not in times}
+
+
+def wait_for(condition, process, timeout=180):
+  deadline = time.monotonic() + timeout
+  while not condition():
+    assert process.poll() is None, process.communicate()
+    assert time.monotonic() < deadline, "the condition never came"
+    time.sleep(0.005)
+
+
+def test_every_system_has_its_first_seed_before_any_second(straight):
+  log = (straight[0] / "log.txt").read_text()
+  assert re.findall(r"  (\w+ seed \d): begins", log) == [
+    *("pascal seed 0", "pascal_random_tree seed 0"),
+    *("pascal seed 1", "pascal_random_tree seed 1"),
+  ]
+  assert len(re.findall(r"finished at step 60 \(steps\)", log)) == 4
+  assert "pascal_random_tree seed 1: step 30/60, validation BLEU" in log
+
+
+def test_results_hold_everything(straight, prepared):
+  found = read(straight[0])
+  assert [(r.system, r.seed) for r in found.runs] == [
+    *(
+      ("pascal", 0),
+      ("pascal_random_tree", 0),
+      ("pascal", 1),
+      ("pascal_random_tree", 1),
+    )
+  ]
+  manifest = json.loads((prepared / "manifest.json").read_text())
+  (split,) = found.splits
+  assert split.sentences == manifest["splits"]["test"]["examples"]
+  for run in found.runs:
+    lines = (straight[0] / run.hypotheses["test"]).read_text().splitlines()
+    assert len(lines) == split.sentences
+    assert [point.step for point in run.curve] == [30, 60]
+    assert run.curve[1].minutes <= run.facts.minutes
+    assert {s.metric for s in run.scores["test"]} == {"BLEU", "chrF"}
+    assert run.facts.parameters > 10_000 and run.facts.tokens_per_s > 0
+    assert "jax" in run.facts.machine.packages
+  for system in found.systems:
+    expected = manifest["splits"]["test"]["records_sha256"]
+    assert system.data.hashes["records"]["test"] == expected
+    assert system.config["train"]["steps"] == 60
+  # A summary is of the runs' own scores, a difference of both systems'.
+  values = {(r.system, r.seed): r.scores["test"][0].value for r in found.runs}
+  for summary in split.scores:
+    if summary.metric == "BLEU":
+      own = (values[summary.system, 0], values[summary.system, 1])
+      assert summary.values == own
+      assert summary.mean == pytest.approx(sum(own) / 2)
+  over = next(d for d in split.over_seeds if d.metric == "BLEU")
+  assert over.by_seed == pytest.approx(
+    [values["pascal_random_tree", k] - values["pascal", k] for k in (0, 1)]
+  )
+  assert over.low <= over.value <= over.high and 0 < over.p <= 1
+  assert [one.seed for one in split.over_sentences] == [0, 0, 1, 1]
+  for by in {bucket.by for bucket in split.buckets}:
+    counts = [b.count for b in split.buckets if b.by == by]
+    assert sum(counts) == split.sentences
+  assert {"tree depth", "clauses"} <= {b.by for b in split.buckets}
+
+
+def test_systems_of_one_seed_see_the_same_batches(straight):
+  """Padding and tokens tell the batches of the steps between two lines."""
+
+  def batches(system, seed):
+    log = straight[0] / system / f"seed_{seed}" / "log.jsonl"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    return [(r["step"], r["padding"]) for r in records if r["kind"] == "train"]
+
+  for seed in (0, 1):
+    assert batches("pascal", seed) == batches("pascal_random_tree", seed)
+  assert batches("pascal_random_tree", 0) != batches("pascal_random_tree", 1)
+  tokens = {(r.system, r.seed): r.facts.tokens for r in read(straight[0]).runs}
+  assert tokens["pascal", 0] == tokens["pascal_random_tree", 0]
+
+
+def test_the_tables_say_what_the_results_say(straight):
+  found, output = read(straight[0]), straight[1]
+  for summary in found.splits[0].scores:
+    cell = f"{summary.mean:.2f} ± {summary.sd:.2f}"
+    assert cell in (straight[0] / "report.md").read_text()
+    assert cell in output
+  assert r"\toprule" in (straight[0] / "report.tex").read_text()
+
+
+def test_killed_at_any_moment_it_is_the_same_comparison(
+  straight, command, environment, tmp_path
+):
+  workdir = tmp_path / "killed"
+
+  def start(*more):
+    return subprocess.Popen(
+      command(workdir, *more),
+      env=environment,
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+
+  def saved(system, seed):
+    return (workdir / system / f"seed_{seed}" / "checkpoints" / "10").is_dir
+
+  # The first seeds are there already; the second are added.
+  shutil.copytree(straight[0], workdir)
+  for system in ("pascal", "pascal_random_tree"):
+    shutil.rmtree(workdir / system / "seed_1")
+  (workdir / results.FILE).unlink()
+  both = ("--systems=pascal,pascal_random_tree", "--seeds=2")
+  # The command itself is killed; its run saves and ends.
+  process = start(*both)
+  wait_for(saved("pascal", 1), process)
+  message = f"in use by process {process.pid}"
+  with pytest.raises(InputError, match=message), asked.alone(workdir):
+    pass
+  process.kill()
+  process.communicate()
+  # Then it is asked to stop.
+  process = start(*both)
+  wait_for(lambda: "goes on from" in (workdir / "log.txt").read_text(), process)
+  process.send_signal(signal.SIGINT)
+  output, error = process.communicate(timeout=120)
+  assert process.returncode == 0, error
+  assert "stopped (SIGINT)" in output
+  assert "To go on: python -m jaxsyn.compare --samples 40" in output
+  assert not (workdir / results.FILE).exists()
+  # Then the process of a run is killed, and the rest is done.
+  process = start(*both)
+  wait_for(saved("pascal_random_tree", 1), process)
+  child = (workdir / "pascal_random_tree" / "seed_1" / asked.LOCK).read_text()
+  os.kill(int(child), signal.SIGKILL)
+  _, error = process.communicate(timeout=300)
+  assert process.returncode == 0, error
+  log = (workdir / "log.txt").read_text()
+  assert "its process was killed (SIGKILL); it goes on" in log
+  assert log.count("pascal seed 1: goes on from about step") == 2
+  assert "pascal_random_tree seed 1: goes on from about step" in log
+  texts = [(w / results.FILE).read_text() for w in (straight[0], workdir)]
+  one, other = (without_times(json.loads(text)) for text in texts)
+  assert one == other
+
+
+def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
+  before = (straight[0] / "log.txt").read_text()
+  kept = (straight[0] / results.FILE).read_text()
+  given = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
+  settings = compare.analysis.Settings(samples=40)
+  outcome = compare.run(given, straight[0], 2, settings)
+  after = (straight[0] / "log.txt").read_text()[len(before) :]
+  assert "4 of 4 runs are finished already" in after
+  assert "begins" not in after and "goes on" not in after
+  found = json.loads(results.to_json(outcome.results))
+  found["config_file"] = "configs/quickstart.py"
+  assert without_times(found) == without_times(json.loads(kept))
+  (straight[0] / results.FILE).write_text(kept)
+
+
+def test_translations_that_were_cut_off_are_named(
+  straight, configs_of, tmp_path
+):
+  workdir = tmp_path / "cut"
+  shutil.copytree(straight[0], workdir)
+  path = workdir / "pascal" / "seed_1" / "test" / "test.txt"
+  lines = path.read_text().splitlines(keepends=True)
+  path.write_text("".join(lines[:-1]))
+  with pytest.raises(InputError, match=r"test\.txt has 23 lines, not 24"):
+    compare.run({"pascal": configs_of("pascal")}, workdir, 2)
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    (
+      {"model.width": 64},
+      r"compares pascal_random_tree with another config: config\.model\.width "
+      "was 32 and is now 64",
+    ),
+    ({"train.steps": 61}, r"config\.train\.steps was 60 and is now 61"),
+    ({"decode.beam": 3}, r"config\.decode\.beam was 2 and is now 3"),
+    ({"data.test": ()}, r"config\.data\.test names no split"),
+    ({"data.test": ("tset",)}, r"no split 'tset'. Did you mean 'test'"),
+    (
+      {"parts.encoder.parent_scaled.layers": (3,)},
+      r"parent_scaled\.layers",
+    ),
+  ],
+)
+def test_another_config_is_refused_by_name(
+  straight, configs_of, changes, message
+):
+  given = {"pascal_random_tree": configs_of("pascal_random_tree", **changes)}
+  with pytest.raises(InputError, match=message):
+    compare.run(given, straight[0], 2)
+
+
+def test_what_changes_no_figure_may_change(straight, configs_of):
+  config = compare._checked(
+    configs_of("pascal_random_tree", **{"train.prefetch": 3})
+  )
+  asked.begin(straight[0], [asked.System("pascal_random_tree", config)])
+  again = asked.job(straight[0], "pascal_random_tree", 1)
+  assert (again.config.train.prefetch, again.config.seed) == (3, 1)
+
+
+@pytest.fixture
+def given(monkeypatch):
+  """A function words -> the systems of such a command line."""
+
+  def make(*words):
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", flag_values=values)
+    flags.DEFINE_list("systems", [], "", flag_values=values)
+    flags.DEFINE_string("table", "", "", flag_values=values)
+    argv = ["compare", "--config", "configs/quickstart.py", *words]
+    monkeypatch.setattr(sys, "argv", argv)  # where its overrides are read
+    monkeypatch.chdir(ROOT)
+    values(argv)
+    return compare._systems(values)
+
+  return make
+
+
+def test_an_ablation_table_is_a_list_of_systems(given):
+  systems = given("--table=pascal_layers", "--config.model.width=64")
+  assert [s.name for s in systems] == [f"layer_{k}" for k in range(1, 7)]
+  third = systems[2]
+  assert third.config.system == "pascal_ignoring"
+  assert third.config.model.width == 64
+  assert third.config.parts.encoder["parent_scaled"]["layers"] == (2,)
+  assert third.published["nc11_en_de validation"] == 22.5
+
+
+def test_systems_have_the_overrides_all_of_them(given):
+  systems = given("--systems=transformer,pascal", "--config.train.steps=7")
+  assert [(s.name, s.config.train.steps) for s in systems] == [
+    ("transformer", 7),
+    ("pascal", 7),
+  ]
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    (["--systems=pascal", "--config.seed=3"], "config.seed is set by --seeds"),
+    (
+      ["--systems=pascal_random_tree", "--config.data.tree=linear"],
+      "pascal_random_tree is pascal_random_tree because it has config.data.tree"
+      "='random'",
+    ),
+    (["--systems=pascal,pascal"], "--systems names one twice"),
+    (["--systems=pascall"], "no system 'pascall'"),
+    (
+      ["--table=pascal_layer"],
+      "Did you mean 'configs/papers/pascal_layers.py'",
+    ),
+  ],
+)
+def test_command_lines_that_do_not_fit(given, words, message):
+  with pytest.raises(InputError, match=message):
+    given(*words)
+
+
+def test_help_shows_the_flags_of_the_command():
+  done = subprocess.run(
+    [sys.executable, "-m", "jaxsyn.compare", "--help"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0
+  for flag in ("--systems", "--table", "--seeds", "--workdir", "--samples"):
+    assert flag in done.stdout

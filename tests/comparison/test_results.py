@@ -1,0 +1,163 @@
+"""results.json and the tables that are made of it."""
+
+import dataclasses
+
+import pytest
+
+from configs import systems
+from jaxsyn.comparison import report, results
+from jaxsyn.comparison.controls import CONTROLS, control_of, controls
+from jaxsyn.comparison.hierarchical import Bootstrap, Hierarchical
+from jaxsyn.errors import InputError
+from jaxsyn.scoring.metrics import Score
+from jaxsyn.scoring.significance import Difference, Outcome
+
+MACHINE = results.Machine("cpu", 1, "a chip", 2, "Linux", "3.11", {"jax": "1"})
+
+
+def summary(system, *values):
+  mean = sum(values) / len(values)
+  sd = 0.5 if len(values) > 1 else None
+  seeds = tuple(range(len(values)))
+  return results.Summary(system, "BLEU", mean, sd, seeds, values)
+
+
+def over_seeds(system, value, p, other="transformer"):
+  return Hierarchical(
+    *(system, other, "BLEU", value, (value, value), (0, 1)),
+    *(value - 1, value + 1, p, 0.3, 0.2, 2.0),
+    Bootstrap(value - 0.5, value + 0.5, p / 2, 100),
+  )
+
+
+def made(**changes):
+  """Three systems, of which one is a control, on one split."""
+  data = results.Data(
+    "m_30", "data/m", "en", "de", {"records": {"test": "ab" * 32}}
+  )
+  names = ("transformer", "pascal", "pascal_random_tree")
+  scores = ((30.0, 31.0), (31.0, 32.0), (29.0, 30.0))
+  test = Outcome("bootstrap", 0.04, 0.02, 100, "bs:100")
+  split = results.Split(
+    *("test", 20, "s.gz", "t.gz", ""),
+    {"BLEU": "case:mixed"},
+    tuple(summary(n, *v) for n, v in zip(names, scores)),
+    (
+      results.OneSeed(
+        0,
+        Difference(
+          *("pascal", "transformer", "BLEU", 1.0, 0.1, 1.9),
+          *(9, 8, 3, (test,)),
+        ),
+      ),
+    ),
+    (
+      over_seeds("pascal", 2.0, 0.0001, "pascal_random_tree"),
+      over_seeds("pascal", 1.0, 0.03),
+      over_seeds("pascal_random_tree", -1.0, 0.001),
+    ),
+    (results.Bucket("depth", "0-2", 4, 0.2, (summary("pascal", 3.0),), ()),),
+  )
+  facts = results.Facts(9, "steps", 6, 29.5, 1.5, 900, 700.0, 5000, MACHINE)
+  run = results.Run(
+    *("transformer", 0, "transformer/seed_0", facts),
+    (results.Point(6, 1.0, {"bleu": 29.5}),),
+    {"test": "transformer/seed_0/test/test.txt"},
+    {"test": (Score("BLEU", 30.0, "case:mixed"),)},
+  )
+  content = results.Results(
+    *(results.FORMAT, "today", "configs/m.py", "transformer", (0, 1)),
+    *(("BLEU",), 100),
+    tuple(
+      results.System(
+        n, {"seed": 0}, data, controls(n, names), control_of(n), {}
+      )
+      for n in names
+    ),
+    (run,),
+    (results.Failed("pascal", 2, "why"),),
+    (split,),
+    None,
+  )
+  return dataclasses.replace(content, **changes)
+
+
+def test_results_come_back_from_json():
+  content = made(ablation=results.Ablation("A, Table 1", "Which layer?"))
+  assert results.from_json(results.to_json(content)) == content
+
+
+@pytest.mark.parametrize(
+  ("old", "new", "message"),
+  [
+    ('"format": 1', '"format": 9', "has format 9; this version reads 1"),
+    ('"samples": 100', '"smaples": 100', "no option 'smaples'"),
+    ("{", "", "is damaged"),
+  ],
+)
+def test_results_that_do_not_fit_are_named(old, new, message):
+  text = results.to_json(made()).replace(old, new, 1)
+  with pytest.raises(InputError, match=message):
+    results.from_json(text)
+
+
+def test_the_table_in_markdown():
+  text = report.markdown(made())
+  assert "| transformer | 2 | 30.50 ± 0.50 |" in text
+  # The best is bold, p = 0.03 has its mark; the control is set in below it.
+  assert (
+    "| pascal | 2 | **31.50 ± 0.50†** |\n"
+    "| &nbsp;&nbsp;pascal_random_tree | 2 | 29.50 ± 0.50‡ |"
+  ) in text
+  assert "† p < 0.05, ‡ p < 0.01 against transformer" in text
+  assert "Did not come to their end: pascal seed 2." in text
+  assert "BLEU|case:mixed" in text
+  assert "| pascal | transformer | +1.00 | +0.00 .. +2.00 | 0.0300" in text
+  assert (
+    "| pascal | pascal_random_tree | +2.00 | +1.00 .. +3.00 | 0.0001 |" in text
+  )
+  assert "Two seeds are too few" in text
+  assert "a chip, 2 cores" in text
+
+
+def test_the_table_in_latex_escapes_and_needs_booktabs_alone():
+  text = report.latex(made())
+  assert r"\quad pascal\_random\_tree & 2 & 29.50 $\pm$ 0.50$^\ddagger$" in text
+  assert r"\textbf{31.50 $\pm$ 0.50$^\dagger$} \\" in text
+  for number, row in enumerate(text.splitlines()):
+    if row.endswith(r"\\"):
+      assert row.count(" & ") == 2, number
+  assert text.count("{") == text.count("}")
+  _, _, below = text.partition("\n")  # the first line is a comment
+  assert "_" not in below.replace(r"\_", "")
+
+
+def test_a_table_of_lower_is_better():
+  (split,) = made().splits
+  scores = tuple(dataclasses.replace(s, metric="TER") for s in split.scores)
+  split = dataclasses.replace(split, scores=scores, signatures={"TER": "x"})
+  text = report.markdown(made(splits=(split,), metrics=("TER",)))
+  assert "| **29.50 ± 0.50** |" in text and "**31.50" not in text
+
+
+def test_published_figures_stand_beside_ours():
+  content = made()
+  first, *others = content.systems
+  first = dataclasses.replace(first, published={"nc11 test": 23.2})
+  text = report.markdown(made(systems=(first, *others)))
+  assert "published, nc11 test" in text
+  assert "| transformer | 2 | 30.50 ± 0.50 | 23.2 |" in text
+
+
+def test_one_seed_has_no_spread_and_says_so():
+  (split,) = made().splits
+  single = tuple(summary(s.system, s.values[0]) for s in split.scores)
+  split = dataclasses.replace(split, scores=single, over_seeds=())
+  text = report.as_text(made(splits=(split,), seeds=(0,)))
+  assert "±" not in text and "One seed" in text
+
+
+def test_controls_are_systems_and_every_tree_control_is_one():
+  names = {name for others in CONTROLS.values() for name in others}
+  assert names | set(CONTROLS) <= set(systems.SYSTEMS)
+  assert names == {n for n in systems.SYSTEMS if n.endswith("_tree")}

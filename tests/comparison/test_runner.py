@@ -1,0 +1,285 @@
+"""Runs in processes of their own, and how they are shown: small real programs."""
+
+import io
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from jaxsyn import config as configs
+from jaxsyn.comparison import asked, progress
+from jaxsyn.comparison.progress import Board, State
+from jaxsyn.comparison.runner import STARTS, Runner
+from jaxsyn.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+FACTS = (
+  '{"step": 6, "reason": "steps", "best_step": 3, "best_bleu": 1.5,'
+  ' "minutes": 0.5, "tokens": 9, "tokens_per_s": 2.0, "parameters": 7,'
+  ' "machine": {"device": "cpu", "devices": 1, "processor": "", "cores": 1,'
+  ' "system": "", "python": "", "packages": {}}}'
+)
+
+
+@pytest.fixture
+def jobs(tiny, tmp_path):
+  """Two systems, two seeds."""
+  systems = [
+    asked.System(name, configs.read(tiny(name)))
+    for name in ("transformer", "pascal")
+  ]
+  return asked.jobs(tmp_path, systems, (0, 1))
+
+
+@pytest.fixture
+def board(tmp_path):
+  made = Board(tmp_path, io.StringIO())
+  yield made
+  made.close()
+
+
+def program(code):
+  """A command that runs Python code, in which `run` is the run's folder."""
+  start = (
+    "import os, pathlib, signal, sys, time\nrun = pathlib.Path(sys.argv[1])\n"
+  )
+  return lambda job: [sys.executable, "-c", start + code, str(job.run)]
+
+
+FINISHES = f"""
+(run / "test").mkdir()
+(run / "test" / "test.txt").write_text("a")
+(run / "finished.json").write_text('''{FACTS}''')
+"""
+
+
+def log_of(tmp_path):
+  return (tmp_path / "log.txt").read_text()
+
+
+def test_all_are_done_once_each(jobs, board, tmp_path):
+  ended = Runner(jobs, program(FINISHES), board).work()
+  assert (ended.signal, ended.failed) == ("", {})
+  assert all(job.finished for job in jobs)
+  again = Runner(jobs, program("sys.exit(3)"), board).work()
+  assert again.failed == {}
+  assert "4 of 4 runs are finished already" in log_of(tmp_path)
+
+
+def test_first_seeds_come_first(jobs, board, tmp_path):
+  Runner(jobs, program(FINISHES), board).work()
+  begun = re.findall(r"(\w+ seed \d): begins", log_of(tmp_path))
+  assert begun == [
+    *("transformer seed 0", "pascal seed 0"),
+    *("transformer seed 1", "pascal seed 1"),
+  ]
+
+
+def test_a_run_without_its_translations_is_not_finished(jobs, board):
+  Runner(jobs[:1], program(FINISHES), board).work()
+  assert jobs[0].finished
+  jobs[0].hypotheses("test").unlink()
+  assert not jobs[0].finished
+
+
+def test_a_process_ends_when_its_parent_was_killed(tmp_path):
+  """The child saves as on SIGTERM, though nobody could send it one."""
+  child = (
+    "import pathlib, signal, time; from jaxsyn.comparison import runner\n"
+    "def save(*_): pathlib.Path('saved').write_text(''); raise SystemExit\n"
+    "signal.signal(signal.SIGTERM, save)\n"
+    "runner.watch_parent()\n"
+    "pathlib.Path('ready').write_text('')\n"
+    "time.sleep(60)"
+  )
+  parent = (
+    "import subprocess, sys, time\n"
+    f"subprocess.Popen([sys.executable, '-c', {child!r}], stdin=subprocess.PIPE,"
+    " start_new_session=True)\n"
+    "time.sleep(60)"
+  )
+  process = subprocess.Popen(
+    [sys.executable, "-c", parent],
+    cwd=tmp_path,
+    env={**os.environ, "PYTHONPATH": str(ROOT)},
+  )
+  for name, then in (("ready", process.kill), ("saved", process.wait)):
+    deadline = time.monotonic() + 60
+    while not (tmp_path / name).exists():
+      assert time.monotonic() < deadline, name
+      time.sleep(0.01)
+    then()
+
+
+def test_other_data_are_refused(jobs, tmp_path):
+  systems = [jobs[0].system]
+  asked.begin(tmp_path, systems)
+  asked.begin(tmp_path, systems)
+  page = tmp_path / asked.FILE
+  there = jobs[0].system.manifest["splits"]["test"]["records_sha256"]
+  page.write_text(page.read_text().replace(there, "0" * 64))
+  with pytest.raises(InputError, match="compares on other data than"):
+    asked.begin(tmp_path, systems)
+
+
+def test_a_run_that_fails_is_given_up_and_the_others_go_on(jobs, board):
+  code = f"""
+if "pascal" in str(run) and "seed_0" in str(run):
+  print("error: the loss became NaN"); sys.exit(2)
+{FINISHES}"""
+  ended = Runner(jobs, program(code), board).work()
+  assert {job.name: said for job, said in ended.failed.items()} == {
+    "pascal seed 0": "its process ended with status 2: error: the loss became NaN"
+  }
+  assert [job.finished for job in jobs] == [True, False, True, True]
+
+
+def test_a_killed_process_is_started_again_but_not_for_ever(jobs, board):
+  code = """
+with (run / "starts").open("a") as file: file.write("x")
+os.kill(os.getpid(), signal.SIGKILL)"""
+  ended = Runner(jobs[:1], program(code), board).work()
+  assert (jobs[0].run / "starts").read_text() == "x" * STARTS
+  assert "was killed (SIGKILL)" in ended.failed[jobs[0]]
+
+
+def test_a_process_that_gets_further_each_time_is_started_again(jobs, board):
+  code = f"""
+log = run / "log.jsonl"
+step = len(log.read_text().splitlines()) if log.exists() else 0
+if step == {2 * STARTS}:
+  {FINISHES.replace(chr(10), chr(10) + "  ")}
+else:
+  with log.open("a") as file:
+    print('{{"kind": "train", "minutes": 0.1, "step": %d}}' % (step + 1), file=file)
+  if step % 2: os.kill(os.getpid(), signal.SIGKILL)  # or it is asked to stop"""
+  ended = Runner(jobs[:1], program(code), board).work()
+  assert ended.failed == {} and jobs[0].finished
+
+
+def test_each_place_has_one_process_at_a_time(jobs, board):
+  code = f"""
+began = time.time(); time.sleep(0.3)
+(run / "place").write_text(f"{{os.environ['PLACE']}} {{began}} {{time.time()}}")
+{FINISHES}"""
+  places = [{"PLACE": "0"}, {"PLACE": "1"}]
+  Runner(jobs, program(code), board, places).work()
+  spans = {}
+  for job in jobs:
+    place, began, ended = (job.run / "place").read_text().split()
+    spans.setdefault(place, []).append((float(began), float(ended)))
+  assert sorted(map(len, spans.values())) == [2, 2]
+  for one, other in map(sorted, spans.values()):
+    assert one[1] <= other[0]
+
+
+def test_a_signal_is_handed_on_once_and_nothing_new_begins(
+  jobs, board, tmp_path
+):
+  code = """
+count = []
+def note(*_): count.append(1)
+signal.signal(signal.SIGTERM, note)
+(run / "ready").write_text("")
+while not count: time.sleep(0.01)
+time.sleep(0.4)
+(run / "asked").write_text(str(len(count)))"""
+
+  def stop():
+    while not (jobs[0].run / "ready").exists():
+      time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  threading.Thread(target=stop).start()
+  ended = Runner(jobs, program(code), board).work()
+  assert ended.signal == "SIGTERM" and ended.failed == {}
+  assert (jobs[0].run / "asked").read_text() == "1"
+  assert not jobs[1].run.exists()
+
+
+def state(what, step=0, bleu=None, minutes=0.0, left=None):
+  return State(what, step, 100, bleu, minutes, left)
+
+
+def test_the_table(jobs):
+  text = progress.table(
+    dict(
+      zip(
+        jobs,
+        (
+          state("finished", 100, 31.256, 10.0, 0.0),
+          state("training", 40, None, 4.0, 6.0),
+          state("waiting"),
+          state("failed", 7, None, 0.7),
+        ),
+      )
+    )
+  )
+  lines = text.splitlines()
+  assert lines[1].split() == [
+    *("transformer", "seed", "0", "finished", "100/100", "31.26", "10.0")
+  ]
+  assert lines[2].split()[3:] == ["training", "40/100", "4.0", "6.0"]
+  assert lines[3].split()[3:] == ["waiting", "0/100", "0.0"]
+  # 6 minutes of one that trains, 10 of one that waits, none of one that failed.
+  assert lines[-1] == (
+    "1 of 4 runs finished; about 16 minutes of training to go."
+  )
+
+
+def test_a_low_terminal_shows_what_is_at_work(jobs):
+  states = dict(
+    zip(
+      jobs,
+      (
+        state("finished"),
+        state("training"),
+        state("waiting"),
+        state("waiting"),
+      ),
+    )
+  )
+  lines = progress.table(states, height=5).splitlines()
+  assert len(lines) <= 5
+  assert "pascal seed 0" in lines[1] and "... and 3 more" in lines[2]
+
+
+def test_a_terminal_is_drawn_over_and_a_file_is_not(jobs, tmp_path):
+  class Terminal(io.StringIO):
+    def isatty(self):
+      return True
+
+  screen, file = Terminal(), io.StringIO()
+  states = {job: state("waiting") for job in jobs}
+  for stream in (screen, file):
+    board = Board(tmp_path, stream)
+    board.show(states)
+    board.say("something happened")
+    board.show(states)
+    board.close()
+  # Head, four runs and a summary: six lines up before anything else is said.
+  assert screen.getvalue().count("\x1b[6F\x1b[J") == 1
+  assert file.getvalue().count("\n") == 1 and "\x1b" not in file.getvalue()
+  assert log_of(tmp_path).count("something happened") == 2
+
+
+def test_the_state_is_read_from_what_runs_write(jobs):
+  job = jobs[1]
+  assert progress.state(job, False, False).what == "waiting"
+  job.run.mkdir(parents=True)
+  (job.run / "log.jsonl").write_text(
+    '{"kind": "train", "step": 2, "minutes": 0.5, "eta_minutes": 1.0}\n'
+    '{"kind": "validation", "step": 3, "bleu": 4.0, "best_bleu": 5.0, '
+    '"minutes": 0.75}\n{"kind": "tra'  # a line that is being written
+  )
+  found = progress.state(job, True, False)
+  assert found == State("training", 3, 6, 5.0, 0.75, 1.0)
+  assert progress.state(job, False, False).what == "stopped"
+  assert progress.state(job, False, True).what == "failed"
