@@ -6,7 +6,7 @@ python -m jaxsyn.compare --config configs/multi30k_en_de.py \\
 The first system is the baseline. Run k of every system has config.seed = k and so
 the same batches in the same order. The same command goes on after an interruption,
 adds --systems and --seeds to what is there, and otherwise writes the tables again:
-results.json, report.md, report.tex in --workdir. `jaxsyn.comparison.asked` lists
+report.json, report.md, report.tex in --workdir. `jaxsyn.comparison.asked` lists
 the files, `jaxsyn.comparison.hierarchical` says what the p-values mean.
 """
 

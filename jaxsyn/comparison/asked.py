@@ -6,7 +6,7 @@
     finished.json            what is known of its training; written last
     output.txt               what its processes said
   log.txt                  what happened when
-  results.json report.md report.tex
+  report.json report.md report.tex
 
 Systems and seeds may be added later; nothing that is there may change.
 """

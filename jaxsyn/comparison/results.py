@@ -1,4 +1,4 @@
-"""results.json: everything a report of a comparison needs, typed.
+"""report.json: everything a report of a comparison needs, typed.
 
 `to_json` and `from_json` are each other's inverse; `from_json` refuses what it
 does not know by name, as `jaxsyn.config` does.
@@ -19,7 +19,7 @@ from jaxsyn.scoring.metrics import Score
 from jaxsyn.scoring.significance import Difference
 
 FORMAT = 1
-FILE = "results.json"
+FILE = "report.json"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -102,7 +102,7 @@ def read(workdir):
 
 
 def without_times(content):
-  """results.json but for what no two runs have in common."""
+  """report.json but for what no two runs have in common."""
   if isinstance(content, list):
     return [without_times(one) for one in content]
   if not isinstance(content, dict):

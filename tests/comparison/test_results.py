@@ -1,4 +1,4 @@
-"""results.json and the tables that are made of it."""
+"""report.json and the tables that are made of it."""
 
 import dataclasses
 
