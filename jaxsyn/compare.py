@@ -5,8 +5,8 @@ python -m jaxsyn.compare --config configs/multi30k_en_de.py \\
 
 The first system is the baseline. Run k of every system has config.seed = k and so
 the same batches in the same order. The same command goes on after an interruption,
-adds --systems and --seeds to what is there, and otherwise writes the tables again:
-report.json, report.md, report.tex in --workdir. `jaxsyn.comparison.asked` lists
+adds --systems and --seeds to what is there, and otherwise writes the report again:
+report.html, and the same as .json, .md and .tex, in --workdir. `jaxsyn.comparison.asked` lists
 the files, `jaxsyn.comparison.hierarchical` says what the p-values mean.
 """
 
@@ -24,9 +24,18 @@ import ml_collections
 from absl import flags, logging
 from ml_collections import config_flags
 
-from jaxsyn import cli, train, translate
+from jaxsyn import cli, inspect, train, translate
 from jaxsyn import config as configs
-from jaxsyn.comparison import analysis, asked, facts, progress, report, results
+from jaxsyn.comparison import (
+  analysis,
+  asked,
+  facts,
+  looks,
+  page,
+  progress,
+  report,
+  results,
+)
 from jaxsyn.comparison.runner import Runner, watch_parent
 from jaxsyn.data import text
 from jaxsyn.data.columns import examples_of
@@ -98,10 +107,8 @@ def run(
       found = analysis.analyse(
         jobs, ended.failed, settings, config_file, ablation
       )
-      results.write(folder / results.FILE, results.to_json(found))
-      results.write(folder / "report.md", report.markdown(found))
-      results.write(folder / "report.tex", report.latex(found))
-      board.say(f"wrote {folder / results.FILE}, report.md, report.tex")
+      _write(folder, found)
+      board.say(f"wrote {folder / 'report.html'}, and .json, .md, .tex")
     finally:
       board.close()
   return Outcome("", found)
@@ -122,7 +129,17 @@ def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
     for split in job.config.data.test:
       if not job.hypotheses(split).is_file():
         _translate(session, split, job.hypotheses(split))
+    if job.look:
+      _look(session, job)
     job.finish(facts.of_run(job, outcome, session.params))
+
+
+def _write(folder: pathlib.Path, found: results.Results) -> None:
+  """All files of the report."""
+  results.write(folder / results.FILE, results.to_json(found))
+  results.write(folder / "report.html", page.html(found, folder))
+  results.write(folder / "report.md", report.markdown(found))
+  results.write(folder / "report.tex", report.latex(found))
 
 
 def child() -> None:
@@ -156,6 +173,13 @@ def _translate(
     while chunk := list(itertools.islice(examples, BUFFER)):
       for best in session.search(chunk):
         write(best[0].text if best else "")
+
+
+def _look(session: translate.Session, job: asked.Job) -> None:
+  """Pictures of a few sentences of the first test split."""
+  data = job.config.data
+  sentences = looks.sample(data.directory, data.test[0])
+  looks.write(inspect.look(session, sentences) if sentences else [], job.look)
 
 
 def _checked(config: Any) -> configs.Config:

@@ -142,7 +142,7 @@ def _check_same(
 
 def differences(old: configs.Config, new: configs.Config) -> dict[str, str]:
   """Fields that two configs differ in: dotted name -> what it was and is."""
-  was, now = _flat(configs.to_dict(old)), _flat(configs.to_dict(new))
+  was, now = flat(configs.to_dict(old)), flat(configs.to_dict(new))
   return {
     name: f"config.{name} was {was.get(name)!r} and is now {now.get(name)!r}"
     for name in sorted(set(was) | set(now))
@@ -174,14 +174,15 @@ def _is_free(name: str) -> bool:
   return section in _FREE or name in ("data.directory", "batch.memory_gib")
 
 
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-  flat = {}
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+  """A config as a dictionary of dotted names."""
+  found = {}
   for key, value in tree.items():
     if isinstance(value, dict):
-      flat |= _flat(value, f"{prefix}{key}.")
+      found |= flat(value, f"{prefix}{key}.")
     else:
-      flat[prefix + key] = list(value) if isinstance(value, tuple) else value
-  return flat
+      found[prefix + key] = list(value) if isinstance(value, tuple) else value
+  return found
 
 
 def _write_json(path: pathlib.Path, content: Any) -> None:

@@ -10,8 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = [
   *("data", "syntax", "models", "training", "decode", "scoring"),
-  "comparison",
-  "inspection",
+  *("inspection", "comparison"),
 ]
 FREE = {"shapes", "config", "errors"}  # open to every room
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxsyn import config as configs
 from jaxsyn import workdir
-from jaxsyn.comparison import progress, results
+from jaxsyn.comparison import examples, progress, results
 from jaxsyn.comparison.asked import Job, System
 from jaxsyn.comparison.controls import control_of, controls
 from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
@@ -161,6 +161,7 @@ def _split(
     for metric in settings.metrics
   ]
   scored: Scored = collections.defaultdict(dict)
+  translations: dict[str, list[str]] = {}
   for job in done:
     said = read_lines(job.hypotheses(name))
     if len(said) != len(references):
@@ -170,6 +171,7 @@ def _split(
       )
     measured = [measure(scorer, said) for scorer in scorers]
     scored[job.system.name][job.seed] = measured
+    translations.setdefault(job.system.name, said)
   trees = manifests.conllu_file(first, name, "source")
   there = trees.is_file()
   split = results.Split(
@@ -187,6 +189,7 @@ def _split(
       for table in _tables(sources, trees if there else None, settings)
       for bucket in in_buckets(table, scored, baseline, settings)
     ),
+    *examples.choose(sources, references, scored, translations),
   )
   return split, scored
 

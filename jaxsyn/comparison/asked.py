@@ -3,10 +3,11 @@
   comparison.json          every system with its whole config
   SYSTEM/seed_N/           one run, as `jaxsyn.workdir` has it, and beside that
     test/SPLIT.txt           its translations
+    look/                    of the first seed: `jaxsyn.comparison.looks`
     finished.json            what is known of its training; written last
     output.txt               what its processes said
   log.txt                  what happened when
-  report.json report.md report.tex
+  report.json report.html report.md report.tex
 
 Systems and seeds may be added later; nothing that is there may change.
 """
@@ -82,6 +83,11 @@ class Job:
     return self.run / "test" / f"{split}.txt"
 
   @property
+  def look(self) -> pathlib.Path | None:
+    """The folder of what it looks at; None for all but the first seed."""
+    return None if self.seed else self.run / "look"
+
+  @property
   def facts(self) -> results.Facts | None:
     """What is known of its training, once it is finished."""
     path = self.run / "finished.json"
@@ -92,11 +98,10 @@ class Job:
 
   @property
   def finished(self) -> bool:
-    """Trained, and all test splits translated."""
-    splits = self.config.data.test
-    return all(self.hypotheses(split).is_file() for split in splits) and (
-      (self.run / "finished.json").is_file()
-    )
+    """Trained, all test splits translated, and looked at."""
+    made = [self.hypotheses(split) for split in self.config.data.test]
+    made += [self.run / "finished.json", self.look or self.run]
+    return all(path.exists() for path in made)
 
   def finish(self, facts: results.Facts) -> None:
     results.write(self.run / "finished.json", results.to_json(facts))

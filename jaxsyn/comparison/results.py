@@ -187,6 +187,24 @@ class Bucket:
 
 
 @dataclasses.dataclass(frozen=True)
+class Example:
+  """A sentence that systems translate differently.
+
+  Attributes:
+    line: of the test split, from 1.
+    source, reference: the sentence.
+    scores: system -> score of the sentence, the mean over seeds.
+    translations: system -> that of its first seed.
+  """
+
+  line: int
+  source: str
+  reference: str
+  scores: dict[str, float]
+  translations: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Split:
   """Everything about one test split.
 
@@ -200,6 +218,8 @@ class Split:
     over_sentences: against the baseline and own controls, seed by seed.
     over_seeds: the same over seeds and sentences.
     buckets: by length and tree of the source.
+    example_metric: what `examples` are chosen by and scored with.
+    examples: the sentences whose scores are the furthest apart.
   """
 
   name: str
@@ -212,6 +232,8 @@ class Split:
   over_sentences: tuple[OneSeed, ...]
   over_seeds: tuple[Hierarchical, ...]
   buckets: tuple[Bucket, ...]
+  example_metric: str
+  examples: tuple[Example, ...]
 
 
 @dataclasses.dataclass(frozen=True)

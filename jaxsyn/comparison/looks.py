@@ -1,0 +1,107 @@
+"""What systems look at, in a few sentences of a test split: SYSTEM/seed_0/look.
+
+The sentences are chosen by their lengths alone, before anything is translated,
+and are the same for all systems. For each, as `jaxsyn.inspect` has them:
+
+  N.json            all numbers, words, tree, translation
+  N.tree.svg        the tree over the words
+  N.tree_read.svg   the tree that a control read instead
+  N.attention.svg   the heads of one layer: the first of the encoder with a part
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+
+from jaxsyn.data import conllu
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.conllu import Parse
+from jaxsyn.data.text import read_lines
+from jaxsyn.inspection import arcs, pictures
+from jaxsyn.inspection.sentence import Map, Sentence, to_json
+
+SENTENCES = 3
+SHORTEST, LONGEST = 7, 13  # words: enough for a tree, few enough for a page
+
+
+def sample(directory: str, split: str) -> list[Parse]:
+  """The sentences that are looked at, with their trees; fewer if few are fit.
+
+  Args:
+    directory: of a prepared data set.
+    split: of its test splits.
+  """
+  trees = manifests.conllu_file(directory, split, "source")
+  if not trees.is_file():
+    return []
+  lines = read_lines(manifests.text_file(directory, split, "source"))
+  parses = conllu.match(conllu.read(trees), lines, str(trees))
+  fit = [p for p in parses if p.parsed and SHORTEST <= len(p.head_W) <= LONGEST]
+  step = max(1, len(fit) // SENTENCES)
+  return fit[::step][:SENTENCES]
+
+
+def write(seen: Sequence[Sentence], folder: pathlib.Path) -> None:
+  """Writes all files, or none.
+
+  Args:
+    seen: of `jaxsyn.inspect.look`.
+    folder: made anew.
+  """
+  partial = folder.with_name(folder.name + ".partial")
+  for old in (partial, folder):
+    shutil.rmtree(old, ignore_errors=True)
+  partial.mkdir(parents=True)
+  for number, sentence in enumerate(seen, start=1):
+    text = to_json(sentence, number)
+    (partial / f"{number}.json").write_text(text, encoding="utf-8")
+    for name, figure in _figures(sentence).items():
+      (partial / f"{number}.{name}.svg").write_bytes(as_svg(figure))
+  os.replace(partial, folder)
+
+
+def as_svg(figure: Figure) -> bytes:
+  """An SVG that is the same each time; letters are outlines, cells one image.
+
+  A page that is opened on another machine so looks as it did here.
+  """
+  for axes in figure.axes:
+    for collection in axes.collections:
+      if isinstance(collection, QuadMesh):
+        collection.set_rasterized(True)
+  content = io.BytesIO()
+  with matplotlib.rc_context({"svg.hashsalt": "jaxsyn"}):
+    metadata: dict[str, Any] = {"Date": None, "Creator": None}
+    figure.savefig(content, format="svg", metadata=metadata)
+  return content.getvalue()
+
+
+def _figures(seen: Sentence) -> dict[str, Figure]:
+  source = seen.source
+  found = {"tree": arcs.tree(source, heading="")}
+  if source.tree in ("linear", "random"):  # a control
+    found["tree_read"] = arcs.tree(source, "", source.given_head_W, "")
+  if maps := _of_layer(seen):
+    panels = [panel for found in maps for panel in pictures.panels(found)]
+    found["attention"] = pictures.matrices(panels, pictures.title(maps[0]))
+  return found
+
+
+def _of_layer(seen: Sentence) -> list[Map]:
+  """The layer to show: where a part first acts; of an RNN, its contexts."""
+  encoder = [m for m in seen.attention if m.place == "encoder"]
+  with_parts = [m for m in encoder if any(m.parts)]
+  for chosen in (with_parts, encoder):
+    if chosen:
+      return chosen[:1]
+  cross = [m for m in seen.attention if m.place == "cross"]
+  return [m for m in cross if m.layer == cross[0].layer]

@@ -1,0 +1,202 @@
+"""report.html: everything of a comparison on one page, in one file.
+
+Pictures are inside it, nothing is loaded from elsewhere: it can be mailed, kept
+beside a paper, read offline and printed. The layout is in page.html.jinja.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import difflib
+import json
+import pathlib
+import re
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from jaxsyn.comparison import looks, plots, report, tables
+from jaxsyn.comparison.results import Example, Results, Split
+
+PIXELS = 96  # of CSS in an inch
+_POINTS = re.compile(rb'<svg[^>]* width="([\d.]+)pt"')
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+  """An image of a page.
+
+  Attributes:
+    address: a data URL.
+    width: in CSS pixels, as it was drawn.
+    text: what it shows, for who cannot see it.
+  """
+
+  address: str
+  width: int
+  text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Looked:
+  """A sentence, its tree, and what each system looked at.
+
+  Attributes:
+    text: the sentence.
+    tree: picture; None if it was not drawn.
+    systems: name, translation, attention and, of a control, the tree it read.
+  """
+
+  text: str
+  tree: Picture | None
+  systems: list[tuple[str, str, Picture | None, Picture | None]]
+
+
+def html(results: Results, folder: pathlib.Path) -> str:
+  """The page.
+
+  Args:
+    results: of the comparison.
+    folder: of it; pictures of attention are read from its runs.
+  """
+  loader = jinja2.PackageLoader("jaxsyn", "comparison")
+  environment = jinja2.Environment(
+    loader=loader,
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+  )
+  return environment.get_template("page.html.jinja").render(
+    results=results,
+    tables=tables,
+    of_differences=report.OF_DIFFERENCES,
+    differences=_differences(results),
+    curves=_curves(results),
+    facts=[(split, _facts(results, split)) for split in results.splits],
+    looked=_looked(results, folder),
+    examples=[
+      (split, [(e, _marked(results, e)) for e in split.examples])
+      for split in results.splits
+    ],
+    config=json.dumps(
+      results.system(results.baseline).config, indent=1, ensure_ascii=False
+    ),
+  )
+
+
+def _differences(results: Results) -> list[Picture]:
+  return [
+    _drawn(
+      figure,
+      f"Difference of each system to {results.baseline}: {metric}, {split.name}"
+      "; the figures are in the table below.",
+    )
+    for split in results.splits
+    for metric in results.metrics
+    if (figure := plots.differences(results, split, metric))
+  ]
+
+
+def _curves(results: Results) -> list[Picture]:
+  found = []
+  for system, inset in tables.ordered(results):
+    if inset or (system.name == results.baseline and len(results.systems) > 1):
+      continue
+    if figure := plots.curves(results, system):
+      text = f"Validation BLEU by updates: {system.name}, {results.baseline}."
+      found.append(_drawn(figure, text))
+  return found
+
+
+def _facts(
+  results: Results, split: Split
+) -> list[tuple[str, list[Picture], tables.Rows]]:
+  """Each fact with its pictures and its table."""
+  found = []
+  for by, rows in tables.by_fact(results, split).items():
+    pictures = []
+    for system, inset in tables.ordered(results):
+      if inset or system.name == results.baseline:
+        continue
+      if figure := plots.by_fact(results, split, by, system):
+        text = f"{system.name} less {results.baseline} by {by}, {split.name}."
+        pictures.append(_drawn(figure, text))
+    found.append((by, pictures, rows))
+  return found
+
+
+def _looked(results: Results, folder: pathlib.Path) -> list[Looked]:
+  """What the first seeds' runs have drawn; a run without is passed over."""
+  found = []
+  for number in range(1, looks.SENTENCES + 1):
+    seen: dict[str, tuple[pathlib.Path, dict[str, Any]]] = {}
+    for system, _ in tables.ordered(results):
+      for run in results.runs:
+        path = folder / run.folder / "look" / f"{number}.json"
+        if run.system == system.name and path.is_file():
+          seen[system.name] = path, json.loads(path.read_text(encoding="utf-8"))
+    if not seen:
+      continue
+    path, first = next(iter(seen.values()))
+    words = " ".join(first["words"])
+    systems = [
+      (
+        name,
+        content["translation"],
+        _read(path.with_suffix(".attention.svg"), f"Attention of {name}."),
+        _read(path.with_suffix(".tree_read.svg"), f"The tree {name} read."),
+      )
+      for name, (path, content) in seen.items()
+    ]
+    tree = _read(path.with_suffix(".tree.svg"), f"Dependency tree: {words}")
+    found.append(Looked(first["text"], tree, systems))
+  return found
+
+
+def _marked(
+  results: Results, example: Example
+) -> list[tuple[str, str, Markup]]:
+  """System, score, and translation; what is not in the reference is marked."""
+  return [
+    (
+      system.name,
+      f"{example.scores[system.name]:.1f}",
+      against(example.translations[system.name], example.reference),
+    )
+    for system, _ in tables.ordered(results)
+    if system.name in example.translations
+  ]
+
+
+def against(said: str, meant: str) -> Markup:
+  """Words (in a script without blanks: letters) in the order they are meant."""
+  blank = " " if re.search(r"\s", meant) else ""
+  ours, theirs = (t.split() if blank else list(t) for t in (said, meant))
+  matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
+  found = []
+  for what, begin, end, _, _ in matcher.get_opcodes():
+    if begin < end:
+      text = Markup.escape(blank.join(ours[begin:end]))
+      found.append(text if what == "equal" else Markup("<u>%s</u>") % text)
+  return Markup(blank).join(found)
+
+
+def _drawn(figure: Figure, text: str) -> Picture:
+  return _picture(looks.as_svg(figure), text)
+
+
+def _read(path: pathlib.Path, text: str) -> Picture | None:
+  return _picture(path.read_bytes(), text) if path.is_file() else None
+
+
+def _picture(svg: bytes, text: str) -> Picture:
+  """As an image, not as part of the page: no names in it can clash."""
+  points = float(_POINTS.search(svg).group(1))
+  content = base64.b64encode(svg).decode("ascii")
+  return Picture(
+    f"data:image/svg+xml;base64,{content}", round(points / 72 * PIXELS), text
+  )

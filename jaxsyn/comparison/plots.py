@@ -1,0 +1,194 @@
+"""The plots of a report: differences, training curves, scores by a fact.
+
+Each is small and stands alone, so that a page lays out as many side by side as
+its width has room for. A system is drawn with its controls and the baseline in
+one panel: forty lines in one picture would say nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import statistics
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from jaxsyn.comparison import tables
+from jaxsyn.comparison.hierarchical import Hierarchical
+from jaxsyn.comparison.results import Results, Run, Split, System
+
+WIDTH, HEIGHT = 4.4, 2.9  # inches
+GREY, BLUE = "#8a8a8a", "#2b5d8c"
+CONTROLS = (("#c06a1f", "--"), ("#5d8a35", ":"))  # colour and line of each
+SMALL = 8  # points of letters
+
+
+def differences(results: Results, split: Split, metric: str) -> Figure | None:
+  """Each system less the baseline, and less its controls, with intervals.
+
+  A point is the mean over seeds, small ones are the seeds, a bar is the 95 %
+  interval over seeds and sentences; of a single seed over sentences alone.
+  What is different at p < .05 is blue.
+
+  Returns: None where there is nothing to compare.
+  """
+  rows = []
+  for system, _ in tables.ordered(results):
+    for other in (results.baseline, *system.controls):
+      found = tables.against(
+        results, split.over_seeds, system.name, metric, other
+      )
+      if found:
+        rows.append(found)
+  if not rows:
+    return None
+  figure, axes = _axes(WIDTH + 1.4, 1.0 + 0.26 * len(rows))
+  for y, row in enumerate(rows):
+    low, high, p = _interval(split, row)
+    sure = p is not None and p < tables.MARKS[-1][0]
+    colour = BLUE if sure else GREY
+    if low is not None:
+      axes.plot([low, high], [y, y], color=colour, lw=2, solid_capstyle="butt")
+    if len(row.by_seed) > 1:
+      axes.plot(
+        row.by_seed, [y] * len(row.by_seed), "|", color=colour, ms=7, mew=0.8
+      )
+    axes.plot([row.value], [y], "o", color=colour, ms=5)
+  axes.axvline(0, color="0.3", lw=0.8)
+  names = [
+    row.system
+    if row.baseline == results.baseline
+    else f"− {row.baseline}"  # less the control
+    for row in rows
+  ]
+  axes.set_yticks(range(len(rows)), names, size=SMALL)
+  for label, row in zip(axes.get_yticklabels(), rows):
+    if row.baseline != results.baseline:
+      label.set_color("0.45")
+  axes.set_ylim(len(rows) - 0.5, -0.5)
+  axes.set_xlabel(f"{metric} over {results.baseline}", size=SMALL)
+  axes.grid(axis="x", color="0.9", lw=0.6)
+  axes.set_title(f"{split.name}, {metric}", size=9, loc="left")
+  return figure
+
+
+def curves(results: Results, system: System) -> Figure | None:
+  """Validation BLEU by step: seeds thin, their mean thick.
+
+  Returns: None where no run was validated.
+  """
+  figure, axes = _axes(WIDTH, HEIGHT)
+  drawn = False
+  for name, colour, line in _family(results, system):
+    runs = [run for run in results.runs if run.system == name]
+    for run in runs:
+      steps, values = _curve(run)
+      axes.plot(steps, values, line, color=colour, lw=0.6, alpha=0.45)
+    at = collections.defaultdict(list)
+    for run in runs:
+      for step, value in zip(*_curve(run)):
+        at[step].append(value)
+    # A mean over the runs that lasted would jump where one of them ends.
+    steps = sorted(step for step in at if len(at[step]) == len(runs))
+    means = [statistics.fmean(at[step]) for step in steps]
+    if steps:
+      drawn = True
+      axes.plot(
+        steps, means, line, color=colour, lw=1.6, marker="o", ms=3, label=name
+      )
+  if not drawn:
+    return None
+  axes.set_xlabel("updates", size=SMALL)
+  axes.set_ylabel("validation BLEU", size=SMALL)
+  axes.grid(color="0.92", lw=0.6)
+  axes.legend(fontsize=7, frameon=False, loc="lower right")
+  axes.set_title(system.name, size=9, loc="left")
+  return figure
+
+
+def by_fact(
+  results: Results, split: Split, by: str, system: System
+) -> Figure | None:
+  """A system and its controls less the baseline, in each bucket of a fact.
+
+  Returns: None where no bucket has sentences enough.
+  """
+  metric = results.metrics[0]
+  buckets = [b for b in split.buckets if b.by == by and b.count]
+  figure, axes = _axes(WIDTH, HEIGHT)
+  drawn = False
+  family = _family(results, system)[1:]  # without the baseline itself
+  for number, (name, colour, line) in enumerate(family):
+    aside = 0.14 * (number - (len(family) - 1) / 2)
+    points = []
+    for x, bucket in enumerate(buckets):
+      found = tables.against(results, bucket.differences, name, metric)
+      if found:
+        points.append((x + aside, found))
+    if not points:
+      continue
+    drawn = True
+    for x, found in points:
+      if found.low is not None:
+        axes.plot(
+          [x, x], [found.low, found.high], color=colour, lw=1.2, alpha=0.8
+        )
+    axes.plot(
+      [x for x, _ in points],
+      [found.value for _, found in points],
+      line,
+      color=colour,
+      lw=1.2,
+      marker="o",
+      ms=4,
+      label=name,
+    )
+  if not drawn:
+    return None
+  axes.axhline(0, color="0.3", lw=0.8)
+  axes.set_xticks(
+    range(len(buckets)), [f"{b.label}\n{b.count}" for b in buckets], size=7
+  )
+  axes.set_xlabel(f"{by}; sentences", size=SMALL)
+  axes.set_ylabel(f"{metric} over {results.baseline}", size=SMALL)
+  axes.grid(axis="y", color="0.92", lw=0.6)
+  if len(family) > 1:
+    axes.legend(fontsize=7, frameon=False)
+  axes.set_title(system.name, size=9, loc="left")
+  return figure
+
+
+def _axes(width: float, height: float) -> tuple[Figure, Axes]:
+  figure = Figure((width, height), dpi=110, layout="constrained")
+  axes = figure.subplots()
+  axes.spines[["top", "right"]].set_visible(False)
+  axes.tick_params(labelsize=SMALL)
+  return figure, axes
+
+
+def _family(results: Results, system: System) -> list[tuple[str, str, str]]:
+  """The baseline, the system, its controls: names, colours, kinds of line."""
+  found = [(results.baseline, GREY, "-"), (system.name, BLUE, "-")]
+  found += [(n, *look) for n, look in zip(system.controls, CONTROLS)]
+  return found
+
+
+def _curve(run: Run) -> tuple[Sequence[int], Sequence[float]]:
+  points = [p for p in run.curve if "bleu" in p.values]
+  return [p.step for p in points], [p.values["bleu"] for p in points]
+
+
+def _interval(
+  split: Split, row: Hierarchical
+) -> tuple[float | None, float | None, float | None]:
+  """Low, high and p over seeds and sentences; of one seed over sentences."""
+  if row.low is not None:
+    return row.low, row.high, row.p
+  for one in split.over_sentences:
+    d = one.difference
+    if (d.system, d.baseline, d.metric) == (
+      row.system, row.baseline, row.metric,
+    ):  # fmt: skip
+      return d.low, d.high, d.tests[0].p if d.tests else None
+  return None, None, None

@@ -1,0 +1,331 @@
+"""The tables of a report as rows of text, whatever they are written in.
+
+All from `jaxsyn.comparison.results.Results` alone. Scores are mean ± standard
+deviation over seeds; the best mean of a column is marked as such; daggers stand
+for the p-value over seeds and sentences.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from jaxsyn.comparison.hierarchical import Hierarchical
+from jaxsyn.comparison.results import Results, Run, Split, Summary, System
+from jaxsyn.workdir import flat
+
+# p-values below -> mark, the smallest first.
+MARKS = ((0.01, "‡"), (0.05, "†"))
+LOWER_IS_BETTER = ("TER",)
+
+Rows = list[list[str]]  # the head first
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+  """A figure of the table of scores.
+
+  Attributes:
+    text: as printed, with its mark.
+    best: whether it is the best of its column.
+    published: whether a paper has it, and not we.
+  """
+
+  text: str
+  best: bool = False
+  published: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+  """A system in the table of scores; `inset` below the one it controls."""
+
+  system: str
+  inset: bool
+  cells: tuple[Cell, ...]
+
+
+def title(results: Results) -> str:
+  if results.ablation:
+    return f"{results.ablation.question} After {results.ablation.source}"
+  data = results.systems[0].data
+  return f"{len(results.systems)} systems on {data.name}"
+
+
+def head(results: Results) -> list[str]:
+  """Names of the columns of `lines`, that of the systems first."""
+  names = ["system", "seeds"]
+  for split in results.splits:
+    names += [f"{split.name} {metric}" for metric in results.metrics]
+  return names + [f"published, {task}" for task in _tasks(results)]
+
+
+def lines(results: Results) -> list[Line]:
+  """The table of scores, systems in the order asked for."""
+  best = {
+    (split.name, metric): _best(split, metric)
+    for split in results.splits
+    for metric in results.metrics
+  }
+  found = []
+  for system, inset in ordered(results):
+    seeds = max(
+      (
+        len(s.values)
+        for s in results.splits[0].scores
+        if s.system == system.name
+      ),
+      default=0,
+    )
+    cells = [Cell(str(seeds))]
+    for split in results.splits:
+      for metric in results.metrics:
+        score = find(split.scores, system.name, metric)
+        sign = mark(against(results, split.over_seeds, system.name, metric))
+        is_best = score is not None and (
+          f"{score.mean:.2f}" == f"{best[split.name, metric]:.2f}"
+        )
+        cells.append(Cell(mean(score) + sign, is_best))
+    for task in _tasks(results):
+      value = system.published.get(task)
+      cells.append(Cell("" if value is None else f"{value:.1f}", False, True))
+    found.append(Line(system.name, inset, tuple(cells)))
+  return found
+
+
+def ordered(results: Results) -> list[tuple[System, bool]]:
+  """The systems, each with its controls below it and set in."""
+  there = {system.name: system for system in results.systems}
+  found = []
+  for system in results.systems:
+    if system.control_of in there:
+      continue
+    found.append((system, False))
+    found += [(there[name], True) for name in system.controls]
+  return found
+
+
+def find(found: Sequence, system: str, metric: str):
+  """The entry of a system and a metric; None where there is none."""
+  return next(
+    (one for one in found if (one.system, one.metric) == (system, metric)), None
+  )
+
+
+def against(
+  results: Results,
+  found: Sequence[Hierarchical],
+  system: str,
+  metric: str,
+  other: str = "",
+) -> Hierarchical | None:
+  """The difference to another system, by default the baseline."""
+  other = other or results.baseline
+  return find([d for d in found if d.baseline == other], system, metric)
+
+
+def mean(summary: Summary | None) -> str:
+  if summary is None:
+    return ""
+  spread = "" if summary.sd is None else f" ± {summary.sd:.2f}"
+  return f"{summary.mean:.2f}{spread}"
+
+
+def mark(found: Hierarchical | None) -> str:
+  if found is None or found.p is None:
+    return ""
+  return next((sign for limit, sign in MARKS if found.p < limit), "")
+
+
+def p_value(p: float | None) -> str:
+  if p is None:
+    return ""
+  return f"{p:.4f}" if p >= 1e-4 else "<0.0001"
+
+
+def notes(results: Results) -> list[str]:
+  """What stands below the table of scores."""
+  found = []
+  if len(results.seeds) > 1:
+    (low, hard), (high, soft) = MARKS
+    found.append(
+      f"Mean ± standard deviation over seeds. {soft} p < {high}, {hard} p < "
+      f"{low} against {results.baseline}, over seeds and sentences "
+      f"(hierarchical bootstrap, {results.samples} resamples, corrected for "
+      "few seeds)."
+    )
+    if len(results.seeds) == 2:
+      found.append("Two seeds are too few for a claim: p is then too small.")
+  else:
+    found.append("One seed: nothing here says what another seed would do.")
+  if results.failed:
+    names = ", ".join(f"{f.system} seed {f.seed}" for f in results.failed)
+    found.append(f"Did not come to their end: {names}.")
+  signatures = {
+    f"{metric}|{signature}"
+    for split in results.splits
+    for metric, signature in split.signatures.items()
+  }
+  found.append("; ".join(sorted(signatures)) + ".")
+  return found
+
+
+def conclusions(results: Results) -> list[str]:
+  """What the figures say, a sentence a split, of the first metric."""
+  metric = results.metrics[0]
+  found = []
+  for split in results.splits:
+    differences = [
+      d
+      for d in split.over_seeds
+      if d.metric == metric and d.baseline == results.baseline
+    ]
+    tested = [d for d in differences if d.p is not None]
+    if not tested:
+      continue
+    limit = MARKS[-1][0]
+    apart = sorted(
+      (d for d in tested if d.p < limit), key=lambda d: d.value, reverse=True
+    )
+    text = (
+      f"{split.name}, {metric}: of {len(tested)} systems {len(apart)} differ "
+      f"from {results.baseline} at p < {limit}"
+    )
+    if apart:
+      text += ": " + ", ".join(
+        f"{d.system} {d.value:+.2f} ({d.low:+.2f} to {d.high:+.2f})"
+        for d in apart
+      )
+    found.append(text + ".")
+    if len(tested) > 1:
+      chance = limit * len(tested)
+      found[-1] += (
+        f" So many tests find {chance:.2g} by chance where nothing differs; "
+        f"after Bonferroni p < {limit / len(tested):.2g} counts: "
+        + _names([d.system for d in apart if d.p < limit / len(tested)])
+        + "."
+      )
+  return found
+
+
+def differences(results: Results) -> Rows:
+  """Every pair that was tested, over seeds and sentences, and seed by seed."""
+  rows = [["split", "metric", "system", "against", "difference"]]
+  rows[0] += ["95 % interval", "p", "degrees", "sd by seeds", "by sentences"]
+  rows[0] += ["of seeds", "p of seeds"]
+  for split in results.splits:
+    for d in split.over_seeds:
+      singles = [
+        one.difference.tests[0].p
+        for one in split.over_sentences
+        if one.difference.system == d.system
+        and one.difference.baseline == d.baseline
+        and one.difference.metric == d.metric
+        and one.difference.tests
+      ]
+      rows.append(
+        [
+          *(split.name, d.metric, d.system, d.baseline, f"{d.value:+.2f}"),
+          "" if d.low is None else f"{d.low:+.2f} .. {d.high:+.2f}",
+          p_value(d.p),
+          "" if d.degrees is None else f"{min(d.degrees, 1000):.0f}",
+          "" if d.seed_sd is None else f"{d.seed_sd:.2f}",
+          f"{d.sentence_sd:.2f}",
+          ", ".join(f"{value:+.2f}" for value in d.by_seed),
+          ", ".join(f"{p:.3f}" for p in singles),
+        ]
+      )
+  return rows
+
+
+def by_fact(results: Results, split: Split) -> dict[str, Rows]:
+  """The first metric by length and by facts of the tree, a table each."""
+  metric = results.metrics[0]
+  names = [system.name for system, _ in ordered(results)]
+  found: dict[str, Rows] = {}
+  for bucket in split.buckets:
+    rows = found.setdefault(bucket.by, [[bucket.by, "sentences", *names]])
+    if bucket.count:
+      cells = [
+        mean(find(bucket.scores, name, metric))
+        + mark(against(results, bucket.differences, name, metric))
+        for name in names
+      ]
+      rows.append([bucket.label, str(bucket.count), *cells])
+  return found
+
+
+def every_run(results: Results) -> Rows:
+  rows = [["system", "seed"]]
+  for split in results.splits:
+    rows[0] += [f"{split.name} {metric}" for metric in results.metrics]
+  rows[0] += ["validation BLEU", "at step", "steps", "ended by", "minutes"]
+  rows[0] += ["tokens/s", "parameters"]
+  for run in results.runs:
+    facts = run.facts
+    rows.append(
+      [
+        *(run.system, str(run.seed)),
+        *(f"{s.value:.2f}" for scores in run.scores.values() for s in scores),
+        *(f"{facts.best_bleu:.2f}", str(facts.best_step), str(facts.step)),
+        *(facts.reason, f"{facts.minutes:.1f}", f"{facts.tokens_per_s:.0f}"),
+        f"{facts.parameters:,}",
+      ]
+    )
+  return rows
+
+
+def setting(results: Results) -> list[str]:
+  """Data, machine and versions, each once."""
+  parts = []
+  if results.config_file:
+    parts.append(f"Config: `{results.config_file}`; whole in report.json.")
+  data = results.systems[0].data
+  records = ", ".join(
+    f"{k} {v[:12]}" for k, v in data.hashes["records"].items()
+  )
+  parts.append(
+    f"Data: {data.name}, {data.source_language} to {data.target_language}; "
+    f"SHA-256 of records: {records}."
+  )
+  parts += dict.fromkeys(_machine(run) for run in results.runs)
+  return parts
+
+
+def configs(results: Results) -> Rows:
+  """What each system's config has that the baseline's has not."""
+  base = flat(results.system(results.baseline).config)
+  rows = [["system", f"config, where it is not that of {results.baseline}"]]
+  for system, _ in ordered(results):
+    own = flat(system.config)
+    changed = [
+      f"{name}={own.get(name)!r}"
+      for name in sorted({*own, *base})
+      if own.get(name) != base.get(name) and name != "system"
+    ]
+    rows.append([system.name, ", ".join(changed)])
+  return rows
+
+
+def _tasks(results: Results) -> list[str]:
+  """What papers published figures of, among the systems."""
+  found = (task for system in results.systems for task in system.published)
+  return list(dict.fromkeys(found))
+
+
+def _best(split: Split, metric: str) -> float:
+  choose = min if metric in LOWER_IS_BETTER else max
+  return choose(s.mean for s in split.scores if s.metric == metric)
+
+
+def _names(names: Sequence[str]) -> str:
+  return ", ".join(names) or "none"
+
+
+def _machine(run: Run) -> str:
+  m = run.facts.machine
+  packages = ", ".join(f"{k} {v}" for k, v in m.packages.items())
+  return (
+    f"Machine: {m.devices} × {m.device}; {m.processor}, {m.cores} cores; "
+    f"{m.system}; Python {m.python}; {packages}."
+  )

@@ -1,0 +1,94 @@
+"""Results of a comparison that never was, to write reports of."""
+
+import dataclasses
+
+from jaxsyn.comparison import results
+from jaxsyn.comparison.controls import control_of, controls
+from jaxsyn.comparison.hierarchical import Bootstrap, Hierarchical
+from jaxsyn.scoring.metrics import Score
+from jaxsyn.scoring.significance import Difference, Outcome
+
+MACHINE = results.Machine("cpu", 1, "a chip", 2, "Linux", "3.11", {"jax": "1"})
+
+
+def summary(system, *values):
+  mean = sum(values) / len(values)
+  sd = 0.5 if len(values) > 1 else None
+  seeds = tuple(range(len(values)))
+  return results.Summary(system, "BLEU", mean, sd, seeds, values)
+
+
+def over_seeds(system, value, p, other="transformer"):
+  return Hierarchical(
+    *(system, other, "BLEU", value, (value, value), (0, 1)),
+    *(value - 1, value + 1, p, 0.3, 0.2, 2.0),
+    Bootstrap(value - 0.5, value + 0.5, p / 2, 100),
+  )
+
+
+def made(**changes):
+  """Three systems, of which one is a control, on one split."""
+  data = results.Data(
+    "m_30", "data/m", "en", "de", {"records": {"test": "ab" * 32}}
+  )
+  names = ("transformer", "pascal", "pascal_random_tree")
+  scores = ((30.0, 31.0), (31.0, 32.0), (29.0, 30.0))
+  test = Outcome("bootstrap", 0.04, 0.02, 100, "bs:100")
+  split = results.Split(
+    *("test", 20, "s.gz", "t.gz", ""),
+    {"BLEU": "case:mixed"},
+    tuple(summary(n, *v) for n, v in zip(names, scores)),
+    (
+      results.OneSeed(
+        0,
+        Difference(
+          *("pascal", "transformer", "BLEU", 1.0, 0.1, 1.9),
+          *(9, 8, 3, (test,)),
+        ),
+      ),
+    ),
+    (
+      over_seeds("pascal", 2.0, 0.0001, "pascal_random_tree"),
+      over_seeds("pascal", 1.0, 0.03),
+      over_seeds("pascal_random_tree", -1.0, 0.001),
+    ),
+    (
+      results.Bucket("depth", "0-2", 4, 0.2, (summary("pascal", 3.0),), ()),
+      results.Bucket(
+        *("depth", "3", 16, 0.8, (summary("pascal", 4.0),)),
+        (over_seeds("pascal", 0.7, 0.2),),
+      ),
+    ),
+    "chrF",
+    (
+      results.Example(
+        7,
+        "a <b> c",
+        "x y z",
+        {"transformer": 10.0, "pascal": 60.0, "pascal_random_tree": 20.0},
+        {"transformer": "q", "pascal": "x <y> z", "pascal_random_tree": ""},
+      ),
+    ),
+  )
+  facts = results.Facts(9, "steps", 6, 29.5, 1.5, 900, 700.0, 5000, MACHINE)
+  run = results.Run(
+    *("transformer", 0, "transformer/seed_0", facts),
+    (results.Point(6, 1.0, {"bleu": 29.5}),),
+    {"test": "transformer/seed_0/test/test.txt"},
+    {"test": (Score("BLEU", 30.0, "case:mixed"),)},
+  )
+  content = results.Results(
+    *(results.FORMAT, "today", "configs/m.py", "transformer", (0, 1)),
+    *(("BLEU",), 100),
+    tuple(
+      results.System(
+        n, {"seed": 0}, data, controls(n, names), control_of(n), {}
+      )
+      for n in names
+    ),
+    (run,),
+    (results.Failed("pascal", 2, "why"),),
+    (split,),
+    None,
+  )
+  return dataclasses.replace(content, **changes)

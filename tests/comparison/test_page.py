@@ -1,0 +1,177 @@
+"""report.html: what is in it, and how a browser lays it out."""
+
+import html.parser
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+from results_made import made
+
+from jaxsyn.comparison import page, plots, results
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# What a browser is asked once the page has been laid out.
+ASKED = """<script>addEventListener("load", () => {
+  const broken = [...document.images].filter(i => !i.naturalWidth).length;
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  document.body.setAttribute("data-found",
+    `broken ${broken} of ${document.images.length}, too wide ${wide}`);
+});</script>"""
+
+
+class Parsed(html.parser.HTMLParser):
+  """Addresses, elements that are open, and text of a page."""
+
+  VOID = ("meta", "img", "br")
+
+  def __init__(self, content):
+    super().__init__()
+    self.addresses, self.open, self.text, self.ids = [], [], [], []
+    self.feed(content)
+
+  def handle_starttag(self, tag, attributes):
+    if tag not in self.VOID:
+      self.open.append(tag)
+    for name, value in attributes:
+      if name in ("src", "href"):
+        self.addresses.append(value)
+      if name == "id":
+        self.ids.append(value)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    self.text.append(data)
+
+
+@pytest.fixture
+def content(tmp_path):
+  return page.html(made(), tmp_path)
+
+
+def test_nothing_is_loaded_from_elsewhere(content):
+  parsed = Parsed(content)
+  assert not parsed.open
+  assert sum(a.startswith("data:image/svg") for a in parsed.addresses) == 3
+  for address in parsed.addresses:
+    within = address.startswith("#") and address[1:] in parsed.ids
+    assert within or address.startswith("data:image/svg+xml;base64,")
+  assert "@import" not in content and "url(" not in content
+
+
+def test_a_page_is_the_same_each_time(content, tmp_path):
+  assert page.html(made(), tmp_path) == content
+
+
+def test_what_the_tables_say_is_on_the_page(content):
+  text = re.sub(r"\s+", " ", " ".join(Parsed(content).text))
+  for figure in (
+    *("30.50 ± 0.50", "31.50 ± 0.50†", "29.50 ± 0.50‡"),  # scores
+    *("+0.00 .. +2.00", "0.0300", "+2.00"),  # differences
+    *("pascal , seed 2: why", "a chip, 2 cores", "BLEU|case:mixed"),
+    "Two seeds are too few",
+    # Two tests at .05: 0.1 by chance; only the control's .001 is below .025.
+    "of 2 systems 2 differ from transformer at p < 0.05: pascal +1.00 "
+    "(+0.00 to +2.00), pascal_random_tree -1.00 (-2.00 to +0.00).",
+    "find 0.1 by chance",
+    "p < 0.025 counts: pascal_random_tree.",
+  ):
+    assert figure in text, figure
+
+
+def test_text_of_others_is_no_markup(content):
+  assert "a &lt;b&gt; c" in content and "<b> c" not in content
+  # y is in the reference, <y> is not.
+  assert "x <u>&lt;y&gt;</u> z" in content
+
+
+@pytest.mark.parametrize(
+  ("said", "meant", "marked"),
+  [
+    ("a b c", "a b c", "a b c"),
+    ("b a", "a b", "b <u>a</u>"),  # both are meant, but not in this order
+    ("a x y c", "a b c", "a <u>x y</u> c"),
+    ("", "a b", ""),
+    ("私は行く", "私が行く", "私<u>は</u>行く"),
+  ],
+)
+def test_marks_are_where_the_reference_has_something_else(said, meant, marked):
+  assert page.against(said, meant) == marked
+
+
+def test_published_figures_are_grey(tmp_path):
+  content = made(ablation=results.Ablation("A, Table 1", "Which layer?"))
+  first = content.systems[0]
+  object.__setattr__(first, "published", {"nc11 test": 23.2})
+  found = page.html(content, tmp_path)
+  assert '<td class="figure published">23.2</td>' in found
+  assert "Which layer? After A, Table 1" in found
+
+
+def test_a_single_seed_of_a_single_system_has_a_page(tmp_path):
+  one = made(seeds=(0,))
+  split = one.splits[0]
+  object.__setattr__(split, "over_seeds", ())
+  object.__setattr__(split, "buckets", ())
+  alone = made(systems=one.systems[:1], splits=(split,), seeds=(0,))
+  assert "One seed" in page.html(alone, tmp_path)
+
+
+def test_the_plot_of_differences_shows_what_the_table_says():
+  content = made()
+  (split,) = content.splits
+  (axes,) = plots.differences(content, split, "BLEU").axes
+  rows = [label.get_text() for label in axes.get_yticklabels()]
+  assert rows == ["pascal", "− pascal_random_tree", "pascal_random_tree"]
+  bars = {}
+  for line in axes.lines:
+    x, y = line.get_xdata(), line.get_ydata()
+    if len(x) == 2 and line.get_linewidth() == 2 and y[0] == y[1]:
+      bars[rows[y[0]]] = list(x), line.get_color()
+  assert bars["pascal"] == ([0.0, 2.0], plots.BLUE)  # p = .03
+  assert bars["− pascal_random_tree"] == ([1.0, 3.0], plots.BLUE)
+
+
+def test_buckets_with_too_few_sentences_have_no_point():
+  content = made()
+  (split,) = content.splits
+  figure = plots.by_fact(content, split, "depth", content.system("pascal"))
+  (line,) = [x for x in figure.axes[0].lines if x.get_marker() == "o"]
+  assert list(line.get_ydata()) == [0.7]
+  assert [t.get_text() for t in figure.axes[0].get_xticklabels()] == [
+    "0-2\n4",
+    "3\n16",
+  ]
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_browser_shows_all_and_has_nothing_to_scroll(
+  content, tmp_path, width
+):
+  path = tmp_path / "report.html"
+  path.write_text(content.replace("</body>", f"{ASKED}</body>"))
+  done = subprocess.run(
+    [
+      *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+      *(f"--user-data-dir={tmp_path / 'browser'}", "--hide-scrollbars"),
+      *(f"--window-size={width},900", "--virtual-time-budget=5000"),
+      path.as_uri(),
+    ],
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  found = re.search(r'data-found="([^"]*)"', done.stdout)
+  assert found, done.stderr
+  assert found.group(1) == "broken 0 of 3, too wide 0"
+
+
+def test_the_template_is_installed_with_the_package():
+  root = pathlib.Path(page.__file__).parent
+  content = (root.parent.parent / "pyproject.toml").read_text()
+  assert (root / "page.html.jinja").is_file()
+  assert 'package-data.jaxsyn = ["comparison/*.jinja"]' in content
