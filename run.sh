@@ -2,14 +2,17 @@
 # ./run.sh [quickstart|multi30k|enja|test|help] [options for the training]
 #
 #   quickstart   (default) a generated corpus with trees, three systems, one
-#                table; no download, minutes on two CPU cores; others by
-#                SYSTEMS=dbsa,multitask
+#                report; no download, minutes on two CPU cores
 #   multi30k     English-German captions from raw text; RAW_DIR=folder of the
-#                .gz files where they should not be downloaded; SYSTEMS and
-#                MINUTES (of training at most, each) can be set; for systems
+#                .gz files where they should not be downloaded; for systems
 #                that read target trees too, TARGET_PARSER=file.udpipe
-#   enja         the English-Japanese small_parallel_enja corpus; needs RAW_DIR
+#   enja         the English-Japanese small_parallel_enja corpus; needs RAW_DIR;
+#                scored by character, or TOKENIZER=ja-mecab
 #   test         the tests, as CI runs them
+#
+# SYSTEMS=dbsa,multitask: others than these; SEEDS=3: so many runs of each;
+# MINUTES=30: of training at most, each; METRICS=bleu,ribes; PARSER=file.udpipe:
+# of the source. The report of all runs is runs/NAME/report.html.
 #
 # Makes .venv and installs requirements.txt into it. Every stage can be run
 # again: what is done is not done twice, what was interrupted goes on.
@@ -30,26 +33,16 @@ install() {
   PATH="$PWD/.venv/bin:$PATH"
 }
 
-# train_and_score CONFIG RUNS SPLIT SOURCE REFERENCE SYSTEMS [options]
-train_and_score() {
-  local config=$1 runs=$2 split=$3 source=$4 reference=$5 systems=$6 system
-  shift 6
-  local hypotheses=()
-  for system in ${systems//,/ }; do
-    echo "== training $system"
-    python -m jaxsyn.train --config "$config:$system" \
-      --workdir "$runs/$system" "$@"
-  done
-  for system in ${systems//,/ }; do
-    echo "== translating $split with $system"
-    python -m jaxsyn.translate --workdir "$runs/$system" --input "$source" \
-      --output "$runs/$system/$split.txt"
-    hypotheses+=(--hypothesis "$runs/$system/$split.txt")
-  done
-  echo "== $split"
-  python -m jaxsyn.score --reference "$reference" "${hypotheses[@]}" \
-    --metrics bleu,chrf,ter,exact \
-    | tee "$runs/$split.scores.txt"
+# compare CONFIG RUNS SYSTEMS [options]
+compare() {
+  local config=$1 runs=$2 systems=$3
+  shift 3
+  echo "== training, translating, comparing: $systems"
+  python -m jaxsyn.compare --config "$config" --workdir "$runs" \
+    --systems "$systems" --seeds "${SEEDS:-1}" \
+    --metrics "${METRICS:-bleu,chrf,ter,exact}" \
+    ${TOKENIZER:+--tokenizer "$TOKENIZER"} \
+    ${MINUTES:+--config.train.minutes="$MINUTES"} "$@"
 }
 
 quickstart() {
@@ -61,12 +54,12 @@ quickstart() {
   fi
   echo "== preparing"
   python -m preprocess.build --config configs/quickstart.py
-  train_and_score configs/quickstart.py "$runs" test "$raw/test.en" \
-    "$raw/test.qaa" "${SYSTEMS:-transformer,pascal,pascal_random_tree}" "$@"
+  compare configs/quickstart.py "$runs" \
+    "${SYSTEMS:-transformer,pascal,pascal_random_tree}" "$@"
 }
 
 multi30k() {
-  local data=data/multi30k_en_de runs=runs/multi30k_en_de split
+  local runs=runs/multi30k_en_de
   local systems=${SYSTEMS:-transformer,pascal} sides="('source',)"
   case $systems in *dbsa* | *sync_attention*) sides="('source','target')" ;; esac
   echo "== preparing"
@@ -75,22 +68,15 @@ multi30k() {
     --config.prepare.parse.sides="$sides" \
     ${TARGET_PARSER:+--config.prepare.parse.target_model="$TARGET_PARSER"} \
     ${PARSER:+--config.prepare.parse.source_model="$PARSER"}
-  for split in test_2016 test_2017; do
-    train_and_score configs/multi30k_en_de.py "$runs" "$split" \
-      "$data/text/$split.source.gz" "$data/text/$split.target.gz" "$systems" \
-      ${MINUTES:+--config.train.minutes="$MINUTES"} "$@"
-  done
+  compare configs/multi30k_en_de.py "$runs" "$systems" "$@"
 }
 
 enja() {
   : "${RAW_DIR:?set it to the folder of train.en.gz, train.ja.gz, dev.en.gz, dev.ja.gz}"
-  local data=data/enja runs=runs/enja
   python -m preprocess.build --config configs/enja.py --raw_dir "$RAW_DIR" \
     ${PARSER:+--config.prepare.parse.source_model="$PARSER"}
-  train_and_score configs/enja.py "$runs" validation \
-    "$data/text/validation.source.gz" "$data/text/validation.target.gz" \
-    "${SYSTEMS:-transformer,pascal}" \
-    ${MINUTES:+--config.train.minutes="$MINUTES"} "$@"
+  METRICS=${METRICS:-bleu,chrf,ribes} TOKENIZER=${TOKENIZER:-char} \
+    compare configs/enja.py runs/enja "${SYSTEMS:-transformer,pascal}" "$@"
 }
 
 command=${1:-quickstart}
