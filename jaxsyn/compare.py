@@ -6,8 +6,10 @@ python -m jaxsyn.compare --config configs/multi30k_en_de.py \\
 The first system is the baseline. Run k of every system has config.seed = k and so
 the same batches in the same order. The same command goes on after an interruption,
 adds --systems and --seeds to what is there, and otherwise writes the report again:
-report.html, and the same as .json, .md and .tex, in --workdir. `jaxsyn.comparison.asked` lists
-the files, `jaxsyn.comparison.hierarchical` says what the p-values mean.
+report.html, and the same as .json, .md and .tex, in --workdir. All the files:
+`jaxsyn.comparison.asked`. Each run is tested against the baseline's run of the same
+seed over sentences (--significance), and systems over seeds and sentences:
+`jaxsyn.comparison.hierarchical`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from jaxsyn.data import text
 from jaxsyn.data.columns import examples_of
 from jaxsyn.data.records import Records
 from jaxsyn.errors import InputError
-from jaxsyn.score import CHOICES
+from jaxsyn.scoring import significance
 from jaxsyn.training.mesh import set_up_jax
 
 BUFFER = 1000  # sentences sorted by length and translated together
@@ -268,8 +270,9 @@ def _main(values: flags.FlagValues) -> None:
       tuple(values.metrics),
       values.tokenizer,
       values.lowercase,
-      CHOICES[values.significance],
+      significance.CHOICES[values.significance],
       values.samples,
+      edges=cli.edges_of(values),
     ),
     config_flags.get_config_filename(values["config"]),
     ablation,
@@ -311,24 +314,7 @@ if __name__ == "__main__":
     lower_bound=1,
   )
   flags.DEFINE_string("workdir", None, "Folder of the comparison.")
-  flags.DEFINE_list(
-    "metrics", ["bleu", "chrf"], "Which of bleu, chrf, ter, ribes and exact."
-  )
-  flags.DEFINE_string("tokenizer", "13a", "sacreBLEU's, of BLEU and RIBES.")
-  flags.DEFINE_bool("lowercase", False, "Ignore case.")
-  flags.DEFINE_enum(
-    "significance",
-    "bootstrap",
-    list(CHOICES),
-    "Test of each run against the baseline's run of the same seed, over "
-    "sentences; over seeds and sentences it is always the bootstrap.",
-  )
-  flags.DEFINE_integer(
-    "samples",
-    0,
-    "Resamples or shuffles of a test; 0: 1000 of the bootstrap, 10000 shuffles.",
-    lower_bound=0,
-  )
+  cli.scoring_flags(["bleu", "chrf"])
   flags.DEFINE_integer(
     "processes",
     1,

@@ -26,13 +26,6 @@ from jaxsyn.scoring import buckets, significance
 from jaxsyn.scoring.metrics import measure, scorer_of
 from jaxsyn.scoring.tables import Report, as_text
 
-# What --significance can be -> the tests it runs.
-CHOICES = {
-  "none": (),
-  **{name: (name,) for name in significance.TESTS},
-  "all": tuple(significance.TESTS),
-}
-
 
 def run(
   references: Sequence[str | os.PathLike],
@@ -57,7 +50,7 @@ def run(
     tokenizer: sacreBLEU's, of BLEU and RIBES.
     lowercase: ignore case; TER always does, as its signature says.
     baseline: the hypothesis to compare with; the first unless given.
-    test: a name of CHOICES; "none" leaves out the intervals too.
+    test: a name of `significance.CHOICES`; "none" leaves out the intervals too.
     samples: of each test; 0: 1000 resamples, 10000 shuffles.
     seed: of the tests.
     source: file of the sources, for buckets by length.
@@ -70,8 +63,9 @@ def run(
   meant = {os.fspath(path): read_lines(path) for path in references}
   said = {os.fspath(path): read_lines(path) for path in hypotheses}
   baseline = _baseline(baseline, hypotheses)
-  if test not in CHOICES:
-    raise InputError(f"no test {test!r}. {did_you_mean(test, CHOICES)}")
+  if test not in significance.CHOICES:
+    known = did_you_mean(test, significance.CHOICES)
+    raise InputError(f"no test {test!r}. {known}")
   files = meant | said
   if source is not None:
     files[os.fspath(source)] = read_lines(source)
@@ -85,7 +79,13 @@ def run(
   interval = test != "none"
   differences = [
     significance.difference(
-      (name, baseline), system, base, CHOICES[test], samples, seed, interval
+      (name, baseline),
+      system,
+      base,
+      significance.CHOICES[test],
+      samples,
+      seed,
+      interval,
     )
     for name, systems in measured.items()
     if name != baseline
@@ -153,12 +153,6 @@ def _tables(source, source_conllu, files, count, edges) -> list[buckets.Table]:
 def _main(values: flags.FlagValues) -> None:
   if not values.reference or not values.hypothesis:
     raise InputError("--reference and --hypothesis are needed, each a file.")
-  try:
-    edges = [int(edge) for edge in values.edges]
-  except ValueError:
-    raise InputError(
-      f"--edges are whole numbers, as in 10,20,30; got {values.edges}."
-    ) from None
   report = run(
     values.reference,
     values.hypothesis,
@@ -171,7 +165,7 @@ def _main(values: flags.FlagValues) -> None:
     values.seed,
     values.source,
     values.source_conllu,
-    edges,
+    cli.edges_of(values),
   )
   if values.json:
     print(json.dumps(dataclasses.asdict(report), indent=2, ensure_ascii=False))
@@ -184,38 +178,9 @@ if __name__ == "__main__":
     "reference", [], "File of the reference, plain or .gz; repeat it."
   )
   flags.DEFINE_multi_string("hypothesis", [], "File of a system; repeat it.")
-  flags.DEFINE_list(
-    "metrics",
-    ["bleu", "chrf", "ter"],
-    "Which of bleu, chrf, ter, ribes and exact, in order.",
-  )
-  flags.DEFINE_string(
-    "tokenizer",
-    "13a",
-    "sacreBLEU's tokeniser, for BLEU and for the words of RIBES: 13a, intl, zh, "
-    "char, none, ja-mecab (pip install 'jaxsyn[ja]'), ko-mecab ('jaxsyn[ko]'), "
-    "or flores101, flores200, spBLEU-1K, which are downloaded.",
-  )
-  flags.DEFINE_bool(
-    "lowercase",
-    False,
-    "Ignore case, as sacreBLEU's -lc does. TER always ignores it.",
-  )
+  cli.scoring_flags(["bleu", "chrf", "ter"])
   flags.DEFINE_string(
     "baseline", None, "The hypothesis to compare with; the first unless given."
-  )
-  flags.DEFINE_enum(
-    "significance",
-    "bootstrap",
-    list(CHOICES),
-    "Test of each hypothesis against the baseline; sign compares the scores of "
-    "sentences. none also leaves out the intervals, which are bootstrapped.",
-  )
-  flags.DEFINE_integer(
-    "samples",
-    0,
-    "Resamples or shuffles of a test; 0: 1000 of the bootstrap, 10000 shuffles.",
-    lower_bound=0,
   )
   flags.DEFINE_integer(
     "seed", significance.SEED, "Of the tests; sacreBLEU's.", lower_bound=0
@@ -229,11 +194,6 @@ if __name__ == "__main__":
     "CoNLL-U of the sources: adds scores by depth, dependency length, clauses "
     "and projectivity, and counts its words. With --source a line may hold "
     "several trees or none.",
-  )
-  flags.DEFINE_list(
-    "edges",
-    [str(edge) for edge in buckets.EDGES],
-    "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
   )
   flags.DEFINE_bool("json", False, "Print JSON instead of tables.")
   cli.main(_main)

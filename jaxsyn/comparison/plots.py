@@ -43,7 +43,7 @@ def differences(results: Results, split: Split, metric: str) -> Figure | None:
         rows.append(found)
   if not rows:
     return None
-  figure, axes = _axes(WIDTH + 1.4, 1.0 + 0.26 * len(rows))
+  figure, axes = _axes(WIDTH + 0.6, 1.0 + 0.26 * len(rows))
   for y, row in enumerate(rows):
     low, high, p = _interval(split, row)
     sure = p is not None and p < tables.MARKS[-1][0]
@@ -67,7 +67,7 @@ def differences(results: Results, split: Split, metric: str) -> Figure | None:
     if row.baseline != results.baseline:
       label.set_color("0.45")
   axes.set_ylim(len(rows) - 0.5, -0.5)
-  axes.set_xlabel(f"{metric} over {results.baseline}", size=SMALL)
+  axes.set_xlabel(f"difference in {metric}", size=SMALL)
   axes.grid(axis="x", color="0.9", lw=0.6)
   axes.set_title(f"{split.name}, {metric}", size=9, loc="left")
   return figure
@@ -102,7 +102,7 @@ def curves(results: Results, system: System) -> Figure | None:
   axes.set_xlabel("updates", size=SMALL)
   axes.set_ylabel("validation BLEU", size=SMALL)
   axes.grid(color="0.92", lw=0.6)
-  axes.legend(fontsize=7, frameon=False, loc="lower right")
+  axes.legend(fontsize=7, frameon=False)
   axes.set_title(system.name, size=9, loc="left")
   return figure
 

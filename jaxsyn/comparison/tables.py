@@ -279,7 +279,7 @@ def setting(results: Results) -> list[str]:
   """Data, machine and versions, each once."""
   parts = []
   if results.config_file:
-    parts.append(f"Config: `{results.config_file}`; whole in report.json.")
+    parts.append(f"Config: {results.config_file}; whole in report.json.")
   data = results.systems[0].data
   records = ", ".join(
     f"{k} {v[:12]}" for k, v in data.hashes["records"].items()

@@ -231,3 +231,5 @@ TESTS: dict[str, Callable[..., Outcome]] = {
   "randomisation": _randomisation_test,
   "sign": _sign_test,
 }
+# What a command may be asked for -> the tests it runs.
+CHOICES = {"none": (), **{name: (name,) for name in TESTS}, "all": (*TESTS,)}

@@ -1,0 +1,49 @@
+"""Which sentences a report shows, and the files of what is looked at."""
+
+import xml.etree.ElementTree
+
+import numpy as np
+
+from jaxsyn.comparison import looks
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.text import read_lines
+from jaxsyn.inspection import pictures
+
+
+def test_sentences_are_chosen_by_their_length_alone(prepared):
+  chosen = looks.sample(str(prepared), "test")
+  lines = read_lines(manifests.text_file(prepared, "test", "source"))
+  places = [lines.index(parse.text) for parse in chosen]
+  assert len(chosen) == looks.SENTENCES and places == sorted(set(places))
+  for parse in chosen:
+    assert looks.SHORTEST <= len(parse.head_W) <= looks.LONGEST
+    assert parse.parsed
+  assert chosen == looks.sample(str(prepared), "test")
+
+
+def test_data_without_trees_have_no_sentences_to_show(tmp_path):
+  assert looks.sample(str(tmp_path), "test") == []
+
+
+def test_nothing_seen_is_an_empty_folder_and_what_was_there_goes(tmp_path):
+  (tmp_path / "look").mkdir()
+  (tmp_path / "look" / "1.json").write_text("old")
+  looks.write([], tmp_path / "look")
+  assert list((tmp_path / "look").iterdir()) == []
+  assert [path.name for path in tmp_path.iterdir()] == ["look"]
+
+
+def test_a_picture_is_the_same_each_time_and_its_cells_are_one_image():
+  weight_QM = np.random.default_rng(0).dirichlet(np.ones(9), 9)
+  labels = [f"w{i}" for i in range(9)]
+
+  def drawn():
+    panel = pictures.Panel("head 0", labels, labels, weight_QM)
+    return looks.as_svg(pictures.matrices([panel]))
+
+  svg = drawn()
+  assert svg == drawn()
+  root = xml.etree.ElementTree.fromstring(svg)
+  images = [e for e in root.iter() if e.tag.endswith("}image")]
+  assert len(images) == 2  # the matrix, and its scale of colours
+  assert len(svg) < 60_000
