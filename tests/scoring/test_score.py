@@ -202,3 +202,14 @@ def test_japanese_is_cut_by_mecab():
   ribes = score(said, [meant], "ribes", tokenizer="ja-mecab")
   assert ribes.value == pytest.approx(100 * 2.718281828 ** (-0.1 / 7))
   assert "tok:ja-mecab-" in ribes.signature
+
+
+@pytest.mark.skipif(
+  not importlib.util.find_spec("mecab_ko"), reason="pip install -e '.[ko]'"
+)
+def test_korean_is_cut_by_mecab():
+  said, meant = ["저는 학교에 가요."], ["저는 학교에 갑니다."]
+  bleu = sacrebleu.BLEU(tokenize="ko-mecab")
+  found = score(said, [meant], tokenizer="ko-mecab")
+  assert found.value == bleu.corpus_score(said, [meant]).score > 0
+  assert "tok:ko-mecab-" in found.signature
