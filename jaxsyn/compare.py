@@ -181,7 +181,12 @@ def _look(session: translate.Session, job: asked.Job) -> None:
   """Pictures of a few sentences of the first test split."""
   data = job.config.data
   sentences = looks.sample(data.directory, data.test[0])
-  looks.write(inspect.look(session, sentences) if sentences else [], job.look)
+  try:
+    seen = inspect.look(session, sentences) if sentences else []
+  except InputError as error:  # its scores are worth having without pictures
+    print(f"no pictures: {error}", flush=True)
+    seen = []
+  looks.write(seen, job.look)
 
 
 def _checked(config: Any) -> configs.Config:

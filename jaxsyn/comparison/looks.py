@@ -6,6 +6,7 @@ and are the same for all systems. For each, as `jaxsyn.inspect` has them:
   N.json            all numbers, words, tree, translation
   N.tree.svg        the tree over the words
   N.tree_read.svg   the tree that a control read instead
+  N.tree_found.svg  the parents that a supervised head finds
   N.attention.svg   the heads of one layer: the first of the encoder with a part
 """
 
@@ -26,7 +27,8 @@ from jaxsyn.data import conllu
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.conllu import Parse
 from jaxsyn.data.text import read_lines
-from jaxsyn.inspection import arcs, pictures
+from jaxsyn.inspection import pictures
+from jaxsyn.inspection.files import trees
 from jaxsyn.inspection.sentence import Map, Sentence, to_json
 
 SENTENCES = 3
@@ -86,10 +88,7 @@ def as_svg(figure: Figure) -> bytes:
 
 
 def _figures(seen: Sentence) -> dict[str, Figure]:
-  source = seen.source
-  found = {"tree": arcs.tree(source, heading="")}
-  if source.tree in ("linear", "random"):  # a control
-    found["tree_read"] = arcs.tree(source, "", source.given_head_W, "")
+  found = trees(seen)
   if maps := _of_layer(seen):
     panels = [panel for found in maps for panel in pictures.panels(found)]
     found["attention"] = pictures.matrices(panels, pictures.title(maps[0]))

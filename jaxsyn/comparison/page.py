@@ -47,12 +47,13 @@ class Looked:
   Attributes:
     text: the sentence.
     tree: picture; None if it was not drawn.
-    systems: name, translation, attention and, of a control, the tree it read.
+    systems: name, translation, and pictures: of the tree that a control read
+      or a head found, and of attention.
   """
 
   text: str
   tree: Picture | None
-  systems: list[tuple[str, str, Picture | None, Picture | None]]
+  systems: list[tuple[str, str, list[Picture]]]
 
 
 def html(results: Results, folder: pathlib.Path) -> str:
@@ -144,17 +145,23 @@ def _looked(results: Results, folder: pathlib.Path) -> list[Looked]:
     path, first = next(iter(seen.values()))
     words = " ".join(first["words"])
     systems = [
-      (
-        name,
-        content["translation"],
-        _read(path.with_suffix(".attention.svg"), f"Attention of {name}."),
-        _read(path.with_suffix(".tree_read.svg"), f"The tree {name} read."),
-      )
+      (name, content["translation"], _pictures(path, name))
       for name, (path, content) in seen.items()
     ]
     tree = _read(path.with_suffix(".tree.svg"), f"Dependency tree: {words}")
     found.append(Looked(first["text"], tree, systems))
   return found
+
+
+def _pictures(path: pathlib.Path, name: str) -> list[Picture]:
+  """Those beside a sentence's JSON that are the system's own."""
+  texts = {
+    "tree_read": f"The tree that {name} read.",
+    "tree_found": f"The parents that {name} finds.",
+    "attention": f"Attention of {name}.",
+  }
+  found = (_read(path.with_suffix(f".{k}.svg"), t) for k, t in texts.items())
+  return [picture for picture in found if picture]
 
 
 def _marked(

@@ -6,6 +6,8 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
+from matplotlib.figure import Figure
+
 from jaxsyn.inspection import arcs, pictures
 from jaxsyn.inspection.sentence import Sentence, to_json
 
@@ -32,26 +34,9 @@ def write(
     )
   name = f"sentence_{number:04d}"
   (folder / f"{name}.json").write_text(to_json(seen, number), encoding="utf-8")
-  source = seen.source
-  heading = f"sentence {number}: dependency tree"
-  figure = arcs.tree(source, seen.translation, heading=heading)
-  figure.savefig(folder / f"{name}.tree.png")
-  if source.tree in ("linear", "random"):  # a control: what it reads instead
-    heading = f"sentence {number}: the {source.tree} tree that the system read"
-    figure = arcs.tree(source, "", source.given_head_W, heading)
-    figure.savefig(folder / f"{name}.tree_read.png")
-  if seen.found_head_W is not None:
-    heading = f"sentence {number}: each word's parent as the system finds it"
-    wrong = []
-    if source.parsed:
-      pairs = enumerate(zip(seen.found_head_W, source.head_W))
-      wrong = [word for word, (found, parsed) in pairs if found != parsed]
-      heading += (
-        f" ({len(source.words) - len(wrong)} of {len(source.words)} as parsed; "
-        "dotted: others)"
-      )
-    figure = arcs.tree(source, "", seen.found_head_W, heading, wrong)
-    figure.savefig(folder / f"{name}.tree_found.png")
+  drawn = trees(seen, f"sentence {number}: ", seen.translation)
+  for kind, figure in drawn.items():
+    figure.savefig(folder / f"{name}.{kind}.png")
   for found in (*seen.attention, *seen.weightings):
     what = [found.part] if found.part else []
     if found.is_attention:
@@ -61,3 +46,34 @@ def write(
     what = ".".join(what)
     figure = pictures.picture(found, f"sentence {number}")
     figure.savefig(folder / f"{name}.{what}.{found.place}_{found.layer}.png")
+
+
+def trees(
+  seen: Sentence, heading: str = "", translation: str = ""
+) -> dict[str, Figure]:
+  """The tree, the one that a control read, and the one that a head found.
+
+  Args:
+    seen: of `look`.
+    heading: stands before what each is.
+    translation: stands below the first.
+  """
+  source = seen.source
+  found = {
+    "tree": arcs.tree(source, translation, None, f"{heading}dependency tree")
+  }
+  if source.tree in ("linear", "random"):  # a control: what it reads instead
+    what = f"{heading}the {source.tree} tree that the system read"
+    found["tree_read"] = arcs.tree(source, "", source.given_head_W, what)
+  if seen.found_head_W is not None:
+    what = f"{heading}each word's parent as the system finds it"
+    wrong = []
+    if source.parsed:
+      pairs = enumerate(zip(seen.found_head_W, source.head_W))
+      wrong = [word for word, (ours, parsed) in pairs if ours != parsed]
+      what += (
+        f" ({len(source.words) - len(wrong)} of {len(source.words)} as parsed; "
+        "dotted: others)"
+      )
+    found["tree_found"] = arcs.tree(source, "", seen.found_head_W, what, wrong)
+  return found

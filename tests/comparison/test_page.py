@@ -1,15 +1,19 @@
 """report.html: what is in it, and how a browser lays it out."""
 
+import base64
 import html.parser
+import json
 import pathlib
 import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 from results_made import made
 
-from jaxsyn.comparison import page, plots, results
+from jaxsyn.comparison import looks, page, plots, results
+from jaxsyn.inspection import pictures
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # What a browser is asked once the page has been laid out.
@@ -86,6 +90,21 @@ def test_text_of_others_is_no_markup(content):
   assert "a &lt;b&gt; c" in content and "<b> c" not in content
   # y is in the reference, <y> is not.
   assert "x <u>&lt;y&gt;</u> z" in content
+
+
+def test_what_runs_looked_at_is_shown_where_they_drew_it(tmp_path):
+  look = tmp_path / "transformer" / "seed_0" / "look"
+  looks.write([], look)
+  assert "What the systems look at" not in page.html(made(), tmp_path)
+  seen = {"text": "a & b", "words": ["a", "&", "b"], "translation": "x > y"}
+  (look / "2.json").write_text(json.dumps(seen))
+  panel = pictures.Panel("head 0", "ab", "ab", np.eye(2))
+  svg = looks.as_svg(pictures.matrices([panel]))
+  (look / "2.attention.svg").write_bytes(svg)
+  content = page.html(made(), tmp_path)
+  assert "<summary>a &amp; b</summary>" in content
+  assert "<b>transformer</b><span>→ x &gt; y</span>" in content
+  assert base64.b64encode(svg).decode() in content
 
 
 @pytest.mark.parametrize(
