@@ -99,6 +99,8 @@ def curves(results: Results, system: System) -> Figure | None:
       )
   if not drawn:
     return None
+  every = [value for run in results.runs for value in _curve(run)[1]]
+  axes.set_ylim(_limits(every))
   axes.set_xlabel("updates", size=SMALL)
   axes.set_ylabel("validation BLEU", size=SMALL)
   axes.grid(color="0.92", lw=0.6)
@@ -147,6 +149,15 @@ def by_fact(
   if not drawn:
     return None
   axes.axhline(0, color="0.3", lw=0.8)
+  every = [
+    value
+    for bucket in buckets
+    for d in bucket.differences
+    if (d.metric, d.baseline) == (metric, results.baseline)
+    for value in (d.value, d.low, d.high)
+    if value is not None
+  ]
+  axes.set_ylim(_limits([0.0, *every]))
   axes.set_xticks(
     range(len(buckets)), [f"{b.label}\n{b.count}" for b in buckets], size=7
   )
@@ -165,6 +176,13 @@ def _axes(width: float, height: float) -> tuple[Figure, Axes]:
   axes.spines[["top", "right"]].set_visible(False)
   axes.tick_params(labelsize=SMALL)
   return figure, axes
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+  """Ends of an axis that is the same in all panels, so that they compare."""
+  low, high = min(values), max(values)
+  margin = 0.06 * (high - low) or 1.0
+  return low - margin, high + margin
 
 
 def _family(results: Results, system: System) -> list[tuple[str, str, str]]:

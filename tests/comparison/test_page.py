@@ -166,6 +166,19 @@ def test_buckets_with_too_few_sentences_have_no_point():
   ]
 
 
+def test_panels_of_a_page_have_one_scale():
+  content = made()
+  split = content.splits[0]
+  panels = [
+    plots.curves(content, system).axes[0].get_ylim()
+    for system in content.systems
+  ]
+  assert len(set(panels)) == 1
+  figure = plots.by_fact(content, split, "depth", content.system("pascal"))
+  low, high = figure.axes[0].get_ylim()
+  assert low < -0.3 and high > 1.7  # the interval of the only difference
+
+
 @pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
 @pytest.mark.parametrize("width", [1280, 400])
 def test_a_browser_shows_all_and_has_nothing_to_scroll(
