@@ -28,14 +28,24 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-@pytest.fixture
-def quick_compile():
-  """Compiles without optimising, for tests that are mostly compilation."""
+def _quickly():
   import jax
 
   jax.config.update("jax_disable_most_optimizations", True)
   yield
   jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture
+def quick_compile():
+  """Compiles without optimising, for tests that are mostly compilation."""
+  yield from _quickly()
+
+
+@pytest.fixture(scope="module")
+def quick_compile_file():
+  """The same for a whole file with what its tests share."""
+  yield from _quickly()
 
 
 @pytest.fixture(scope="session")

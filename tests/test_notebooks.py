@@ -10,7 +10,6 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TINY = {
-  "model.encoder_layers": 1,
   "model.decoder_layers": 1,
   "model.width": 32,
   "model.feed_forward": 32,
