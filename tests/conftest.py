@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
+import tempfile
 
 import pytest
 
@@ -13,17 +15,37 @@ os.environ.setdefault("PJRT_NPROC", "64")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
+# Every program is compiled once in a run of the tests: its workers, and what
+# they start, keep them in one folder, which is empty at first and not the
+# user's. Workers begin with the environment of the process that starts them.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+  _programs = tempfile.TemporaryDirectory(
+    prefix="jaxsyn_programs_", ignore_cleanup_errors=True
+  )
+  os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
+  os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-@pytest.fixture
-def quick_compile():
-  """Compiles without optimising, for tests that are mostly compilation."""
+def _quickly():
   import jax
 
   jax.config.update("jax_disable_most_optimizations", True)
   yield
   jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture
+def quick_compile():
+  """Compiles without optimising, for tests that are mostly compilation."""
+  yield from _quickly()
+
+
+@pytest.fixture(scope="module")
+def quick_compile_file():
+  """The same for a whole file with what its tests share."""
+  yield from _quickly()
 
 
 @pytest.fixture(scope="session")
@@ -38,23 +60,50 @@ def shared_data() -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory) -> pathlib.Path:
+def made_once(tmp_path_factory):
+  """A function (name, make) -> a folder that one worker makes for all.
+
+  `make` is called with the folder by the first who asks for the name; others
+  wait for it. Tests only read what lies there.
+  """
+  base = tmp_path_factory.getbasetemp()
+  if "PYTEST_XDIST_WORKER" in os.environ:
+    base = base.parent
+
+  def folder(name, make) -> pathlib.Path:
+    path, done = base / name, base / f"{name}.done"
+    with (base / f"{name}.lock").open("w") as lock:
+      fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+      if not done.exists():
+        make(path)
+        done.touch()
+    return path
+
+  return folder
+
+
+@pytest.fixture(scope="session")
+def prepared(made_once) -> pathlib.Path:
   """A small corpus, really prepared: grammar, UDPipe, SentencePiece, records.
 
   600 pairs to train on, so that everything that follows is quick.
   """
-  from configs import quickstart as config_file
-  from preprocess import build, quickstart
 
-  raw = tmp_path_factory.mktemp("raw")
-  sizes = quickstart.Sizes(train=600, validation=24, test=24, parser=150)
-  quickstart.run(raw, sizes=sizes)
-  config = config_file.get_config("pascal")
-  config.data.directory = str(tmp_path_factory.mktemp("data") / "tiny")
-  config.prepare.parse.source_model = str(raw / quickstart.PARSER)
-  config.prepare.vocabulary.size = 300
-  config.prepare.workers = 1
-  return build.run(config, str(raw))
+  def make(folder):
+    from configs import quickstart as config_file
+    from preprocess import build, quickstart
+
+    raw = folder / "raw"
+    sizes = quickstart.Sizes(train=600, validation=24, test=24, parser=150)
+    quickstart.run(raw, sizes=sizes)
+    config = config_file.get_config("pascal")
+    config.data.directory = str(folder / "tiny")
+    config.prepare.parse.source_model = str(raw / quickstart.PARSER)
+    config.prepare.vocabulary.size = 300
+    config.prepare.workers = 1
+    build.run(config, str(raw))
+
+  return made_once("prepared", make) / "tiny"
 
 
 @pytest.fixture

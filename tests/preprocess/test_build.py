@@ -334,7 +334,7 @@ def test_killed_in_the_middle_of_parsing(shared_data, tmp_path):
   for side in ("en", "de"):
     with gzip.open(shared_data / "multi30k" / f"train.{side}.gz", "rt") as file:
       (tmp_path / f"train.{side}").write_text(
-        "".join(next(file) for _ in range(600))
+        "".join(next(file) for _ in range(300))
       )
 
   def start(name):
