@@ -1,5 +1,6 @@
 """The real command on the small corpus: processes, kills, resumes."""
 
+import base64
 import json
 import os
 import pathlib
@@ -199,6 +200,30 @@ def test_the_tables_say_what_the_results_say(straight):
   assert r"\toprule" in (straight[0] / "report.tex").read_text()
 
 
+def looked_at(workdir):
+  """The files of what the first seeds looked at: name -> content."""
+  return {
+    str(path.relative_to(workdir)): path.read_bytes()
+    for path in sorted(workdir.glob("*/seed_*/look/*"))
+  }
+
+
+def test_the_first_seeds_show_what_they_look_at(straight):
+  found = looked_at(straight[0])
+  kinds = ("json", "tree.svg", "attention.svg")
+  expected = {f"pascal/seed_0/look/{n}.{k}" for n in (1, 2, 3) for k in kinds}
+  expected |= {
+    f"pascal_random_tree/seed_0/look/{n}.{k}"
+    for n in (1, 2, 3)
+    for k in (*kinds, "tree_read.svg")
+  }
+  assert set(found) == expected
+  content = (straight[0] / "report.html").read_text()
+  for name, file in found.items():
+    if name.endswith(("attention.svg", "tree_read.svg")):
+      assert base64.b64encode(file).decode() in content, name
+
+
 def test_killed_at_any_moment_it_is_the_same_comparison(
   straight, command, environment, tmp_path
 ):
@@ -254,6 +279,7 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   texts = [(w / results.FILE).read_text() for w in (straight[0], workdir)]
   one, other = (without_times(json.loads(text)) for text in texts)
   assert one == other
+  assert looked_at(workdir) == looked_at(straight[0])
 
 
 def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
