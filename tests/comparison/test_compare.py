@@ -246,6 +246,8 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   shutil.copytree(straight[0], workdir)
   for system in ("pascal", "pascal_random_tree"):
     shutil.rmtree(workdir / system / "seed_1")
+  # A run that is trained, and was killed before it had drawn.
+  shutil.rmtree(workdir / "pascal" / "seed_0" / "look")
   (workdir / results.FILE).unlink()
   both = ("--systems=pascal,pascal_random_tree", "--seeds=2")
   # The command itself is killed; its run saves and ends.
@@ -258,7 +260,8 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   process.communicate()
   # Then it is asked to stop.
   process = start(*both)
-  wait_for(lambda: "goes on from" in (workdir / "log.txt").read_text(), process)
+  again = "pascal seed 1: goes on from"
+  wait_for(lambda: again in (workdir / "log.txt").read_text(), process)
   process.send_signal(signal.SIGINT)
   output, error = process.communicate(timeout=120)
   assert process.returncode == 0, error
