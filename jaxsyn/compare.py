@@ -42,7 +42,7 @@ from jaxsyn.comparison.runner import Runner, watch_parent
 from jaxsyn.data import text
 from jaxsyn.data.columns import examples_of
 from jaxsyn.data.records import Records
-from jaxsyn.errors import InputError
+from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.scoring import significance
 from jaxsyn.training.mesh import set_up_jax
 
@@ -69,6 +69,7 @@ def run(
   seeds: int = 3,
   settings: analysis.Settings | None = None,
   config_file: str = "",
+  overrides: Sequence[str] = (),
   ablation: results.Ablation | None = None,
   processes: int = 1,
   devices: Sequence[str] = (),
@@ -81,7 +82,7 @@ def run(
     folder: of the comparison; made if it is not there.
     seeds: how many of each system, from 0.
     settings: how to score; None: BLEU and chrF.
-    config_file, ablation: for the results, where they came from.
+    config_file, overrides, ablation: for the results, where they came from.
     processes: runs at a time on the same devices.
     devices: GPUs, as CUDA_VISIBLE_DEVICES names them: so many runs on each.
 
@@ -93,6 +94,7 @@ def run(
   if not systems or seeds < 1 or processes < 1:
     raise InputError("give at least one system, one seed and one process.")
   settings = settings or analysis.Settings()
+  analysis.check(settings)
   for system in systems:
     asked.check(system)
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
@@ -107,9 +109,11 @@ def run(
         return Outcome(ended.signal, None)
       board.say("scoring")
       found = analysis.analyse(
-        jobs, ended.failed, settings, config_file, ablation
+        jobs, ended.failed, settings, config_file, overrides, ablation
       )
       _write(folder, found)
+      if left_out := asked.others(folder, jobs):
+        board.say(f"not in this report: {', '.join(left_out)}")
       board.say(f"wrote {folder / 'report.html'}, and .json, .md, .tex")
     finally:
       board.close()
@@ -244,7 +248,18 @@ def _table(values: flags.FlagValues) -> Any:
   path = pathlib.Path(values.table)
   if path.suffix != ".py":
     beside = pathlib.Path(config_flags.get_config_filename(values["config"]))
-    path = beside.parent / "papers" / f"{values.table}.py"
+    folder = beside.parent / "papers"
+    path = folder / f"{values.table}.py"
+    if not path.is_file():
+      there = [
+        file.stem
+        for file in folder.glob("*.py")
+        if hasattr(cli.module_of(str(file)), "TABLE")
+      ]
+      raise InputError(
+        f"{folder} has no table {values.table!r}. "
+        f"{did_you_mean(values.table, sorted(there))}"
+      )
   module = cli.module_of(str(path))
   if not hasattr(module, "TABLE"):
     raise InputError(f"{path} has no TABLE; see configs/papers/.")
@@ -280,6 +295,12 @@ def _main(values: flags.FlagValues) -> None:
       edges=cli.edges_of(values),
     ),
     config_flags.get_config_filename(values["config"]),
+    [
+      f"{name}={value}"
+      for name, value in config_flags.get_override_values(
+        values["config"]
+      ).items()
+    ],
     ablation,
     values.processes,
     values.devices,

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+import jaxsyn
 from jaxsyn import config as configs
 from jaxsyn import workdir
 from jaxsyn.comparison import examples, progress, results
@@ -50,11 +51,24 @@ class Settings:
   edges: tuple[int, ...] = buckets.EDGES
 
 
+def check(settings: Settings) -> None:
+  """What would be found out after days of training, before it.
+
+  Raises:
+    InputError: no such metric or tokeniser, one that is not installed, or
+      edges that are none.
+  """
+  for metric in settings.metrics:
+    scorer_of(metric, [["a"]], settings.tokenizer, settings.lowercase)
+  buckets.of_lines(["a"], settings.edges)
+
+
 def analyse(
   jobs: Sequence[Job],
   failed: Mapping[Job, str],
   settings: Settings,
   config_file: str = "",
+  overrides: Sequence[str] = (),
   ablation: results.Ablation | None = None,
 ) -> results.Results:
   """Scores all runs that finished.
@@ -63,7 +77,7 @@ def analyse(
     jobs: all runs; the system of the first is the baseline.
     failed: message of each run that was given up.
     settings: how to score.
-    config_file, ablation: where the systems came from.
+    config_file, overrides, ablation: where the systems came from.
 
   Raises:
     InputError: no run of the baseline finished; systems have other test sets;
@@ -87,7 +101,9 @@ def analyse(
   return results.Results(
     results.FORMAT,
     now.isoformat(timespec="seconds"),
+    jaxsyn.__version__,
     config_file,
+    tuple(overrides),
     baseline,
     tuple(dict.fromkeys(job.seed for job in jobs)),
     tuple(splits[0].signatures),
@@ -112,6 +128,10 @@ def _system(system: System, others: Sequence[System]) -> results.System:
       data.directory,
       data.source_language,
       data.target_language,
+      {
+        split: entry["examples"]
+        for split, entry in system.manifest["splits"].items()
+      },
       workdir.hashes(system.manifest),
     ),
     controls(system.name, [other.name for other in others]),
@@ -161,7 +181,7 @@ def _split(
     for metric in settings.metrics
   ]
   scored: Scored = collections.defaultdict(dict)
-  translations: dict[str, list[str]] = {}
+  translations = collections.defaultdict(dict)
   for job in done:
     said = read_lines(job.hypotheses(name))
     if len(said) != len(references):
@@ -171,7 +191,7 @@ def _split(
       )
     measured = [measure(scorer, said) for scorer in scorers]
     scored[job.system.name][job.seed] = measured
-    translations.setdefault(job.system.name, said)
+    translations[job.system.name][job.seed] = said
   trees = manifests.conllu_file(first, name, "source")
   there = trees.is_file()
   split = results.Split(

@@ -121,8 +121,11 @@ def check(system: System) -> None:
     InputError: the config does not fit itself or the prepared data.
   """
   config, manifest = system.config, system.manifest
-  plan = resolve(config, manifest)
-  features_for(plan.needs, manifest["sides"])
+  try:
+    plan = resolve(config, manifest)
+    features_for(plan.needs, manifest["sides"])
+  except InputError as error:
+    raise InputError(f"{system.name}: {error}") from None
   if not config.data.test:
     raise InputError(
       "config.data.test names no split to compare on; as in "
@@ -136,9 +139,13 @@ def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
   """Makes a comparison's folder, or adds to what is there.
 
   Raises:
-    InputError: the folder has a system of this name with another config or
-      data; the message names the fields that differ.
+    InputError: the folder is that of a single run; or it has a system of this
+      name with another config or data: the message names the fields that differ.
   """
+  if (folder / workdir.CONFIG).is_file():
+    raise InputError(
+      f"{folder} is the folder of a single run; name another for a comparison."
+    )
   there = _read(folder)
   for system in systems:
     hashes = workdir.hashes(system.manifest)
@@ -151,6 +158,17 @@ def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
   folder.mkdir(parents=True, exist_ok=True)
   content = {"format": FORMAT, "systems": there}
   results.write(folder / FILE, json.dumps(content, indent=1))
+
+
+def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
+  """Names of finished runs that are in the folder and not among `jobs`."""
+  runs = {job.run for job in jobs}
+  return [
+    f"{system} {path.parent.name.replace('_', ' ')}"
+    for system in _read(folder)
+    for path in sorted((folder / system).glob("seed_*/finished.json"))
+    if path.parent not in runs
+  ]
 
 
 def job(folder: pathlib.Path, system: str, seed: int) -> Job:
@@ -170,7 +188,12 @@ def alone(folder: pathlib.Path, wait: bool = False) -> Iterator[None]:
   Raises:
     InputError: another process works there.
   """
-  folder.mkdir(parents=True, exist_ok=True)
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+  except (FileExistsError, NotADirectoryError):
+    raise InputError(
+      f"{folder} is a file; name a folder (--workdir)."
+    ) from None
   # Never deleted: who deletes a lock lets two others hold one each.
   with (folder / LOCK).open("a+") as file:
     try:

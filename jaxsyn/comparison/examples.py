@@ -17,35 +17,47 @@ def choose(
   sources: Sequence[str],
   references: Sequence[str],
   scored: Mapping[str, Mapping[int, Sequence[Measured]]],
-  translations: Mapping[str, Sequence[str]],
+  translations: Mapping[str, Mapping[int, Sequence[str]]],
 ) -> tuple[str, tuple[Example, ...]]:
   """The metric, and the sentences whose scores under it are furthest apart.
 
-  A score is the mean over seeds, so that a sentence is not chosen for what one
-  run made of it.
+  Scores are means over seeds, so that a sentence is not chosen for what one run
+  made of it. Shown are the runs of the seed where systems are furthest apart.
 
   Args:
     sources, references: of a test split.
     scored: system -> seed -> its translations under each metric.
-    translations: of the system's first seed, to be shown.
+    translations: system -> seed -> its lines.
   """
   first = next(iter(next(iter(scored.values())).values()))
   names = [measured.scorer.name for measured in first]
   column = names.index(PREFERRED) if PREFERRED in names else 0
-  means = {
-    system: np.mean([m[column].sentence_B for m in runs.values()], axis=0)
+  single = {
+    system: {seed: m[column].sentence_B for seed, m in runs.items()}
     for system, runs in scored.items()
   }
-  apart_B = np.ptp(list(means.values()), axis=0)
-  found = tuple(
-    Example(
-      int(line) + 1,
-      sources[line],
-      references[line],
-      {system: float(mean_B[line]) for system, mean_B in means.items()},
-      {system: translations[system][line] for system in means},
+  means = [np.mean([*runs.values()], axis=0) for runs in single.values()]
+  apart_B = np.ptp(means, axis=0)
+  seeds = sorted({seed for runs in scored.values() for seed in runs})
+
+  def apart(seed: int, line: int) -> float:
+    found = [r[seed][line] for r in single.values() if seed in r]
+    return max(found) - min(found)
+
+  found = []
+  for line in np.argsort(-apart_B, kind="stable")[:COUNT]:
+    if not apart_B[line] > 0:
+      continue
+    seed = max(seeds, key=lambda s: apart(s, line))
+    shown = [system for system in scored if seed in scored[system]]
+    found.append(
+      Example(
+        int(line) + 1,
+        sources[line],
+        references[line],
+        seed,
+        {system: float(single[system][seed][line]) for system in shown},
+        {system: translations[system][seed][line] for system in shown},
+      )
     )
-    for line in np.argsort(-apart_B, kind="stable")[:COUNT]
-    if apart_B[line] > 0
-  )
-  return names[column], found
+  return names[column], tuple(found)

@@ -74,7 +74,7 @@ def html(results: Results, folder: pathlib.Path) -> str:
   return environment.get_template("page.html.jinja").render(
     results=results,
     tables=tables,
-    of_differences=report.OF_DIFFERENCES,
+    of_differences=report.of_differences(results),
     differences=_differences(results),
     curves=_curves(results),
     facts=[(split, _facts(results, split)) for split in results.splits],

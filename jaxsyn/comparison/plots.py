@@ -29,7 +29,7 @@ def differences(results: Results, split: Split, metric: str) -> Figure | None:
 
   A point is the mean over seeds, small ones are the seeds, a bar is the 95 %
   interval over seeds and sentences; of a single seed over sentences alone.
-  What is different at p < .05 is blue.
+  What is different at p < .05 over both is blue.
 
   Returns: None where there is nothing to compare.
   """
@@ -200,13 +200,12 @@ def _curve(run: Run) -> tuple[Sequence[int], Sequence[float]]:
 def _interval(
   split: Split, row: Hierarchical
 ) -> tuple[float | None, float | None, float | None]:
-  """Low, high and p over seeds and sentences; of one seed over sentences."""
-  if row.low is not None:
-    return row.low, row.high, row.p
-  for one in split.over_sentences:
-    d = one.difference
-    if (d.system, d.baseline, d.metric) == (
-      row.system, row.baseline, row.metric,
-    ):  # fmt: skip
-      return d.low, d.high, d.tests[0].p if d.tests else None
-  return None, None, None
+  """Low, high and p over seeds and sentences.
+
+  Of one seed the interval is over sentences, and no p: that of two models is
+  none of two systems.
+  """
+  if row.low is None:
+    for one in tables.of_each_seed(split, row):
+      return one.low, one.high, None
+  return row.low, row.high, row.p

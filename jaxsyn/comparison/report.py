@@ -14,18 +14,26 @@ _TEX = {
   "~": r"\textasciitilde{}",
   "<": "$<$",
   ">": "$>$",
-  "|": r"\textbar{}",
+  "|": r"\textbar\allowbreak{}",
   "^": r"\textasciicircum{}",
   "±": r"$\pm$",
   "†": r"$^\dagger$",
   "‡": r"$^\ddagger$",
 }
-OF_DIFFERENCES = (
+_OF_SEEDS = (
   "Interval, p and the two standard deviations are over seeds and sentences "
   "(paired by seed; corrected for few seeds with Student's t of so many "
-  'degrees of freedom). "p of seeds" are over sentences alone, one trained '
-  "pair of systems each."
+  'degrees of freedom). "p of each seed" is over sentences alone: of two '
+  "trained models, not of two systems."
 )
+_OF_ONE = (
+  "One seed: intervals and p are over sentences alone, of two trained models "
+  "and not of two systems."
+)
+
+
+# Where xcolor is not loaded, what would be grey is black.
+_GREY = [r"\providecommand{\textcolor}[2]{#2}"]
 
 
 def as_text(results: Results) -> str:
@@ -48,7 +56,7 @@ def markdown(results: Results) -> str:
   parts = [f"# {tables.title(results)}", _piped(rows), *tables.notes(results)]
   parts += tables.conclusions(results)
   parts += ["## Differences", _piped(tables.differences(results))]
-  parts.append(OF_DIFFERENCES)
+  parts.append(of_differences(results))
   for split in results.splits:
     metric = results.metrics[0]
     parts.append(f"## {split.name} by length and tree, {metric}")
@@ -58,19 +66,25 @@ def markdown(results: Results) -> str:
   return "\n\n".join(parts)
 
 
+def of_differences(results: Results) -> str:
+  """How to read the table of differences."""
+  return _OF_SEEDS if len(results.seeds) > 1 else _OF_ONE
+
+
 def latex(results: Results) -> str:
   """report.tex: the table of scores, to be read with booktabs alone.
 
   What papers published is grey where xcolor is loaded.
   """
   head = tables.head(results)
-  body = []
-  for line in tables.lines(results):
+  body, found = [], tables.lines(results)
+  for line in found:
     name = (r"\quad " if line.inset else "") + _escaped(line.system)
     body.append(" & ".join([name, *map(_cell, line.cells)]) + r" \\")
+  caption = [f"{tables.title(results).rstrip('.')}.", *tables.notes(results)]
   lines = [
     f"% {tables.title(results)}; needs \\usepackage{{booktabs}}.",
-    r"\providecommand{\textcolor}[2]{#2}",
+    *_GREY[: any(c.published for line in found for c in line.cells)],
     r"\begin{table}",
     r"\centering",
     r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}",
@@ -80,7 +94,8 @@ def latex(results: Results) -> str:
     *body,
     r"\bottomrule",
     r"\end{tabular}",
-    r"\caption{" + _escaped(" ".join(tables.notes(results))) + "}",
+    r"\caption{" + _escaped(" ".join(caption)) + "}",
+    r"\label{tab:comparison}",
     r"\end{table}",
   ]
   return "\n".join(lines)

@@ -109,12 +109,13 @@ class Failed:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-  """The data set: its folder, languages, and the manifest's hashes."""
+  """The data set: folder, languages, sentence pairs, the manifest's hashes."""
 
   name: str
   directory: str
   source_language: str
   target_language: str
+  pairs: dict[str, int]
   hashes: dict[str, dict[str, Any]]
 
 
@@ -193,13 +194,15 @@ class Example:
   Attributes:
     line: of the test split, from 1.
     source, reference: the sentence.
-    scores: system -> score of the sentence, the mean over seeds.
-    translations: system -> that of its first seed.
+    seed: of the runs that are shown: where systems are furthest apart.
+    scores: system -> score of the sentence as that run translated it.
+    translations: system -> that translation.
   """
 
   line: int
   source: str
   reference: str
+  seed: int
   scores: dict[str, float]
   translations: dict[str, str]
 
@@ -219,7 +222,8 @@ class Split:
     over_seeds: the same over seeds and sentences.
     buckets: by length and tree of the source.
     example_metric: what `examples` are chosen by and scored with.
-    examples: the sentences whose scores are the furthest apart.
+    examples: the sentences whose scores, means over seeds, are the furthest
+      apart.
   """
 
   name: str
@@ -251,7 +255,8 @@ class Results:
   Attributes:
     format: of this file.
     made: day and time (UTC) it was written.
-    config_file: as on the command line; "" from Python.
+    version: of jaxsyn, that wrote it.
+    config_file, overrides: as on the command line; "" and () from Python.
     baseline: the system others are compared with.
     seeds: asked for.
     metrics: in the order asked for, as printed.
@@ -263,7 +268,9 @@ class Results:
 
   format: int
   made: str
+  version: str
   config_file: str
+  overrides: tuple[str, ...]
   baseline: str
   seeds: tuple[int, ...]
   metrics: tuple[str, ...]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.results import Results, Run, Split, Summary, System
+from jaxsyn.scoring.significance import Difference
 from jaxsyn.workdir import flat
 
 # p-values below -> mark, the smallest first.
@@ -57,7 +58,7 @@ def head(results: Results) -> list[str]:
   names = ["system", "seeds"]
   for split in results.splits:
     names += [f"{split.name} {metric}" for metric in results.metrics]
-  return names + [f"published, {task}" for task in _tasks(results)]
+  return names + [f"published BLEU, {task}" for task in _tasks(results)]
 
 
 def lines(results: Results) -> list[Line]:
@@ -83,7 +84,7 @@ def lines(results: Results) -> list[Line]:
         score = find(split.scores, system.name, metric)
         sign = mark(against(results, split.over_seeds, system.name, metric))
         is_best = score is not None and (
-          f"{score.mean:.2f}" == f"{best[split.name, metric]:.2f}"
+          f"{score.mean:.2f}" == best[split.name, metric]
         )
         cells.append(Cell(mean(score) + sign, is_best))
     for task in _tasks(results):
@@ -152,12 +153,23 @@ def notes(results: Results) -> list[str]:
       f"Mean ± standard deviation over seeds. {soft} p < {high}, {hard} p < "
       f"{low} against {results.baseline}, over seeds and sentences "
       f"(hierarchical bootstrap, {results.samples} resamples, corrected for "
-      "few seeds)."
+      "few seeds). Bold: the best mean of its column, which is no test."
     )
     if len(results.seeds) == 2:
-      found.append("Two seeds are too few for a claim: p is then too small.")
+      found.append(
+        "Two seeds are too few for a claim: p comes out too small, so that "
+        f"{soft} and {hard} are no evidence."
+      )
   else:
-    found.append("One seed: nothing here says what another seed would do.")
+    found.append(
+      "One seed: nothing here says what another seed would do. Bold: the best "
+      "of its column, which is no test."
+    )
+  if _tasks(results):
+    found.append(
+      "Published: as the paper has it, on its own data and in its own training; "
+      "only the order of rows can be compared with ours."
+    )
   if results.failed:
     names = ", ".join(f"{f.system} seed {f.seed}" for f in results.failed)
     found.append(f"Did not come to their end: {names}.")
@@ -188,8 +200,9 @@ def conclusions(results: Results) -> list[str]:
       (d for d in tested if d.p < limit), key=lambda d: d.value, reverse=True
     )
     text = (
-      f"{split.name}, {metric}: of {len(tested)} systems {len(apart)} differ "
-      f"from {results.baseline} at p < {limit}"
+      f"{split.name}, {metric}: {len(apart)} of {len(tested)} "
+      f"{'system differs' if len(tested) == 1 else 'systems differ'} from "
+      f"{results.baseline} at p < {limit}"
     )
     if apart:
       text += ": " + ", ".join(
@@ -211,31 +224,34 @@ def conclusions(results: Results) -> list[str]:
 def differences(results: Results) -> Rows:
   """Every pair that was tested, over seeds and sentences, and seed by seed."""
   rows = [["split", "metric", "system", "against", "difference"]]
-  rows[0] += ["95 % interval", "p", "degrees", "sd by seeds", "by sentences"]
-  rows[0] += ["of seeds", "p of seeds"]
+  rows[0] += ["95 % interval", "p", "degrees of freedom", "sd from seeds"]
+  rows[0] += ["sd from sentences", "each seed", "p of each seed"]
   for split in results.splits:
     for d in split.over_seeds:
-      singles = [
-        one.difference.tests[0].p
-        for one in split.over_sentences
-        if one.difference.system == d.system
-        and one.difference.baseline == d.baseline
-        and one.difference.metric == d.metric
-        and one.difference.tests
-      ]
+      singles = of_each_seed(split, d)
+      low, high = d.low, d.high
+      if low is None and singles:  # one seed: over sentences
+        low, high = singles[0].low, singles[0].high
       rows.append(
         [
           *(split.name, d.metric, d.system, d.baseline, f"{d.value:+.2f}"),
-          "" if d.low is None else f"{d.low:+.2f} .. {d.high:+.2f}",
+          "" if low is None else f"{low:+.2f} .. {high:+.2f}",
           p_value(d.p),
           "" if d.degrees is None else f"{min(d.degrees, 1000):.0f}",
           "" if d.seed_sd is None else f"{d.seed_sd:.2f}",
           f"{d.sentence_sd:.2f}",
           ", ".join(f"{value:+.2f}" for value in d.by_seed),
-          ", ".join(f"{p:.3f}" for p in singles),
+          ", ".join(f"{one.tests[0].p:.3f}" for one in singles if one.tests),
         ]
       )
   return rows
+
+
+def of_each_seed(split: Split, found: Hierarchical) -> list[Difference]:
+  """The same difference over sentences, seed by seed."""
+  pair = (found.system, found.baseline, found.metric)
+  differences = (one.difference for one in split.over_sentences)
+  return [d for d in differences if (d.system, d.baseline, d.metric) == pair]
 
 
 def by_fact(results: Results, split: Split) -> dict[str, Rows]:
@@ -279,13 +295,25 @@ def setting(results: Results) -> list[str]:
   """Data, machine and versions, each once."""
   parts = []
   if results.config_file:
-    parts.append(f"Config: {results.config_file}; whole in report.json.")
+    changed = ", ".join(results.overrides)
+    parts.append(
+      f"Config: {results.config_file}{f' with {changed}' if changed else ''}; "
+      "whole in report.json."
+    )
+  decode = results.system(results.baseline).config["decode"]
+  parts.append(
+    f"Translated with the {decode['checkpoint']} checkpoint"
+    f"{' by validation BLEU' * (decode['checkpoint'] == 'best')}, beam "
+    f"{decode['beam']}, length penalty {decode['length_penalty']} "
+    f"{decode['alpha']}."
+  )
   data = results.systems[0].data
   records = ", ".join(
     f"{k} {v[:12]}" for k, v in data.hashes["records"].items()
   )
   parts.append(
     f"Data: {data.name}, {data.source_language} to {data.target_language}; "
+    f"pairs: {', '.join(f'{k} {n:,}' for k, n in data.pairs.items())}; "
     f"SHA-256 of records: {records}."
   )
   parts += dict.fromkeys(_machine(run) for run in results.runs)
@@ -313,9 +341,12 @@ def _tasks(results: Results) -> list[str]:
   return list(dict.fromkeys(found))
 
 
-def _best(split: Split, metric: str) -> float:
+def _best(split: Split, metric: str) -> str:
+  """The best mean as printed; "" where all are the same."""
   choose = min if metric in LOWER_IS_BETTER else max
-  return choose(s.mean for s in split.scores if s.metric == metric)
+  means = [s.mean for s in split.scores if s.metric == metric]
+  same = len({f"{value:.2f}" for value in means}) == 1
+  return "" if same else f"{choose(means):.2f}"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -8,6 +8,12 @@ from jaxsyn.comparison.hierarchical import Bootstrap, Hierarchical
 from jaxsyn.scoring.metrics import Score
 from jaxsyn.scoring.significance import Difference, Outcome
 
+DECODE = {
+  "checkpoint": "best",
+  "beam": 5,
+  "length_penalty": "gnmt",
+  "alpha": 0.6,
+}
 MACHINE = results.Machine("cpu", 1, "a chip", 2, "Linux", "3.11", {"jax": "1"})
 
 
@@ -29,7 +35,7 @@ def over_seeds(system, value, p, other="transformer"):
 def made(**changes):
   """Three systems, of which one is a control, on one split."""
   data = results.Data(
-    "m_30", "data/m", "en", "de", {"records": {"test": "ab" * 32}}
+    "m_30", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
   )
   names = ("transformer", "pascal", "pascal_random_tree")
   scores = ((30.0, 31.0), (31.0, 32.0), (29.0, 30.0))
@@ -65,6 +71,7 @@ def made(**changes):
         7,
         "a <b> c",
         "x y z",
+        1,
         {"transformer": 10.0, "pascal": 60.0, "pascal_random_tree": 20.0},
         {"transformer": "q", "pascal": "x <y> z", "pascal_random_tree": ""},
       ),
@@ -78,11 +85,17 @@ def made(**changes):
     {"test": (Score("BLEU", 30.0, "case:mixed"),)},
   )
   content = results.Results(
-    *(results.FORMAT, "today", "configs/m.py", "transformer", (0, 1)),
+    *(results.FORMAT, "today", "9.9", "configs/m.py", ("train.steps=9",)),
+    *("transformer", (0, 1)),
     *(("BLEU",), 100),
     tuple(
       results.System(
-        n, {"seed": 0}, data, controls(n, names), control_of(n), {}
+        n,
+        {"seed": 0, "decode": DECODE},
+        data,
+        controls(n, names),
+        control_of(n),
+        {},
       )
       for n in names
     ),

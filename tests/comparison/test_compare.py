@@ -295,7 +295,9 @@ def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
   assert "4 of 4 runs are finished already" in after
   assert "begins" not in after and "goes on" not in after
   found = json.loads(results.to_json(outcome.results))
+  # From Python there is no command line.
   found["config_file"] = "configs/quickstart.py"
+  found["overrides"] = json.loads(kept)["overrides"]
   assert without_times(found) == without_times(json.loads(kept))
   (straight[0] / results.FILE).write_text(kept)
 
@@ -336,6 +338,46 @@ def test_another_config_is_refused_by_name(
   given = {"pascal_random_tree": configs_of("pascal_random_tree", **changes)}
   with pytest.raises(InputError, match=message):
     compare.run(given, straight[0], 2)
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"metrics": ("blue",)}, "no metric 'blue'. Did you mean 'bleu'"),
+    ({"tokenizer": "13b"}, "no tokenizer '13b'"),
+    ({"edges": (5, 3)}, "edges"),
+  ],
+)
+def test_how_to_score_is_checked_before_anything_is_trained(
+  configs_of, tmp_path, changes, message
+):
+  settings = compare.analysis.Settings(**changes)
+  given = {"pascal": configs_of("pascal")}
+  with pytest.raises(InputError, match=message):
+    compare.run(given, tmp_path / "new", 1, settings)
+  assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
+  given = {"pascal": configs_of("pascal")}
+  (tmp_path / "file").write_text("")
+  with pytest.raises(InputError, match="file is a file; name a folder"):
+    compare.run(given, tmp_path / "file", 1)
+  run = tmp_path / "run"
+  shutil.copytree(straight[0] / "pascal" / "seed_0", run)
+  with pytest.raises(InputError, match="is the folder of a single run"):
+    compare.run(given, run, 1)
+
+
+def test_what_a_report_leaves_out_is_said(straight, configs_of, tmp_path):
+  workdir = tmp_path / "less"
+  shutil.copytree(straight[0], workdir)
+  settings = compare.analysis.Settings(samples=40)
+  compare.run({"pascal": configs_of("pascal")}, workdir, 1, settings)
+  assert (
+    "not in this report: pascal seed 1, pascal_random_tree seed 0, "
+    "pascal_random_tree seed 1"
+  ) in (workdir / "log.txt").read_text()
 
 
 def test_what_changes_no_figure_may_change(straight, configs_of):
@@ -396,7 +438,7 @@ def test_systems_have_the_overrides_all_of_them(given):
     (["--systems=pascall"], "no system 'pascall'"),
     (
       ["--table=pascal_layer"],
-      "Did you mean 'configs/papers/pascal_layers.py'",
+      "configs/papers has no table 'pascal_layer'. Did you mean 'pascal_layers'",
     ),
   ],
 )

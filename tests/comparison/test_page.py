@@ -75,10 +75,13 @@ def test_what_the_tables_say_is_on_the_page(content):
   for figure in (
     *("30.50 ± 0.50", "31.50 ± 0.50†", "29.50 ± 0.50‡"),  # scores
     *("+0.00 .. +2.00", "0.0300", "+2.00"),  # differences
+    "Config: configs/m.py with train.steps=9; whole in report.json.",
+    "the best checkpoint by validation BLEU, beam 5, length penalty gnmt 0.6",
+    "en to de; pairs: test 20; SHA-256",
     *("pascal , seed 2: why", "a chip, 2 cores", "BLEU|case:mixed"),
     "Two seeds are too few",
     # Two tests at .05: 0.1 by chance; only the control's .001 is below .025.
-    "of 2 systems 2 differ from transformer at p < 0.05: pascal +1.00 "
+    "2 of 2 systems differ from transformer at p < 0.05: pascal +1.00 "
     "(+0.00 to +2.00), pascal_random_tree -1.00 (-2.00 to +0.00).",
     "find 0.1 by chance",
     "p < 0.025 counts: pascal_random_tree.",

@@ -74,8 +74,30 @@ def test_published_figures_stand_beside_ours():
   first, *others = content.systems
   first = dataclasses.replace(first, published={"nc11 test": 23.2})
   text = report.markdown(made(systems=(first, *others)))
-  assert "published, nc11 test" in text
+  assert "published BLEU, nc11 test" in text
   assert "| transformer | 2 | 30.50 ± 0.50 | 23.2 |" in text
+
+
+def test_what_is_the_same_everywhere_is_not_the_best():
+  (split,) = made().splits
+  same = tuple(dataclasses.replace(s, mean=0.001) for s in split.scores)
+  text = report.markdown(
+    made(splits=(dataclasses.replace(split, scores=same),))
+  )
+  assert "| pascal | 2 | 0.00 ± 0.50† |" in text
+
+
+def test_the_interval_of_one_seed_is_over_sentences():
+  (split,) = made().splits
+  (one,) = [
+    dataclasses.replace(d, low=None, high=None, p=None, by_seed=(1.0,))
+    for d in split.over_seeds
+    if (d.system, d.baseline) == ("pascal", "transformer")
+  ]
+  split = dataclasses.replace(split, over_seeds=(one,))
+  text = report.markdown(made(splits=(split,), seeds=(0,)))
+  assert "| transformer | +1.00 | +0.10 .. +1.90 |  |" in text
+  assert "p are over sentences alone" in text
 
 
 def test_one_seed_has_no_spread_and_says_so():
