@@ -251,11 +251,8 @@ def _table(values: flags.FlagValues) -> Any:
     folder = beside.parent / "papers"
     path = folder / f"{values.table}.py"
     if not path.is_file():
-      there = [
-        file.stem
-        for file in folder.glob("*.py")
-        if hasattr(cli.module_of(str(file)), "TABLE")
-      ]
+      files = folder.glob("*.py")
+      there = [f.stem for f in files if "\nTABLE = " in f.read_text("utf-8")]
       raise InputError(
         f"{folder} has no table {values.table!r}. "
         f"{did_you_mean(values.table, sorted(there))}"
