@@ -75,6 +75,7 @@ def html(results: Results, folder: pathlib.Path) -> str:
     results=results,
     tables=tables,
     of_differences=report.of_differences(results),
+    of_runs=report.OF_RUNS,
     differences=_differences(results),
     curves=_curves(results),
     facts=[(split, _facts(results, split)) for split in results.splits],

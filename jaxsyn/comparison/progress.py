@@ -101,7 +101,7 @@ def table(states: Mapping[Job, State], height: int = 0) -> str:
     height: lines there is room for; 0: all. Waiting and finished runs are left
       out first.
   """
-  rows = [["run", "", "step", "validation BLEU", "minutes", "to go"]]
+  rows = [["run", "state", "step", "validation BLEU", "minutes", "to go"]]
   shown = list(states)
   room = height - 3
   if height and len(shown) > room:

@@ -26,6 +26,10 @@ _OF_SEEDS = (
   'degrees of freedom). "p of each seed" is over sentences alone: of two '
   "trained models, not of two systems."
 )
+OF_RUNS = (
+  "Minutes and tokens/s are of the machine with all that it did meanwhile: they "
+  "tell systems apart only where nothing else ran."
+)
 _OF_ONE = (
   "One seed: intervals and p are over sentences alone, of two trained models "
   "and not of two systems."
@@ -61,7 +65,7 @@ def markdown(results: Results) -> str:
     metric = results.metrics[0]
     parts.append(f"## {split.name} by length and tree, {metric}")
     parts += map(_piped, tables.by_fact(results, split).values())
-  parts += ["## Every run", _piped(tables.every_run(results))]
+  parts += ["## Every run", _piped(tables.every_run(results)), OF_RUNS]
   parts += ["## What was run", *tables.setting(results)]
   return "\n\n".join(parts)
 
