@@ -257,17 +257,18 @@ def of_each_seed(split: Split, found: Hierarchical) -> list[Difference]:
 def by_fact(results: Results, split: Split) -> dict[str, Rows]:
   """The first metric by length and by facts of the tree, a table each."""
   metric = results.metrics[0]
-  names = [system.name for system, _ in ordered(results)]
   found: dict[str, Rows] = {}
-  for bucket in split.buckets:
-    rows = found.setdefault(bucket.by, [[bucket.by, "sentences", *names]])
-    if bucket.count:
+  for by in dict.fromkeys(bucket.by for bucket in split.buckets):
+    buckets = [b for b in split.buckets if b.by == by and b.count]
+    rows = [[by, *(f"{b.label} ({b.count} lines)" for b in buckets)]]
+    for system, _ in ordered(results):
       cells = [
-        mean(find(bucket.scores, name, metric))
-        + mark(against(results, bucket.differences, name, metric))
-        for name in names
+        mean(find(bucket.scores, system.name, metric))
+        + mark(against(results, bucket.differences, system.name, metric))
+        for bucket in buckets
       ]
-      rows.append([bucket.label, str(bucket.count), *cells])
+      rows.append([system.name, *cells])
+    found[by] = rows
   return found
 
 
