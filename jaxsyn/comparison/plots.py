@@ -188,7 +188,8 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
 def _family(results: Results, system: System) -> list[tuple[str, str, str]]:
   """The baseline, the system, its controls: names, colours, kinds of line."""
   found = [(results.baseline, GREY, "-"), (system.name, BLUE, "-")]
-  found += [(n, *look) for n, look in zip(system.controls, CONTROLS)]
+  controls = [name for name in system.controls if name != results.baseline]
+  found += [(name, *look) for name, look in zip(controls, CONTROLS)]
   return found
 
 
