@@ -55,4 +55,5 @@ def test_attention_and_trees(prepared, tmp_path, monkeypatch):
   assert printed.count("random choice") == 3
   assert "tree_scaled" in printed
   for system in ("pascal", "deps_san", "dependency_relative"):
-    assert (tmp_path / "runs" / system / "inspect" / "probe.json").is_file()
+    run = tmp_path / "runs" / system / "seed_0"
+    assert (run / "inspect" / "probe.json").is_file()

@@ -56,6 +56,7 @@ def program(code):
 FINISHES = f"""
 (run / "test").mkdir()
 (run / "test" / "test.txt").write_text("a")
+(run / "look").mkdir()
 (run / "finished.json").write_text('''{FACTS}''')
 """
 
@@ -83,10 +84,14 @@ def test_first_seeds_come_first(jobs, board, tmp_path):
 
 
 def test_a_run_without_its_translations_is_not_finished(jobs, board):
-  Runner(jobs[:1], program(FINISHES), board).work()
-  assert jobs[0].finished
+  Runner(jobs, program(FINISHES), board).work()
+  assert all(job.finished for job in jobs)
   jobs[0].hypotheses("test").unlink()
   assert not jobs[0].finished
+  # Pictures are of the first seeds alone.
+  for job in jobs[1:]:
+    (job.run / "look").rmdir()
+    assert job.finished == (job.seed > 0)
 
 
 def test_a_process_ends_when_its_parent_was_killed(tmp_path):
