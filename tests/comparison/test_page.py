@@ -7,11 +7,13 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tomllib
 
 import numpy as np
 import pytest
 from results_made import made
 
+import jaxsyn
 from jaxsyn.comparison import looks, page, plots, results
 from jaxsyn.inspection import pictures
 
@@ -206,7 +208,9 @@ def test_a_browser_shows_all_and_has_nothing_to_scroll(
 
 
 def test_the_template_is_installed_with_the_package():
-  root = pathlib.Path(page.__file__).parent
-  content = (root.parent.parent / "pyproject.toml").read_text()
-  assert (root / "page.html.jinja").is_file()
-  assert 'package-data.jaxsyn = ["comparison/*.jinja"]' in content
+  package = pathlib.Path(jaxsyn.__file__).parent
+  project = tomllib.loads((package.parent / "pyproject.toml").read_text())
+  patterns = project["tool"]["setuptools"]["package-data"]["jaxsyn"]
+  installed = {path for p in patterns for path in package.glob(p)}
+  assert pathlib.Path(page.__file__).with_name("page.html.jinja") in installed
+  assert set(package.rglob("*.jinja")) <= installed
