@@ -1,0 +1,231 @@
+"""Files that appear whole or not at all, and sums that tell when they change.
+
+Whatever jaxsyn leaves on a disk goes through here: written under a name of its
+own, flushed to the disk, renamed, and the folder flushed, so that a kill or a
+loss of power leaves the old content or the new, never half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any
+
+import google_crc32c
+import numpy as np
+
+PARTIAL = ".partial"  # how the names of unfinished files and folders end
+_BLOCK = 1 << 20
+
+
+@contextlib.contextmanager
+def publish(path: os.PathLike | str, mode: str = "wb") -> Iterator[IO]:
+  """A file to write to, which gets its name when the block ends well.
+
+  An exception in the block leaves what was there before. A link keeps pointing
+  where it does; what is no regular file (/dev/null, a pipe) is written to as it
+  is, since renaming over it would take its place.
+
+  Args:
+    path: of the file; its folder is made if need be.
+    mode: "wb", or "w" for UTF-8 text whose lines end as they are written.
+  """
+  path = pathlib.Path(os.path.realpath(path))
+  text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+  if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+    with open(path, mode, **text) as file:
+      yield file
+    return
+  path.parent.mkdir(parents=True, exist_ok=True)
+  temporary = _beside(path)
+  try:
+    # Not tempfile: its files may be read by their owner alone.
+    with open(temporary, mode.replace("w", "x"), **text) as file:
+      yield file
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(temporary, path)
+    flush_folder(path.parent)
+  finally:
+    temporary.unlink(missing_ok=True)
+
+
+def write_text(path: os.PathLike | str, text: str) -> None:
+  """Writes a file of UTF-8 text, whole or not at all."""
+  with publish(path, "w") as file:
+    file.write(text)
+
+
+def write_json(path: os.PathLike | str, content: Any) -> None:
+  """Writes a JSON file for people to read too, whole or not at all."""
+  write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def copy(source: os.PathLike | str, target: os.PathLike | str) -> None:
+  """Copies a file's content, whole or not at all."""
+  with open(source, "rb") as old, publish(target) as new:
+    shutil.copyfileobj(old, new, _BLOCK)
+
+
+@contextlib.contextmanager
+def publish_folder(path: os.PathLike | str) -> Iterator[pathlib.Path]:
+  """A new folder, which takes the place of `path` when the block ends well.
+
+  Where another process was first with the same name, or there was an old one,
+  the last wins, whole.
+  """
+  path = pathlib.Path(os.path.realpath(path))
+  path.parent.mkdir(parents=True, exist_ok=True)
+  new = _beside(path)
+  new.mkdir()
+  try:
+    yield new
+    flush_tree(new)
+    replace_folder(new, path)
+  finally:
+    shutil.rmtree(new, ignore_errors=True)
+
+
+def replace_folder(new: pathlib.Path, path: pathlib.Path) -> None:
+  """Moves a folder to a place that another may hold, which is then removed."""
+  for _ in range(100):  # another process may put its own there meanwhile
+    try:
+      os.rename(new, path)
+      break
+    except OSError as error:
+      if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+        raise
+    old = _beside(path)
+    with contextlib.suppress(FileNotFoundError):
+      os.rename(path, old)
+    shutil.rmtree(old, ignore_errors=True)
+  flush_folder(path.parent)
+
+
+def flush_tree(folder: os.PathLike | str) -> None:
+  """Returns when all files below a folder, and their names, are on the disk."""
+  for place, _, names in os.walk(folder):
+    for name in names:
+      _flush(os.path.join(place, name), os.O_RDONLY)
+    flush_folder(place)
+
+
+def flush_folder(folder: os.PathLike | str) -> None:
+  """Returns when the names in a folder are on the disk."""
+  _flush(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def remove_unfinished(folder: os.PathLike | str) -> None:
+  """Removes what killed processes left; only for the one writer of a folder."""
+  for path in pathlib.Path(folder).glob(f".*{PARTIAL}"):
+    if path.is_dir() and not path.is_symlink():
+      shutil.rmtree(path, ignore_errors=True)
+    else:
+      path.unlink(missing_ok=True)
+
+
+class Crc:
+  """The CRC-32C of bytes as they come.
+
+  >>> crc = Crc()
+  >>> crc.update(b"123456789")
+  >>> crc.value
+  'e3069283'
+  """
+
+  def __init__(self) -> None:
+    self._crc = 0
+
+  def update(self, data: bytes | np.ndarray) -> None:
+    """Takes more in: bytes, or those of an array in row-major order."""
+    if isinstance(data, np.ndarray):  # bfloat16 has no buffer, its bytes do
+      data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    for start in range(0, len(data), _BLOCK):
+      # The library wants bytes themselves; a copy in small blocks is cheap.
+      block = bytes(data[start : start + _BLOCK])
+      self._crc = google_crc32c.extend(self._crc, block)
+
+  @property
+  def value(self) -> str:
+    return f"{self._crc:08x}"
+
+
+def crc_of(path: os.PathLike | str) -> str:
+  """The CRC-32C of a file, in hexadecimal."""
+  crc = Crc()
+  with open(path, "rb") as file:
+    while block := file.read(_BLOCK):
+      crc.update(block)
+  return crc.value
+
+
+def sums(folder: os.PathLike | str, names: list[str]) -> dict[str, Any]:
+  """What `damaged` compares with: name -> {"bytes", "crc32c"} of files.
+
+  Args:
+    folder: of the files.
+    names: of the files, relative to it.
+  """
+  return {
+    name: {
+      "bytes": os.stat(os.path.join(folder, name)).st_size,
+      "crc32c": crc_of(os.path.join(folder, name)),
+    }
+    for name in names
+  }
+
+
+def damaged(
+  folder: os.PathLike | str,
+  expected: Mapping[str, Mapping[str, Any]],
+  deep: Callable[[str], bool] = lambda name: True,
+) -> str:
+  """The first file that is not as it was, and how; "" where all are.
+
+  Args:
+    folder: of the files.
+    expected: of `sums`.
+    deep: whether to read a file, or to look at its size alone.
+  """
+  for name, facts in expected.items():
+    path = os.path.join(folder, name)
+    try:
+      size = os.stat(path).st_size
+      if size != facts["bytes"]:
+        return f"{path} has {size} bytes and had {facts['bytes']}"
+      if deep(name) and (found := crc_of(path)) != facts["crc32c"]:
+        return (
+          f"{path} has another checksum ({found}) than when it was written "
+          f"({facts['crc32c']})"
+        )
+    except OSError as error:
+      return f"{path}: {error.strerror}"
+  return ""
+
+
+def _beside(path: pathlib.Path) -> pathlib.Path:
+  """A name in the same folder that nobody else uses."""
+  # Random, since two processes of one program may write the same file; short,
+  # since a file name has at most 255 bytes.
+  stem = path.name.encode()[:160].decode(errors="ignore")
+  unique = secrets.token_hex(4)
+  return path.with_name(f".{stem}.{unique}{PARTIAL}")
+
+
+def _flush(path: os.PathLike | str, flags: int) -> None:
+  file = os.open(path, flags)
+  try:
+    os.fsync(file)
+  except OSError as error:
+    # File systems that cannot flush say so; all else is a fault of the disk.
+    if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+      raise
+  finally:
+    os.close(file)

@@ -1,0 +1,114 @@
+"""Files appear whole or not at all; sums find what changed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from jaxsyn import files
+
+
+def names(folder):
+  return sorted(os.listdir(folder))
+
+
+def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+  path = tmp_path / "a"
+  path.write_text("old")
+  with pytest.raises(RuntimeError), files.publish(path, "w") as file:
+    file.write("new")
+    raise RuntimeError
+  assert path.read_text() == "old"
+  assert names(tmp_path) == ["a"]
+
+
+def test_modes_are_those_of_plain_files(tmp_path):
+  files.write_text(tmp_path / "a", "é\n")
+  (tmp_path / "b").write_text("é\n")
+  assert (tmp_path / "a").read_bytes() == "é\n".encode()
+  assert os.stat(tmp_path / "a").st_mode == os.stat(tmp_path / "b").st_mode
+
+
+def test_links_and_pipes_stay_what_they_are(tmp_path):
+  (tmp_path / "link").symlink_to(tmp_path / "real")
+  files.write_text(tmp_path / "link", "x")
+  assert (tmp_path / "link").is_symlink()
+  assert (tmp_path / "real").read_text() == "x"
+  files.write_text("/dev/null", "x")
+  assert not os.path.isfile("/dev/null")
+
+
+def test_a_folder_takes_the_place_of_another_whole(tmp_path):
+  for content in ("1", "2"):
+    with files.publish_folder(tmp_path / "f") as new:
+      (new / f"file{content}").write_text(content)
+    assert names(tmp_path / "f") == [f"file{content}"]
+  with pytest.raises(RuntimeError), files.publish_folder(tmp_path / "f"):
+    raise RuntimeError
+  assert names(tmp_path) == ["f"]
+  assert names(tmp_path / "f") == ["file2"]
+
+
+def test_a_long_name_is_no_obstacle(tmp_path):
+  name = "語" * 85  # 255 bytes, the longest there is
+  files.write_text(tmp_path / name, "x")
+  assert names(tmp_path) == [name]
+
+
+def test_a_killed_writer_leaves_the_old_file(tmp_path):
+  path = tmp_path / "a"
+  path.write_text("old")
+  code = (
+    "import os, signal, sys\nfrom jaxsyn import files\n"
+    "with files.publish(sys.argv[1], 'w') as f:\n"
+    "  f.write('n' * 100_000); f.flush()\n"
+    "  os.kill(os.getpid(), signal.SIGKILL)\n"
+  )
+  done = subprocess.run([sys.executable, "-c", code, path])
+  assert done.returncode == -signal.SIGKILL
+  assert path.read_text() == "old"
+  assert len(names(tmp_path)) == 2
+  files.remove_unfinished(tmp_path)
+  assert names(tmp_path) == ["a"]
+
+
+def test_checksums_of_arrays_are_those_of_their_bytes(tmp_path):
+  array = np.arange(1_000_003, dtype=np.int32).reshape(-1, 1)
+  crc = files.Crc()
+  crc.update(array[:400])
+  crc.update(array[400:])
+  array.tofile(tmp_path / "a")
+  assert files.crc_of(tmp_path / "a") == crc.value
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", ml_dtypes.bfloat16])
+@pytest.mark.parametrize("shape", [(), (0, 3), (3, 2)])
+def test_checksums_take_arrays_of_every_kind(dtype, shape):
+  array = np.ones(shape, dtype)
+  one, other = files.Crc(), files.Crc()
+  one.update(array)
+  other.update(array.tobytes())
+  assert one.value == other.value
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "grow", "remove"])
+def test_every_harm_is_found_and_named(tmp_path, harm):
+  path = tmp_path / "a"
+  path.write_bytes(b"0123456789")
+  (tmp_path / "b").write_bytes(b"")
+  expected = files.sums(tmp_path, ["b", "a"])
+  assert files.damaged(tmp_path, expected) == ""
+  if harm == "flip":
+    path.write_bytes(b"0123456788")
+    assert files.damaged(tmp_path, expected, lambda name: False) == ""
+  elif harm == "cut":
+    path.write_bytes(b"012345678")
+  elif harm == "grow":
+    path.write_bytes(b"01234567890")
+  else:
+    path.unlink()
+  assert str(path) in files.damaged(tmp_path, expected)
