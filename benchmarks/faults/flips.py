@@ -1,0 +1,308 @@
+"""Files at rest that change: every kind, and whoever reads it.
+
+A case copies the world, damages one file, and does what a user would do next.
+The result must be the one of the undamaged file (it did not matter, or was
+healed), that of another kept checkpoint with a word about it, or an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.faults import harm
+from benchmarks.faults.crew import Silent, Suite
+from benchmarks.faults.world import World, quiet
+
+LINES = ("the small dog sees a cat .", "a bird that sings sleeps .")
+Digests = dict[str, str]  # what was read -> digest
+
+
+@dataclasses.dataclass
+class State:
+  """What cases of one process share: the world, and its undamaged results."""
+
+  world: World
+  right: Digests = dataclasses.field(default_factory=dict)
+
+
+class _Digest:
+  """Takes in arrays, texts and numbers; order and bounds count."""
+
+  def __init__(self) -> None:
+    self._digest = hashlib.sha256()
+
+  def __call__(self, *items: Any) -> _Digest:
+    for item in items:
+      if isinstance(item, np.ndarray):
+        about = f"{item.dtype} {item.shape}"
+        data = np.ascontiguousarray(item).tobytes()
+      else:
+        about, data = type(item).__name__, repr(item).encode()
+      self._digest.update(f"{about} {len(data)} ".encode() + data)
+    return self
+
+  @property
+  def hex(self) -> str:
+    return self._digest.hexdigest()
+
+
+# Uses: each reads a copy as a command would, and says what it found.
+
+
+def train_on(world: World, origin: World) -> Digests:
+  """What training reads of a prepared folder, by the code that it uses."""
+  from jaxsyn import config as configs
+  from jaxsyn.data import manifest as manifests
+  from jaxsyn.data import tasks
+  from jaxsyn.data.batch_plan import Plan, Position
+  from jaxsyn.data.batches import features_for, stream
+  from jaxsyn.data.records import Records
+  from jaxsyn.data.vocabulary import Vocabulary
+  from jaxsyn.plan import resolve
+  from jaxsyn.scoring.validation import read_text
+
+  config = configs.read(world.config(origin))
+  directory = config.data.directory
+  digest = _Digest()
+  for split in (config.data.train, config.data.validation):
+    records = Records(directory, split)
+    names = features_for(
+      resolve(config, records.manifest).needs, records.manifest["sides"]
+    )
+    columns = tasks.of_split(
+      records, names, config.data, config.batch.memory_gib
+    )
+    plan = Plan(
+      columns.sizes("source_id"),
+      columns.sizes("target_id"),
+      tokens=config.batch.tokens,
+      shapes=2,
+      seed=0,
+    )
+    batches = stream(columns, names, plan, Position())
+    for _ in plan.epoch(0):
+      for name, array in sorted(next(batches)[1].items()):
+        digest(name, array)
+  digest(read_text(directory, config.data.validation, "target"))
+  manifest = manifests.read(directory)
+  for side in ("source", "target"):
+    path = manifests.vocabulary_file(directory, manifest, side)
+    vocabulary = Vocabulary(path)
+    manifests.check_vocabulary(manifest, vocabulary, side)
+    digest([vocabulary.encode(line) for line in LINES])
+  return {"data": digest.hex}
+
+
+def translate_with(world: World, origin: World) -> Digests:
+  """What translating reads of a run: parameters, subwords, trees."""
+  import jax
+
+  from jaxsyn.translate import Session
+
+  session = Session(world.run)
+  weights = _Digest()(*map(np.asarray, jax.tree.leaves(session.params)))
+  inputs = _Digest()
+  for line in LINES:
+    for name, array in sorted(session.example(line).items()):
+      inputs(name, np.asarray(array))
+  return {"weights": weights.hex, "inputs": inputs.hex}
+
+
+def go_on(world: World, origin: World) -> Digests:
+  """What training reads to go on: the whole state."""
+  import jax
+
+  from jaxsyn.training.checkpoint import Checkpoints
+
+  checkpoints = Checkpoints(world.run, 3)
+  try:
+    found = checkpoints.restore(_abstract_state(origin.folder))
+  finally:
+    checkpoints.close()
+  if found is None:
+    return {"weights": "none"}
+  step, state, progress = found
+  arrays = map(np.asarray, jax.tree.leaves(state))
+  return {"weights": _Digest()(step, *arrays, repr(progress)).hex}
+
+
+@functools.cache
+def _abstract_state(folder: pathlib.Path) -> Any:
+  """Shapes and types of the state of the undamaged run."""
+  import jax
+
+  from jaxsyn import config as configs
+  from jaxsyn.data import tasks
+  from jaxsyn.data.batch_plan import Plan
+  from jaxsyn.data.batches import features_for
+  from jaxsyn.data.records import Records
+  from jaxsyn.plan import resolve
+  from jaxsyn.training.feed import Feed
+  from jaxsyn.training.mesh import Layout
+  from jaxsyn.training.step import first_state
+
+  config = configs.read(World(folder).config())
+  records = Records(config.data.directory, config.data.train)
+  plan = resolve(config, records.manifest)
+  names = features_for(plan.needs, records.manifest["sides"])
+  columns = tasks.of_split(records, names, config.data, 1.0)
+  lengths = columns.sizes("source_id"), columns.sizes("target_id")
+  batch_plan = Plan(*lengths, tokens=1024, shapes=2, seed=0)
+  batch = Feed(columns, names, batch_plan).empty()[0]
+  layout = Layout("jit", config.train.mesh)
+  make = functools.partial(first_state, plan.recipe, seed=0)
+  abstract = jax.eval_shape(make, batch)
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    abstract,
+    layout.storage(abstract),
+  )
+
+
+def prepare(world: World, origin: World) -> Digests:
+  """The folder after it was prepared again."""
+  from preprocess import build
+
+  build.run(world.config(origin), str(origin.raw))
+  found = {}
+  for path in sorted(world.prepared.rglob("*")):
+    name = path.relative_to(world.prepared)
+    if not path.is_file() or name.parts[0] == "work":
+      continue
+    content: Any = path.read_bytes()
+    if name.name == "manifest.json":
+      content = json.loads(content)
+      del content["seconds"]
+    found[str(name)] = _Digest()(content).hex
+  return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+  """Files that are read by some use.
+
+  Attributes:
+    files: pattern below the world's folder.
+    use: what is done after the damage.
+    others: files that stand for the damaged one with a word about it.
+    without: what is taken away first, so that the damaged file is needed.
+  """
+
+  files: str
+  use: Callable[[World, World], Digests]
+  others: str = ""
+  without: str = ""
+
+
+_TFDS, _COLUMNS = "prepared/quickstart/*/", "prepared/work/columns"
+TARGETS = {
+  "shard": Target(_TFDS + "*.tfrecord*", train_on, without=_COLUMNS),
+  "shard_cached": Target(_TFDS + "*.tfrecord*", train_on),
+  "index": Target(_TFDS + "index-*.npz", train_on, without=_COLUMNS),
+  "columns": Target(f"{_COLUMNS}/*/*", train_on),
+  "references": Target("prepared/text/*", train_on),
+  "manifest": Target("prepared/manifest.json", train_on),
+  "vocabulary": Target("prepared/*.model", train_on),
+  "prepared": Target("prepared/*", prepare),
+  "prepared_text": Target("prepared/text/*", prepare),
+  "prepared_trees": Target("prepared/conllu/*", prepare),
+  "prepared_records": Target(_TFDS + "*", prepare),
+  "interrupted": Target(
+    "prepared/work/**/*", prepare, without="prepared/manifest.json"
+  ),
+  "run": Target("run/*", translate_with),
+  "best": Target("run/best/**/*", translate_with, "run/checkpoints/*"),
+  "checkpoint": Target("run/checkpoints/**/*", go_on, "run/checkpoints/*"),
+}
+
+
+def _open(folder: pathlib.Path) -> State:
+  return State(World(folder))
+
+
+def _copy(world: World, to: pathlib.Path, use) -> World:
+  """What a use may read, alone in a folder."""
+  part = {prepare: "prepared", train_on: "prepared"}.get(use, "run")
+  shutil.copytree(world.folder / part, to / part)
+  return World(to)
+
+
+def _used(target: Target, world: World, origin: World) -> tuple[Digests, str]:
+  """What a use finds, and what it said meanwhile."""
+  said = world.folder / "said.txt"
+  with quiet(said):
+    found = target.use(world, origin)
+  return found, said.read_text(errors="replace")
+
+
+def _right(state: State, target: Target) -> Digests:
+  """The undamaged result, and what else is right if it is said."""
+  key = target.use.__name__
+  if key not in state.right:
+    with tempfile.TemporaryDirectory() as name:
+      copied = _copy(state.world, pathlib.Path(name), target.use)
+      state.right[key], _ = _used(target, copied, state.world)
+  return state.right[key]
+
+
+def _fallbacks(state: State, target: Target) -> set[str]:
+  """Results with one kept checkpoint after the other as the newest."""
+  key = f"{target.use.__name__} others"
+  if key not in state.right:
+    found = []
+    steps = sorted(
+      (int(p.name) for p in state.world.folder.glob(target.others)),
+      reverse=True,
+    )
+    for number in range(len(steps)):
+      with tempfile.TemporaryDirectory() as name:
+        copied = _copy(state.world, pathlib.Path(name), target.use)
+        if target.use is translate_with:
+          shutil.rmtree(copied.run / "best")
+        for step in steps[:number]:
+          shutil.rmtree(copied.run / "checkpoints" / str(step))
+        found.append(_used(target, copied, state.world)[0]["weights"])
+    state.right[key] = " ".join(found)
+  return set(state.right[key].split())
+
+
+def case(state: State, rng: np.random.Generator, name: str) -> None:
+  """Damages one file of a kind and uses it."""
+  target = TARGETS[name]
+  right = _right(state, target)
+  with tempfile.TemporaryDirectory() as place:
+    copied = _copy(state.world, pathlib.Path(place), target.use)
+    for path in copied.folder.glob(target.without or "nothing"):
+      shutil.rmtree(path) if path.is_dir() else path.unlink()
+    paths = [p for p in copied.folder.glob(target.files) if p.is_file()]
+    path = sorted(paths)[int(rng.integers(len(paths)))]
+    how = harm.damage(path, rng)
+    found, said = _used(target, copied, state.world)
+  wrong = sorted(
+    name for name in {*found, *right} if found.get(name) != right.get(name)
+  )
+  if not wrong:
+    return
+  about = f"{path.relative_to(place)} {how}: other {', '.join(wrong)}"
+  if wrong == ["weights"] and target.others:
+    known = found["weights"] in _fallbacks(state, target)
+    if known and "is passed over" in said:
+      return
+    about += f"; a kept checkpoint: {known}; said: {said[-200:]!r}"
+  raise Silent(about)
+
+
+SUITES = {
+  f"flip.{name}": Suite(_open, functools.partial(case, name=name))
+  for name in TARGETS
+}

@@ -1,0 +1,146 @@
+"""How structured input is changed: trees of JSON, CoNLL-U, tf.train.Example.
+
+Most bytes of a damaged file are refused for their form alone; these keep the
+form and change what it says.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.faults.harm import HARMS, Rng
+
+# Values that have gone wrong somewhere: absent, of another type, at and beyond
+# the bounds, names that leave their folder, characters that end a line.
+ODD = (
+  *(None, True, False, 0, 1, -1, 2**31, 2**63, 2**70, -(2**70)),
+  *(0.5, -0.0, 1e308, float("nan"), float("inf"), float("-inf")),
+  *("", " ", "a", "..", "../x", "/x", "a/b", "a\0b", "\n", "é" * 300, "-1"),
+  *([], {}, [[]], [None], {"": None}, [1, 2, 3], ["a", "b"], {"a": 1}),
+)
+
+
+def harmed(data: bytes, rng: Rng) -> bytes:
+  """Bytes that one of the harms befell."""
+  names = list(HARMS)
+  return HARMS[names[int(rng.integers(len(names)))]](data, rng)
+
+
+def tree(content: Any, rng: Rng) -> Any:
+  """A copy of nested dicts and lists in which one value or key is another."""
+  new = copy.deepcopy(content)
+  places = list(_places(new))
+  holder, key = places[int(rng.integers(len(places)))]
+  kind = int(rng.integers(8))
+  if kind == 0:
+    del holder[key]
+  elif kind == 1 and isinstance(holder, dict):
+    holder[f"{key}x"] = holder.pop(key)
+  elif kind == 2:  # what stands elsewhere in the tree
+    other, name = places[int(rng.integers(len(places)))]
+    holder[key] = copy.deepcopy(other[name])
+  elif kind == 3 and isinstance(holder[key], (int, float)):
+    holder[key] = holder[key] * -1 if rng.random() < 0.5 else holder[key] + 1
+  elif kind == 4 and isinstance(holder[key], str):
+    data = harmed(holder[key].encode(), rng)
+    holder[key] = data.decode(errors="replace")
+  else:
+    holder[key] = copy.deepcopy(ODD[int(rng.integers(len(ODD)))])
+  return new
+
+
+def _places(content: Any) -> Iterator[tuple[Any, Any]]:
+  """All (dict, key) and (list, index) of a tree."""
+  if isinstance(content, dict):
+    keys = list(content)
+  elif isinstance(content, list):
+    keys = list(range(len(content)))
+  else:
+    return
+  for key in keys:
+    yield content, key
+    yield from _places(content[key])
+
+
+def json_text(text: bytes, rng: Rng) -> bytes:
+  """A JSON file with another value, or with other bytes."""
+  if rng.random() < 0.3:
+    return harmed(text, rng)
+  return json.dumps(tree(json.loads(text), rng)).encode()
+
+
+_FIELDS = (
+  *("", "_", "-1", "0", "1", "2", "999", "1-2", "2-1", "1.1", "1-", "é"),
+  *("x" * 500, "\u2028", "\u200b", "\xa0", "１", "SpaceAfter=No", "root"),
+)
+
+
+def conllu(text: str, rng: Rng) -> str:
+  """A sentence in CoNLL-U with other lines or fields."""
+  lines = text.split("\n")
+  for _ in range(int(rng.integers(1, 4))):
+    at = int(rng.integers(len(lines)))
+    kind = int(rng.integers(7))
+    if kind == 0:
+      del lines[at]
+    elif kind == 1:
+      lines.insert(at, lines[int(rng.integers(len(lines)))])
+    elif kind == 2:
+      other = int(rng.integers(len(lines)))
+      lines[at], lines[other] = lines[other], lines[at]
+    elif kind == 3:
+      data = harmed(lines[at].encode(), rng)
+      lines[at] = data.decode(errors="replace")
+    else:
+      fields = lines[at].split("\t")
+      place = int(rng.integers(len(fields)))
+      fields[place] = _FIELDS[int(rng.integers(len(_FIELDS)))]
+      if kind == 4:
+        fields.insert(place, fields[int(rng.integers(len(fields)))])
+      lines[at] = "\t".join(fields)
+    lines = lines or [""]
+  return "\n".join(lines)
+
+
+def payload(data: bytes, rng: Rng) -> bytes:
+  """A serialised tf.train.Example with other features."""
+  from tensorflow_datasets.proto import tf_example_pb2
+
+  if rng.random() < 0.4:
+    return harmed(data, rng)
+  example = tf_example_pb2.Example.FromString(data)
+  features = example.features.feature
+  names = sorted(features)
+  name = names[int(rng.integers(len(names)))]
+  feature = features[name]
+  kind = feature.WhichOneof("kind") or "int64_list"
+  values = getattr(feature, kind).value
+  what = int(rng.integers(6))
+  if what == 0:
+    del features[name]
+  elif what == 1:
+    features[f"{name}x"].CopyFrom(feature)
+    del features[name]
+  elif what == 2:
+    features[name].CopyFrom(features[names[int(rng.integers(len(names)))]])
+  elif what == 3:
+    feature.ClearField(kind)
+  elif kind == "bytes_list":
+    old = values[0] if values else b""
+    del values[:]
+    values.extend([harmed(old, rng)] * int(rng.integers(1, 3)))
+  elif what == 4 and values:
+    odd = (
+      (-1, -2, 10**6, 2**31, 2**62)
+      if kind == "int64_list"
+      else (*(float("nan"), float("inf"), -1.0, 1e30),)
+    )
+    values[int(rng.integers(len(values)))] = odd[int(rng.integers(len(odd)))]
+  elif values and rng.random() < 0.5:
+    del values[int(rng.integers(len(values)))]
+  else:
+    values.append(values[0] if values else 0)
+  return example.SerializeToString()

@@ -1,0 +1,311 @@
+"""Inputs that people, parsers and programs got wrong, by the million.
+
+Each is read by the code that reads it in use. What is accepted must keep the
+promises of its type: indices within bounds, trees without circles, names that
+stay in their folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gzip
+import itertools
+import json
+import math
+import pathlib
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.faults import mutants
+from benchmarks.faults.crew import Silent, Suite
+from benchmarks.faults.world import World
+
+Rng = np.random.Generator
+
+
+@dataclasses.dataclass
+class State:
+  """What cases of one process share.
+
+  Attributes:
+    world: undamaged.
+    place: a folder of this process, for files that are read by name.
+  """
+
+  world: World
+  place: tempfile.TemporaryDirectory
+
+  @property
+  def folder(self) -> pathlib.Path:
+    return pathlib.Path(self.place.name)
+
+  @functools.cached_property
+  def manifest(self) -> dict[str, Any]:
+    return json.loads((self.world.prepared / "manifest.json").read_text())
+
+  @functools.cached_property
+  def sentences(self) -> list[tuple[str, str]]:
+    """(line, its CoNLL-U) of the training split."""
+    trees = self.world.prepared / "conllu" / "train.source.conllu.gz"
+    text = self.world.prepared / "text" / "train.source.gz"
+    blocks = gzip.decompress(trees.read_bytes()).decode().strip().split("\n\n")
+    return list(
+      zip(gzip.decompress(text.read_bytes()).decode().split("\n"), blocks)
+    )
+
+  @functools.cached_property
+  def payloads(self) -> list[bytes]:
+    from jaxsyn.data import tfrecord
+
+    return [payload for _, payload in tfrecord.scan(self.shard)]
+
+  @property
+  def shard(self) -> pathlib.Path:
+    (found,) = self.world.prepared.glob("quickstart/*/*-train.tfrecord*")
+    return found
+
+
+def _open(folder: pathlib.Path) -> State:
+  return State(World(folder), tempfile.TemporaryDirectory())
+
+
+def _some(items: list, rng: Rng) -> Any:
+  return items[int(rng.integers(len(items)))]
+
+
+def _must(holds: bool, what: str) -> None:
+  if not holds:
+    raise Silent(what)
+
+
+def conllu(state: State, rng: Rng) -> None:
+  from jaxsyn.data import conllu as trees
+  from jaxsyn.data import tree
+
+  line, block = _some(state.sentences, rng)
+  blocks = trees.blocks_of_text(mutants.conllu(block, rng) + "\n\n", "mutant")
+  parse = trees.attach(blocks, line)
+  words = len(parse.head_W)
+  _must(parse.text == line, "another text")
+  _must(all(0 <= h < words for h in parse.head_W), f"heads {parse.head_W}")
+  spans = list(zip(parse.start_W, parse.end_W))
+  _must(all(0 <= a <= b <= len(line) for a, b in spans), f"offsets {spans}")
+  for word in range(words):  # up to a root in fewer steps than words
+    for _ in range(words):
+      word = parse.head_W[word]
+    _must(parse.head_W[word] == word, f"a circle in {parse.head_W}")
+  distances = tree.tree_distance(np.array(parse.head_W, np.int32))
+  _must(distances.shape == (words, words), "distances of other words")
+
+
+def frame(state: State, rng: Rng) -> None:
+  from jaxsyn.data import tfrecord
+
+  size = sum(len(p) + 16 for p in state.payloads[:3])
+  with state.shard.open("rb") as file:
+    data = file.read(size)
+  path = state.folder / "frames"
+  path.write_bytes(mutants.harmed(data, rng))
+  known = set(state.payloads[:3])
+  found = [payload for _, payload in tfrecord.scan(path)]
+  _must(set(found) <= known, "another payload passed its checksum")
+
+
+def payload(state: State, rng: Rng) -> None:
+  example = _decoder(state)(mutants.payload(_some(state.payloads, rng), rng))
+  sizes = {s: a["size"] for s, a in state.manifest["vocabulary"].items()}
+  for side in ("source", "target"):
+    ids = example[f"{side}_id"]
+    _must(len(ids) > 0 and ids[-1] == 3, f"{side}_id without an end")
+    _must(ids.min() >= 0 and ids.max() < sizes[side], f"{side}_id {ids}")
+    if f"{side}_head" not in example:
+      continue
+    head, word = example[f"{side}_head"], example[f"{side}_word"]
+    middle = example[f"{side}_parent_mid"]
+    relations = len(state.manifest["relations"][side])
+    relation = example[f"{side}_relation"]
+    _must(len(word) == len(middle) == len(ids), f"{side}: lengths")
+    _must(
+      bool(((word >= -1) & (word < max(len(head), 1))).all()), f"{side}_word"
+    )
+    _must(bool(((head >= 0) & (head < len(head))).all()), f"{side}_head")
+    _must(len(relation) == len(head), f"{side}_relation")
+    _must(
+      bool(((relation >= 0) & (relation <= relations)).all()),
+      f"{side}_relation {relation}",
+    )
+    square = example[f"{side}_tree_distance"].size
+    _must(
+      math.isqrt(square) ** 2 == square == len(head) ** 2, f"{side}: square"
+    )
+    _must(bool(np.isfinite(middle).all()), f"{side}_parent_mid")
+    _must(
+      bool(((middle >= 0) & (middle < len(ids))).all()),
+      f"{side}_parent_mid {middle}",
+    )
+
+
+@functools.cache
+def _decoder_of(manifest_path: pathlib.Path) -> Callable:
+  from jaxsyn.data import manifest as manifests
+  from jaxsyn.data import records
+
+  manifest = manifests.read(manifest_path.parent)
+  return records.decoder(manifests.features(manifest))
+
+
+def _decoder(state: State) -> Callable:
+  return _decoder_of(state.world.prepared / "manifest.json")
+
+
+def index(state: State, rng: Rng) -> None:
+  from jaxsyn.data.records import Index
+
+  (path,) = state.world.prepared.glob("quickstart/*/index-train.npz")
+  right = Index.load(path)
+  mutant = state.folder / "index.npz"
+  mutant.write_bytes(mutants.harmed(path.read_bytes(), rng))
+  found = Index.load(mutant)
+  if found is None:
+    return
+  for field in dataclasses.fields(Index):
+    a, b = getattr(found, field.name), getattr(right, field.name)
+    _must(np.array_equal(a, b), f"another {field.name}")
+
+
+def text(state: State, rng: Rng) -> None:
+  from jaxsyn.data.text import lines_of
+
+  lines = [line for line, _ in itertools.islice(state.sentences, 20)]
+  lines[3] = "日本語の文 \u2028 und Grüße\r"
+  data = mutants.harmed("\n".join([*lines, ""]).encode(), rng)
+  packed = rng.random() < 0.3
+  path = state.folder / ("lines.gz" if packed else "lines")
+  whole = gzip.compress(data, 1)
+  path.write_bytes(mutants.harmed(whole, rng) if packed else data)
+  found = list(lines_of(path))
+  raw = data.decode("utf-8", "replace")  # refused before if it is not
+  wanted = raw.removeprefix("\ufeff").split("\n")
+  wanted = [line.removesuffix("\r") for line in wanted]
+  wanted = wanted if wanted[-1] else wanted[:-1]
+  _must(found == wanted, f"other lines of {path.name}")
+
+
+def brackets(state: State, rng: Rng) -> None:
+  from preprocess import penn
+
+  line = b"(ROOT (S (NP (DT The) (JJ small) (NN dog)) (VP (VBZ sees)) (. .)))"
+  mutant = mutants.harmed(line, rng).decode(errors="replace")
+  tree = penn.parse(mutant, "mutant:1")
+  if tree is None:
+    return
+  depth = 0
+  for sign in tree.signs:
+    if sign == penn.CLOSE and not isinstance(sign, str):
+      depth -= 1
+    elif isinstance(sign, str):
+      depth += 1
+    _must(depth >= 0, "a bracket closed that none opened")
+  _must(depth == 0, "brackets left open")
+
+
+def manifest(state: State, rng: Rng) -> None:
+  from jaxsyn.data import manifest as manifests
+
+  old = (state.world.prepared / "manifest.json").read_bytes()
+  path = state.folder / "manifest.json"
+  path.write_bytes(mutants.json_text(old, rng))
+  found = manifests.read(state.folder)
+  files = [
+    manifests.vocabulary_file(state.folder, found, side)
+    for side in ("source", "target")
+  ]
+  files += [
+    manifests.parser_file(state.folder, found, side)
+    for side in ("source", "target")
+  ]
+  for name, split in found["splits"].items():
+    files.append(manifests.text_file(state.folder, name, "source"))
+    inside = manifests.tfds_folder(state.folder, found)
+    files += [inside / shard["file"] for shard in split["shards"]]
+  for file in filter(None, files):
+    resolved = pathlib.Path(file).resolve()
+    _must(resolved.is_relative_to(state.folder.resolve()), f"leaves: {file}")
+
+
+def run_page(state: State, rng: Rng) -> None:
+  from jaxsyn import workdir
+
+  folder = state.folder / "run"
+  folder.mkdir(exist_ok=True)
+  harmed = _some(["config.json", "manifest.json"], rng)
+  for name in ("config.json", "manifest.json"):
+    data = (state.world.run / name).read_bytes()
+    new = mutants.json_text(data, rng) if name == harmed else data
+    (folder / name).write_bytes(new)
+  run = workdir.open_run(folder)
+  for side in ("source", "target"):
+    file = workdir.manifests.vocabulary_file(folder, run.manifest, side)
+    inside = file.resolve().is_relative_to(folder.resolve())
+    _must(inside, f"leaves: {file}")
+
+
+def config(state: State, rng: Rng) -> None:
+  from jaxsyn import config as configs
+  from jaxsyn.plan import resolve
+
+  plain = _plain_config(state.world.folder)
+  read = configs.read(mutants.tree(plain, rng))
+  resolve(read, state.manifest)
+  for name, value in _numbers(configs.to_dict(read)):
+    _must(math.isfinite(value), f"config.{name}={value}")
+
+
+@functools.cache
+def _plain_config(folder: pathlib.Path) -> dict[str, Any]:
+  from jaxsyn import config as configs
+
+  return configs.to_dict(configs.read(World(folder).config()))
+
+
+def _numbers(content: Any, name: str = "") -> list[tuple[str, float]]:
+  if isinstance(content, dict):
+    parts = content.items()
+  elif isinstance(content, (list, tuple)):
+    parts = enumerate(content)
+  else:
+    number = isinstance(content, (int, float))
+    return [(name, float(content))] if number else []
+  return [
+    found for key, value in parts for found in _numbers(value, f"{name}.{key}")
+  ]
+
+
+# Shares of all mutations: what is quick to read is tried most.
+SHARES = {
+  conllu: 0.36,
+  payload: 0.36,
+  frame: 0.10,
+  text: 0.08,
+  brackets: 0.05,
+  index: 0.02,
+  manifest: 0.015,
+  run_page: 0.01,
+  config: 0.005,
+}
+
+SUITES = {
+  f"mutate.{case.__name__}": Suite(_open, case, chunk=200) for case in SHARES
+}
+
+
+def counts(total: int) -> dict[str, int]:
+  """How many of each kind, together at least `total`."""
+  return {
+    f"mutate.{case.__name__}": math.ceil(total * share)
+    for case, share in SHARES.items()
+  }
