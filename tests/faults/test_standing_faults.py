@@ -1,0 +1,47 @@
+"""A few of the cases of `benchmarks.faults`, of every kind, on every change.
+
+The same code, seeds and judgement; the benchmark runs a thousand times as many.
+"""
+
+import pytest
+
+from benchmarks.faults import crew, flips, mutations
+from benchmarks.faults import world as worlds
+
+pytestmark = pytest.mark.usefixtures("quick_compile_file")
+
+
+@pytest.fixture(scope="module")
+def world(made_once):
+  return worlds.World(made_once("world", worlds.make))
+
+
+@pytest.mark.parametrize("name", flips.SUITES)
+def test_no_damaged_file_is_read_silently(name, world):
+  suite = flips.SUITES[name]
+  state = suite.open(world.folder)
+  tally = crew.run_here(suite, name, state, 0, range(5))
+  assert tally.tried == 5
+  assert not tally.bad, "\n".join(tally.offenders)
+
+
+@pytest.mark.parametrize("name", mutations.SUITES)
+def test_no_mutated_input_is_read_silently(name, world):
+  suite = mutations.SUITES[name]
+  state = suite.open(world.folder)
+  tally = crew.run_here(suite, name, state, 0, range(150))
+  assert tally.tried == 150
+  assert not tally.bad, "\n".join(tally.offenders)
+
+
+def test_every_kind_of_file_that_is_left_on_a_disk_is_damaged(world):
+  left = {
+    path
+    for path in world.folder.rglob("*")
+    if path.is_file() and path.relative_to(world.folder).parts[0] != "raw"
+  }
+  for target in flips.TARGETS.values():
+    found = {p for p in world.folder.glob(target.files) if p.is_file()}
+    assert found, target.files
+    left -= found
+  assert {path.name for path in left} == {"done"}
