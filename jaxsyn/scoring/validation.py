@@ -1,4 +1,4 @@
-"""Scores of a split during training: loss, perplexity, BLEU."""
+"""Scores of a split during training: loss, perplexity, and what selects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
-from jaxsyn.scoring.metrics import score
+from jaxsyn.scoring.metrics import measure, scorer_of
+from jaxsyn.scoring.selection import OF_WORDS
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
 from jaxsyn.training.step import evaluate_step
@@ -51,7 +52,7 @@ class Validator:
     """Opens the split.
 
     Args:
-      plan: of the run.
+      plan: of the run, its config settled (`jaxsyn.scoring.selection`).
       layout: where evaluation steps run.
       split: name of the split.
       names: features of a batch.
@@ -73,10 +74,16 @@ class Validator:
       seed=0,
       row_multiple=layout.rows,
     ).in_order()
+    self._losses = plan.recipe.losses
+    self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
+    self._train = config.train
+    if config.train.selection == "likelihood":
+      return
     number = config.train.validation_sentences or len(records)
-    self._references = read_text(config.data.directory, split, "target")[
-      :number
-    ]
+    references = read_text(config.data.directory, split, "target")[:number]
+    self._scorer = scorer_of(
+      config.train.selection, [references], config.train.tokenizer
+    )
     sources = [name for name in names if name.startswith("source")]
     self._examples = list(
       itertools.islice(examples_of(records, config.data.tree, plan.tag), number)
@@ -87,11 +94,14 @@ class Validator:
     self._translator = Translator(
       plan.recipe.model, vocabulary, decode, sources, change
     )
-    self._losses = plan.recipe.losses
-    self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
 
-  def __call__(self, params: Any) -> dict[str, float]:
-    """The scores: of the loss, "perplexity", what losses measure, "bleu"."""
+  def __call__(self, params: Any) -> dict[str, Any]:
+    """The scores.
+
+    Returns: "loss" and its terms; "likelihood", the mean log probability of a
+      target subword, and "perplexity", which is of the same; what losses
+      measure; the metric that selects, by its name; "tokenizer", its.
+    """
     began = time.monotonic()
     sums: dict[tuple, Any] = collections.defaultdict(lambda: np.zeros(2))
     for planned in self._batches:
@@ -117,11 +127,16 @@ class Validator:
       for wanted in ("terms", "shares")
     )
     values = report(terms, self._losses)
+    values["likelihood"] = mean["log_p", ""]
     values["perplexity"] = math.exp(min(-mean["log_p", ""], 100.0))
     values |= shares
-    found = self._translator(_on_one_device(params), self._examples)
-    hypotheses = [best[0].text if best else "" for best in found]
-    values["bleu"] = score(hypotheses, [self._references]).value
+    if self._train.selection != "likelihood":
+      found = self._translator(_on_one_device(params), self._examples)
+      hypotheses = [best[0].text if best else "" for best in found]
+      metric = self._train.selection
+      values[metric] = measure(self._scorer, hypotheses).value
+      if metric in OF_WORDS:
+        values["tokenizer"] = self._train.tokenizer
     values["seconds"] = time.monotonic() - began
     return values
 

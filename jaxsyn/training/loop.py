@@ -95,7 +95,8 @@ def train(
     layout: where it runs.
     feed: the training split.
     checkpoints: of the run.
-    validate: parameters -> scores; "bleu" decides what is best.
+    validate: parameters -> scores: that of config.train.selection, which
+      decides what is best, and "likelihood", which decides between equals.
     open_log: the log, from the step that is gone on from.
 
   Raises:
@@ -267,15 +268,18 @@ class _Loop:
     for step, metrics in zip(steps, fetched):
       bad = [k for k, (s, _) in metrics["terms"].items() if not np.isfinite(s)]
       if bad or not np.isfinite(metrics["grad_norm"]):
-        self._checkpoints.wait()
-        kept = self._checkpoints.steps()
-        raise InputError(
-          f"the {bad[0] if bad else 'gradient'} became NaN or infinite at step "
-          f"{step}. Last good checkpoint: {kept[-1] if kept else 'none yet'} in "
-          f"{self._checkpoints.workdir}. Lower config.optimiser.learning_rate "
-          "or set config.optimiser.clip, and train in another --workdir."
-        )
+        raise self._no_number(bad[0] if bad else "gradient", step)
     self._meter.steps(fetched)
+
+  def _no_number(self, what: str, step: int) -> InputError:
+    self._checkpoints.wait()
+    kept = self._checkpoints.steps()
+    return InputError(
+      f"the {what} became NaN or infinite at step {step}. Last good checkpoint: "
+      f"{kept[-1] if kept else 'none yet'} in {self._checkpoints.workdir}. Lower "
+      "config.optimiser.learning_rate or set config.optimiser.clip, and train "
+      "in another --workdir."
+    )
 
   def _report(self, step: int) -> None:
     self._fetch()
@@ -287,14 +291,29 @@ class _Loop:
     began = time.monotonic()
     params = self._layout.take_state(state).evaluated
     values, progress = self._validate(params), self._progress
-    if values["bleu"] > progress.best_score:
-      progress.best_score, progress.best_step = values["bleu"], step
-      progress.bad = 0
-      self._checkpoints.save_best(step, _unshared(params), values["bleu"])
+    train = self._config.train
+    score, likelihood = values[train.selection], values["likelihood"]
+    if not np.isfinite([score, likelihood]).all():
+      raise self._no_number("validation loss", step)
+    best = progress.best_score, progress.best_likelihood
+    if progress.best_step < 0 or _rank(score, likelihood) > _rank(*best):
+      progress.best_score, progress.best_likelihood = score, likelihood
+      progress.best_step, progress.bad = step, 0
+      page = {
+        "selection": train.selection,
+        "tokenizer": train.tokenizer,
+        "score": score,
+        "likelihood": likelihood,
+      }
+      self._checkpoints.save_best(step, _unshared(params), page)
     else:
       progress.bad += 1
     self._clock()
-    values |= {"best_bleu": progress.best_score, "minutes": progress.minutes}
+    values |= {
+      f"best_{train.selection}": progress.best_score,
+      "best_step": progress.best_step,
+      "minutes": progress.minutes,
+    }
     self._log.record("validation", step, values)
     self._meter.pause(time.monotonic() - began)
 
@@ -302,6 +321,13 @@ class _Loop:
     self._fetch()
     state = _unshared(self._layout.take_state(state))
     self._checkpoints.save(step, state, self._progress)
+
+
+def _rank(score: float, likelihood: float) -> tuple[float, float]:
+  """What a validation is compared by: the larger is the better one."""
+  # As printed: BLEU of a model that has learnt little is some thousandths more
+  # or less by chance, and its likelihood tells whether it learns.
+  return round(score, 2), likelihood
 
 
 def _sizes(batch: dict[str, Any]) -> tuple[int, ...]:

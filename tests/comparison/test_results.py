@@ -19,7 +19,7 @@ def test_results_come_back_from_json():
 @pytest.mark.parametrize(
   ("old", "new", "message"),
   [
-    ('"format": 1', '"format": 9', "has format 9; this version reads 1"),
+    ('"format": 2', '"format": 9', "has format 9; this version reads 2"),
     ('"samples": 100', '"smaples": 100', "no option 'smaples'"),
     ("{", "", "is damaged"),
   ],
