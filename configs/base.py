@@ -195,8 +195,8 @@ def get_config() -> ml_collections.ConfigDict:
     patience=0,  # evaluations without a better one by `selection`; 0: off
     # What is the best on the validation split: "bleu", "chrf" or "ribes" of its
     # translations, or the "likelihood" of a target subword, for which nothing
-    # is translated. A tie goes to the likelihood: so a model learns for a long
-    # time before its BLEU is anything but 0.
+    # is translated. A tie goes to the likelihood, and BLEU without a right
+    # 4-gram counts as 0, since a model learns for long before it has any.
     selection="bleu",
     # sacreBLEU's, of the words of validation BLEU and RIBES: "13a", "zh",
     # "ja-mecab", "char", ... Empty: what fits data.target_language, as in

@@ -24,8 +24,8 @@ from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
-from jaxsyn.scoring.metrics import measure, scorer_of
-from jaxsyn.scoring.selection import OF_WORDS
+from jaxsyn.scoring.selection import Metric, settled
+from jaxsyn.training.loop import Validated
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
 from jaxsyn.training.step import evaluate_step
@@ -52,14 +52,14 @@ class Validator:
     """Opens the split.
 
     Args:
-      plan: of the run, its config settled (`jaxsyn.scoring.selection`).
+      plan: of the run.
       layout: where evaluation steps run.
       split: name of the split.
       names: features of a batch.
       vocabulary: of the target side.
       change: a caller's own function on every host batch.
     """
-    config: Config = plan.config
+    config: Config = settled(plan.config)
     records = Records(config.data.directory, split)
     _check_lengths(records)
     self._layout, self._names, self._change = layout, names, change
@@ -76,14 +76,12 @@ class Validator:
     ).in_order()
     self._losses = plan.recipe.losses
     self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
-    self._train = config.train
-    if config.train.selection == "likelihood":
+    self._translates = config.train.selection != "likelihood"
+    if not self._translates:
       return
     number = config.train.validation_sentences or len(records)
     references = read_text(config.data.directory, split, "target")[:number]
-    self._scorer = scorer_of(
-      config.train.selection, [references], config.train.tokenizer
-    )
+    self._metric = Metric(config.train, references)
     sources = [name for name in names if name.startswith("source")]
     self._examples = list(
       itertools.islice(examples_of(records, config.data.tree, plan.tag), number)
@@ -95,12 +93,12 @@ class Validator:
       plan.recipe.model, vocabulary, decode, sources, change
     )
 
-  def __call__(self, params: Any) -> dict[str, Any]:
-    """The scores.
+  def __call__(self, params: Any) -> Validated:
+    """The scores, and the rank of these parameters.
 
-    Returns: "loss" and its terms; "likelihood", the mean log probability of a
-      target subword, and "perplexity", which is of the same; what losses
-      measure; the metric that selects, by its name; "tokenizer", its.
+    Values are "loss" and its terms; "likelihood", the mean log probability of a
+    target subword, and "perplexity", of the same; what losses measure; the
+    metric that selects, by its name; "tokenizer", its.
     """
     began = time.monotonic()
     sums: dict[tuple, Any] = collections.defaultdict(lambda: np.zeros(2))
@@ -128,17 +126,17 @@ class Validator:
     )
     values = report(terms, self._losses)
     values["likelihood"] = mean["log_p", ""]
+    rank = [values["likelihood"]]
     values["perplexity"] = math.exp(min(-mean["log_p", ""], 100.0))
     values |= shares
-    if self._train.selection != "likelihood":
+    if self._translates:
       found = self._translator(_on_one_device(params), self._examples)
       hypotheses = [best[0].text if best else "" for best in found]
-      metric = self._train.selection
-      values[metric] = measure(self._scorer, hypotheses).value
-      if metric in OF_WORDS:
-        values["tokenizer"] = self._train.tokenizer
+      measured = self._metric(hypotheses)
+      values |= measured.values
+      rank = [measured.compared, *rank]
     values["seconds"] = time.monotonic() - began
-    return values
+    return Validated(values, rank)
 
 
 def _on_one_device(params: Any) -> Any:

@@ -36,7 +36,7 @@ class Progress:
     minutes: of training, all resumes together.
     best_step: of the best validation; -1 before the first.
     best_score: of that, by config.train.selection.
-    best_likelihood: of that, of a target subword (log, in nats).
+    best_rank: what others are compared with; empty before the first.
     bad: evaluations since the best one, for early stopping.
     tokens: real target subwords trained on.
   """
@@ -46,7 +46,7 @@ class Progress:
   minutes: float = 0.0
   best_step: int = -1
   best_score: float = 0.0
-  best_likelihood: float = 0.0
+  best_rank: list[float] = dataclasses.field(default_factory=list)
   bad: int = 0
   tokens: int = 0
 

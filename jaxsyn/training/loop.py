@@ -12,9 +12,9 @@ import functools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,19 @@ from jaxsyn.training.step import Recipe, State, first_state, train_step
 # On CPU, collectives of too many programs in flight dead-lock a thread pool
 # of few cores; a wait now and then costs nothing.
 IN_FLIGHT = 8
+
+
+class Validated(NamedTuple):
+  """What parameters do on the validation split.
+
+  Attributes:
+    values: for the log, by name: among them the score of config.train.selection
+      and "likelihood".
+    rank: what is compared to find the best: the larger, the first number first.
+  """
+
+  values: dict[str, Any]
+  rank: Sequence[float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +97,7 @@ def train(
   layout: Layout,
   feed: Feed,
   checkpoints: Checkpoints,
-  validate: Callable[[Any], dict[str, float]],
+  validate: Callable[[Any], Validated],
   open_log: Callable[[int], Log],
 ) -> Outcome:
   """Trains from the newest checkpoint, or from the start, to the end.
@@ -95,8 +108,7 @@ def train(
     layout: where it runs.
     feed: the training split.
     checkpoints: of the run.
-    validate: parameters -> scores: that of config.train.selection, which
-      decides what is best, and "likelihood", which decides between equals.
+    validate: parameters -> what they score, and how they rank.
     open_log: the log, from the step that is gone on from.
 
   Raises:
@@ -290,20 +302,19 @@ class _Loop:
     self._fetch()
     began = time.monotonic()
     params = self._layout.take_state(state).evaluated
-    values, progress = self._validate(params), self._progress
-    train = self._config.train
-    score, likelihood = values[train.selection], values["likelihood"]
-    if not np.isfinite([score, likelihood]).all():
+    values, rank = self._validate(params)
+    train, progress = self._config.train, self._progress
+    if not np.isfinite(rank).all():
       raise self._no_number("validation loss", step)
-    best = progress.best_score, progress.best_likelihood
-    if progress.best_step < 0 or _rank(score, likelihood) > _rank(*best):
-      progress.best_score, progress.best_likelihood = score, likelihood
-      progress.best_step, progress.bad = step, 0
+    if list(rank) > progress.best_rank:
+      progress.best_rank, progress.best_step = list(rank), step
+      progress.best_score = values[train.selection]
+      progress.bad = 0
       page = {
         "selection": train.selection,
         "tokenizer": train.tokenizer,
-        "score": score,
-        "likelihood": likelihood,
+        "score": values[train.selection],
+        "likelihood": values["likelihood"],
       }
       self._checkpoints.save_best(step, _unshared(params), page)
     else:
@@ -321,13 +332,6 @@ class _Loop:
     self._fetch()
     state = _unshared(self._layout.take_state(state))
     self._checkpoints.save(step, state, self._progress)
-
-
-def _rank(score: float, likelihood: float) -> tuple[float, float]:
-  """What a validation is compared by: the larger is the better one."""
-  # As printed: BLEU of a model that has learnt little is some thousandths more
-  # or less by chance, and its likelihood tells whether it learns.
-  return round(score, 2), likelihood
 
 
 def _sizes(batch: dict[str, Any]) -> tuple[int, ...]:
