@@ -22,7 +22,11 @@ RAW = {
   "de": ["Ich esse einen Apfel, wie immer.", "Das ist mein Buch.", "Ja."],
 }
 PARTLY = {  # a word or two are others
-  "ja": ["私は赤いりんごを食べます。", "これは私の車です。", "犬が庭で寝ている。"],
+  "ja": [
+    "私は赤いりんごを食べます。",
+    "これは私の車です。",
+    "犬が庭で寝ている。",
+  ],
   "zh": ["我今天去了图书馆。", "这是我的书。", "猫在院子里睡觉。"],
   "th": ["ฉันไปตลาดทุกวัน", "นี่คือหนังสือของฉัน", "แมวนอนอยู่ในสวน"],
   "de": ["Ich esse einen Apfel, wie oft.", "Das ist mein Haus.", "Ja."],
@@ -43,9 +47,9 @@ PARTLY = {  # a word or two are others
   ],
 )
 def test_a_language_has_the_tokeniser_that_fits(languages, expected):
-  assert {name: tokenizers.default(name) for name in languages} == dict.fromkeys(
-    languages, expected
-  )
+  assert {
+    name: tokenizers.default(name) for name in languages
+  } == dict.fromkeys(languages, expected)
 
 
 @pytest.fixture
