@@ -101,6 +101,7 @@ class Session:
     self.longest, self.cut, self.change = longest, 0, change
     self._parser_file = parser or self.run.parser_file()
     self._parser: UDPipe | None = None
+    self.chosen = ""
     self.params = self._load(checkpoint)
     self._translate = Translator(
       self.plan.recipe.model,

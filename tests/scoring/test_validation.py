@@ -4,7 +4,6 @@ import json
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,7 +12,6 @@ from jaxsyn import train
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.records import Records
 from jaxsyn.data.vocabulary import Vocabulary
-from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
@@ -33,72 +31,63 @@ def small(tiny, **changes):
   return config
 
 
-@pytest.mark.parametrize("metric", ["ribes", "likelihood"])
-def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared, metric):
-  """24 sentences in rows of 8 devices and lengths of their own."""
-  config = small(tiny, selection=metric, tokenizer="char")
+def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
+  """24 sentences over 8 devices, in lengths of their own."""
+  config = small(tiny, selection="likelihood")
   config.batch.tokens = 600  # a few sentences a batch
   config = configs.read(config)
   plan = resolve(config, manifests.read(prepared))
-  vocabulary = Vocabulary(prepared / "vocabulary.model")
   validator = Validator(
     plan,
     Layout("jit", config.train.mesh),
     "validation",
     ("source_id", "target_id"),
-    vocabulary,
+    Vocabulary(prepared / "vocabulary.model"),
   )
   sizes = [len(planned.ids) for planned in validator._batches]
   assert sum(sizes) == 24 and len(set(sizes)) > 1
 
   model = plan.recipe.model
-  records = list(Records(prepared, "validation"))
-  batches = [
-    {
-      "source_id_BS": jnp.asarray(example["source_id"])[None],
-      "target_id_BT": jnp.asarray(example["target_id"])[None],
-    }
-    for example in records
-  ]
-  key = jax.random.key(3)
-  params = model.init({"params": key}, batches[0], train=False, method=forward)
-  params = params["params"]
-  found = validator(params)
 
-  longest = 1 + max(b["target_id_BT"].shape[1] for b in batches)
+  @jax.jit  # one shape: what is appended comes after all that is counted
+  def logits_of(params, source_id_S, target_id_T):
+    batch = {
+      "source_id_BS": source_id_S[None],
+      "target_id_BT": target_id_T[None],
+    }
+    variables = {"params": params}
+    return model.apply(variables, batch, train=False, method=forward)[0]
+
+  def padded(ids):
+    return np.pad(np.asarray(ids, np.int32), (0, 80 - len(ids)))
+
+  examples = list(Records(prepared, "validation"))
+  batch = {
+    "source_id_BS": padded(examples[0]["source_id"])[None],
+    "target_id_BT": padded(examples[0]["target_id"])[None],
+  }
+  key = jax.random.key(3)
+  params = jax.jit(
+    lambda: model.init({"params": key}, batch, train=False, method=forward)
+  )()["params"]
   log_p, count = 0.0, 0
-  for batch in batches:
-    # One shape to compile: what is appended is after all that is counted.
-    size = batch["target_id_BT"].shape[1]
-    batch["target_id_BT"] = jnp.pad(
-      batch["target_id_BT"], ((0, 0), (0, longest - size))
+  for example in examples:
+    target_id_T = example["target_id"]
+    logits_TV = logits_of(
+      params, padded(example["source_id"]), padded(target_id_T)
     )
-    size_S = batch["source_id_BS"].shape[1]
-    batch["source_id_BS"] = jnp.pad(
-      batch["source_id_BS"], ((0, 0), (0, 80 - size_S))
-    )
-    logits_BTV, _ = model.apply(
-      {"params": params}, batch, train=False, method=forward
-    )
-    logits_TV = np.asarray(logits_BTV, np.float64)[0]
-    for t, target in enumerate(np.asarray(batch["target_id_BT"])[0, :size]):
+    logits_TV = np.asarray(logits_TV, np.float64)
+    for t, target in enumerate(target_id_T):
       log_p += logits_TV[t, target] - np.log(np.exp(logits_TV[t]).sum())
       count += 1
+
+  found = validator(params)
   assert found.values["likelihood"] == pytest.approx(log_p / count, rel=1e-5)
   assert found.values["perplexity"] == pytest.approx(
     math.exp(-log_p / count), rel=1e-5
   )
-  if metric == "likelihood":
-    assert found.rank == [found.values["likelihood"]]
-    assert not {"bleu", "tokenizer"} & set(found.values)
-    return
-  translator = Translator(model, vocabulary, plan.config.decode)
-  said = [best[0].text for best in translator(params, records)]
-  meant = read_text(prepared, "validation", "target")
-  expected = score(said, [meant], "ribes", "char").value
-  assert found.values["ribes"] == expected
-  assert found.rank == [expected, found.values["likelihood"]]
-  assert found.values["tokenizer"] == "char"
+  assert found.rank == [found.values["likelihood"]]
+  assert not {"bleu", "tokenizer"} & set(found.values)  # none is translated
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +97,13 @@ def folder(tmp_path_factory):
 
 def test_a_run_is_selected_by_what_was_asked(tiny, folder, capsys):
   """chrF on a real run: the log, the best checkpoint, and who opens it."""
-  config = small(tiny, selection="chrf", steps=30, evaluate_every=10)
+  config = small(tiny, selection="chrf", steps=20, evaluate_every=10)
+  config.train.validation_sentences = 8
   outcome = train.run(config, folder)
   assert "the best checkpoint is that of chrF" in capsys.readouterr().out
   lines = (folder / "log.jsonl").read_text().splitlines()
   seen = [r for r in map(json.loads, lines) if r["kind"] == "validation"]
-  assert [r["step"] for r in seen] == [10, 20, 30]
+  assert [r["step"] for r in seen] == [10, 20]
   best = max(seen, key=lambda r: (r["chrf"], r["likelihood"]))
   assert outcome.progress.best_step == best["step"]
   assert outcome.progress.best_score == best["chrf"] == seen[-1]["best_chrf"]
