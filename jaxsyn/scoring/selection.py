@@ -41,7 +41,7 @@ def settled(config: Config) -> Config:
   return dataclasses.replace(config, train=train)
 
 
-class Measured(NamedTuple):
+class Selected(NamedTuple):
   """What translations of the validation split score.
 
   Attributes:
@@ -68,14 +68,14 @@ class Metric:
       bleu = tokenizers.bleu_of(self._tokenizer, smooth_method="none")
       self._compared = SacreBleu("BLEU", len(references), bleu)
 
-  def __call__(self, hypotheses: Sequence[str]) -> Measured:
+  def __call__(self, hypotheses: Sequence[str]) -> Selected:
     """The score of translations, one a reference."""
     found = measure(self._scorer, hypotheses)
     values: dict[str, Any] = {self._name: found.value}
     if self._name in OF_WORDS:
       values["tokenizer"] = self._tokenizer
     ranked = dataclasses.replace(found, scorer=self._compared)
-    return Measured(values, ranked.value)
+    return Selected(values, ranked.value)
 
 
 def title(train: Train | Mapping[str, Any]) -> str:

@@ -132,9 +132,9 @@ class Validator:
     if self._translates:
       found = self._translator(_on_one_device(params), self._examples)
       hypotheses = [best[0].text if best else "" for best in found]
-      measured = self._metric(hypotheses)
-      values |= measured.values
-      rank = [measured.compared, *rank]
+      selected = self._metric(hypotheses)
+      values |= selected.values
+      rank = [selected.compared, *rank]
     values["seconds"] = time.monotonic() - began
     return Validated(values, rank)
 

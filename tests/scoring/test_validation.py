@@ -90,16 +90,12 @@ def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
   assert not {"bleu", "tokenizer"} & set(found.values)  # none is translated
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-  return tmp_path_factory.mktemp("run")
-
-
-def test_a_run_is_selected_by_what_was_asked(tiny, folder, capsys):
+def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
   """chrF on a real run: the log, the best checkpoint, and who opens it."""
-  config = small(tiny, selection="chrf", steps=20, evaluate_every=10)
-  config.train.validation_sentences = 8
-  outcome = train.run(config, folder)
+  folder = tmp_path / "run"
+  asked = {"selection": "chrf", "steps": 20, "evaluate_every": 10}
+  asked["validation_sentences"] = 8
+  outcome = train.run(small(tiny, **asked), folder)
   assert "the best checkpoint is that of chrF" in capsys.readouterr().out
   lines = (folder / "log.jsonl").read_text().splitlines()
   seen = [r for r in map(json.loads, lines) if r["kind"] == "validation"]
@@ -127,10 +123,14 @@ def test_a_run_is_selected_by_what_was_asked(tiny, folder, capsys):
   assert session.run.config.train.tokenizer == "13a"  # of the language qaa
 
   # Another way to choose would not compare with the best so far.
-  with pytest.raises(
-    InputError, match="selection was 'chrf' and is now 'bleu'"
+  for changes, message in (
+    ({"selection": "bleu"}, "selection was 'chrf' and is now 'bleu'"),
+    ({"tokenizer": "char"}, "tokenizer was '13a' and is now 'char'"),
+    ({"validation_sentences": 9}, "sentences was 8 and is now 9"),
+    ({"validation_beam": 2}, "validation_beam was 1 and is now 2"),
   ):
-    train.run(small(tiny, selection="bleu", steps=40), folder)
+    with pytest.raises(InputError, match=message):
+      train.run(small(tiny, **(asked | {"steps": 40} | changes)), folder)
 
 
 @pytest.mark.parametrize(
