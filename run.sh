@@ -7,7 +7,7 @@
 #                .gz files where they should not be downloaded; for systems
 #                that read target trees too, TARGET_PARSER=file.udpipe
 #   enja         the English-Japanese small_parallel_enja corpus; needs RAW_DIR;
-#                scored by character, or TOKENIZER=ja-mecab
+#                scored by words of MeCab; TOKENIZER=char: by character
 #   test         the tests, as CI runs them
 #
 # SYSTEMS=dbsa,multitask: others than these; SEEDS=3: so many runs of each;
@@ -75,7 +75,7 @@ enja() {
   : "${RAW_DIR:?set it to the folder of train.en.gz, train.ja.gz, dev.en.gz, dev.ja.gz}"
   python -m preprocess.build --config configs/enja.py --raw_dir "$RAW_DIR" \
     ${PARSER:+--config.prepare.parse.source_model="$PARSER"}
-  METRICS=${METRICS:-bleu,chrf,ribes} TOKENIZER=${TOKENIZER:-char} \
+  METRICS=${METRICS:-bleu,chrf,ribes} \
     compare configs/enja.py runs/enja "${SYSTEMS:-transformer,pascal}" "$@"
 }
 

@@ -188,13 +188,22 @@ def get_config() -> ml_collections.ConfigDict:
   config.train = dict(
     steps=20_000,  # batches
     minutes=0.0,  # stop after as much training time, resumes added; 0: off
-    evaluate_every=500,  # steps between validation losses and BLEU
+    evaluate_every=500,  # steps between validations: losses and `selection`
     save_every=500,  # steps between checkpoints
     keep=3,  # checkpoints kept beside the best one
     log_every=50,  # steps between log lines
-    patience=0,  # evaluations without a better validation BLEU; 0: off
-    validation_beam=1,  # beam of the validation BLEU; 1: greedy
-    validation_sentences=0,  # of the split, for validation BLEU; 0: all
+    patience=0,  # evaluations without a better one by `selection`; 0: off
+    # What is the best on the validation split: "bleu", "chrf" or "ribes" of its
+    # translations, or the "likelihood" of a target subword, for which nothing
+    # is translated. A tie goes to the likelihood, and BLEU without a right
+    # 4-gram counts as 0, since a model learns for long before it has any.
+    selection="bleu",
+    # sacreBLEU's, of the words of validation BLEU and RIBES: "13a", "zh",
+    # "ja-mecab", "char", ... Empty: what fits data.target_language, as in
+    # jaxsyn.scoring.tokenizers.
+    tokenizer="",
+    validation_beam=1,  # beam of the validation's translations; 1: greedy
+    validation_sentences=0,  # of the split, to be translated; 0: all
     ema=0.0,  # decay of an average of the parameters, used to evaluate; 0: off
     average=1,  # translate with the mean of the last N kept checkpoints
     parallelism="jit",  # "jit" (NamedSharding) or "pmap"

@@ -4,8 +4,8 @@ Prepare: python -m preprocess.build --config configs/enja.py --raw_dir DIR
 Train:   python -m jaxsyn.train --config configs/enja.py:pascal \
            --workdir runs/enja
 Data:    github.com/odashi/small_parallel_enja; both sides come tokenised, the
-         English lower-cased. Score with a Japanese tokeniser (the extra "ja")
-         or by character: python -m jaxsyn.score --tokenizer char ...
+         English lower-cased. Scores are of MeCab's words where the extra "ja" is
+         installed, else of characters: python -m jaxsyn.score --language ja ...
 Test:    the published dev part, so that no score is of what the checkpoint was
          chosen by; for that the last 500 pairs of train are left out. 77 of
          the 500 test sources stand in train too, otherwise translated.

@@ -61,10 +61,11 @@ def scoring_flags(metrics: Sequence[str]) -> None:
   )
   flags.DEFINE_string(
     "tokenizer",
-    "13a",
-    "sacreBLEU's tokeniser, for BLEU and for the words of RIBES: 13a, intl, zh, "
-    "char, none, ja-mecab (pip install 'jaxsyn[ja]'), ko-mecab ('jaxsyn[ko]'), "
-    "or flores101, flores200, spBLEU-1K, which are downloaded.",
+    "",
+    "sacreBLEU's tokeniser, for BLEU and for the words of RIBES and TER: 13a, "
+    "intl, zh, char, none, ja-mecab (pip install 'jaxsyn[ja]'), ko-mecab "
+    "('jaxsyn[ko]'), or flores101, flores200, spBLEU-1K, which are downloaded. "
+    "Unless given, what fits the target language; 13a where that is not known.",
   )
   flags.DEFINE_bool(
     "lowercase",

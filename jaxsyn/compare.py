@@ -94,7 +94,7 @@ def run(
   if not systems or seeds < 1 or processes < 1:
     raise InputError("give at least one system, one seed and one process.")
   settings = settings or analysis.Settings()
-  analysis.check(settings)
+  analysis.check(settings, systems[0].config.data)
   for system in systems:
     asked.check(system)
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]

@@ -169,6 +169,8 @@ class Train:
   keep: int
   log_every: int
   patience: int
+  selection: Literal["bleu", "chrf", "ribes", "likelihood"]
+  tokenizer: str
   validation_beam: int
   validation_sentences: int
   ema: float

@@ -249,6 +249,7 @@ def run(
   report.probe = {
     **probe.result(),
     "system": session.run.config.system,
+    "checkpoint": session.chosen,
     "tree_read_by_the_system": (
       session.run.config.data.tree if session.needs_trees else "none"
     ),
@@ -324,6 +325,7 @@ def _main(values: flags.FlagValues) -> None:
   else:
     sources = text.lines_of(name)
   report = run(session, sources, values.output, values.limit, layers)
+  print(f"parameters: {session.chosen}")
   if report.probe["heads"]:
     print(as_text(report.probe))
   elif report.probe["sentences"]:

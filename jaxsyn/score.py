@@ -22,7 +22,7 @@ from jaxsyn import cli
 from jaxsyn.data import conllu
 from jaxsyn.data.text import read_lines
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.scoring import buckets, significance
+from jaxsyn.scoring import buckets, significance, tokenizers
 from jaxsyn.scoring.metrics import measure, scorer_of
 from jaxsyn.scoring.tables import Report, as_text
 
@@ -31,7 +31,7 @@ def run(
   references: Sequence[str | os.PathLike],
   hypotheses: Sequence[str | os.PathLike],
   metrics: Sequence[str] = ("bleu", "chrf", "ter"),
-  tokenizer: str = "13a",
+  tokenizer: str = "",
   lowercase: bool = False,
   baseline: str | os.PathLike | None = None,
   test: str = "bootstrap",
@@ -40,6 +40,8 @@ def run(
   source: str | os.PathLike | None = None,
   source_conllu: str | os.PathLike | None = None,
   edges: Sequence[int] = buckets.EDGES,
+  language: str = "",
+  source_language: str = "",
 ) -> Report:
   """Scores files side by side.
 
@@ -47,7 +49,8 @@ def run(
     references: files, plain or .gz, one sentence a line.
     hypotheses: files of the systems.
     metrics: names of `jaxsyn.scoring.metrics.METRICS`.
-    tokenizer: sacreBLEU's, of BLEU and RIBES.
+    tokenizer: sacreBLEU's, of the words of BLEU, RIBES and TER; "": what fits
+      the language, as `jaxsyn.scoring.tokenizers` has it.
     lowercase: ignore case; TER always does, as its signature says.
     baseline: the hypothesis to compare with; the first unless given.
     test: a name of `significance.CHOICES`; "none" leaves out the intervals too.
@@ -56,6 +59,8 @@ def run(
     source: file of the sources, for buckets by length.
     source_conllu: their trees, for buckets by tree; words are then the trees'.
     edges: upper ends of the buckets by length, in words.
+    language: of the references; "": one with blanks between words.
+    source_language: of the sources, whose words are counted; likewise.
 
   Returns: scores, differences to the baseline, buckets.
   Raises: InputError: a file cannot be read, lengths differ, unknown names.
@@ -71,6 +76,7 @@ def run(
     files[os.fspath(source)] = read_lines(source)
   _check_lengths(files)
   lines = list(meant.values())
+  tokenizer = tokenizers.settled(tokenizer, language)
   scorers = [scorer_of(m, lines, tokenizer, lowercase) for m in metrics]
   measured = {
     name: [measure(scorer, text) for scorer in scorers]
@@ -91,7 +97,9 @@ def run(
     if name != baseline
     for system, base in zip(systems, measured[baseline])
   ]
-  tables = _tables(source, source_conllu, files, len(said[baseline]), edges)
+  tables = _tables(
+    source, source_conllu, files, len(said[baseline]), edges, source_language
+  )
   found = [
     buckets.scored(table, measured, baseline, interval, samples, seed)
     for table in tables
@@ -130,13 +138,15 @@ def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
       )
 
 
-def _tables(source, source_conllu, files, count, edges) -> list[buckets.Table]:
+def _tables(
+  source, source_conllu, files, count, edges, language
+) -> list[buckets.Table]:
   """Which bucket each line is in, by everything that is known of sources."""
   lines = None if source is None else files[os.fspath(source)]
   if source_conllu is None:
     if lines is None:
       return []
-    return buckets.of_lines(lines, edges)
+    return buckets.of_lines(lines, edges, language)
   blocks = list(conllu.read(source_conllu))
   if lines is not None:
     parses = list(conllu.match(blocks, lines, os.fspath(source)))
@@ -166,6 +176,8 @@ def _main(values: flags.FlagValues) -> None:
     values.source,
     values.source_conllu,
     cli.edges_of(values),
+    values.language,
+    values.source_language,
   )
   if values.json:
     print(json.dumps(dataclasses.asdict(report), indent=2, ensure_ascii=False))
@@ -179,6 +191,18 @@ if __name__ == "__main__":
   )
   flags.DEFINE_multi_string("hypothesis", [], "File of a system; repeat it.")
   cli.scoring_flags(["bleu", "chrf", "ter"])
+  flags.DEFINE_string(
+    "language",
+    "",
+    "Of the references, as in ja or zh-CN: the tokeniser that fits it, where "
+    "--tokenizer names none. Japanese, Chinese, Korean, Thai, Khmer, Lao, "
+    "Burmese and Tibetan have another than 13a.",
+  )
+  flags.DEFINE_string(
+    "source_language",
+    "",
+    "Of --source, likewise: by what its length is counted.",
+  )
   flags.DEFINE_string(
     "baseline", None, "The hypothesis to compare with; the first unless given."
   )

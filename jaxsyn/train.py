@@ -20,6 +20,7 @@ from jaxsyn.data.batch_plan import Plan as BatchPlan
 from jaxsyn.data.batches import Change, features_for
 from jaxsyn.data.records import Records
 from jaxsyn.plan import resolve
+from jaxsyn.scoring import selection
 from jaxsyn.scoring.validation import Validator
 from jaxsyn.training import loop
 from jaxsyn.training.checkpoint import Checkpoints
@@ -50,6 +51,7 @@ def run(
   """
   if not isinstance(config, configs.Config):
     config = configs.read(config)
+  config = selection.settled(config)
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   names = features_for(plan.needs, records.manifest["sides"])
@@ -81,6 +83,7 @@ def run(
 
   def open_log(start: int) -> Log:
     log = Log(made.workdir, config.train.steps, start)
+    log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     if told := tasks.told(columns.notes):
       log.say(told)
     return log
@@ -105,13 +108,15 @@ def _main(values: flags.FlagValues) -> None:
     raise cli.InputError("--workdir is missing: name the folder of the run.")
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   set_up_jax()
-  outcome = run(values.config, values.workdir)
+  config = selection.settled(configs.read(values.config))
+  outcome = run(config, values.workdir)
   best = outcome.progress
   asked = outcome.reason.startswith("SIG")
   found = "no validation so far"
   if best.best_step >= 0:
     found = (
-      f"best validation BLEU {best.best_score:.2f} at step {best.best_step}"
+      f"best validation {selection.title(config.train)} "
+      f"{best.best_score:.2f} at step {best.best_step}"
     )
   print(
     f"{'stopped' if asked else 'finished'} at step {outcome.step} "

@@ -33,6 +33,7 @@ from jaxsyn.decode.translator import Translation, Translator
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.scoring import selection
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.mesh import set_up_jax
 
@@ -46,6 +47,7 @@ class Session:
     run: config and manifest.
     plan: the resolved config.
     params: parameters of the chosen checkpoint.
+    chosen: which that is, and by what, in words.
     longest: source subwords that are read of a line.
     cut: lines so far that were longer than `longest` and lost their end.
     change: function on every host batch, as given.
@@ -99,6 +101,7 @@ class Session:
     self.longest, self.cut, self.change = longest, 0, change
     self._parser_file = parser or self.run.parser_file()
     self._parser: UDPipe | None = None
+    self.chosen = ""
     self.params = self._load(checkpoint)
     self._translate = Translator(
       self.plan.recipe.model,
@@ -123,6 +126,7 @@ class Session:
     )["params"]
     checkpoints = Checkpoints(self.run.workdir, config.train.keep)
     try:
+      self.chosen = self._told(checkpoint, checkpoints)
       if not checkpoint and config.train.average > 1:
         return checkpoints.average_params(
           config.train.average, abstract, config.train.ema > 0
@@ -132,6 +136,20 @@ class Session:
       )
     finally:
       checkpoints.close()
+
+  def _told(self, checkpoint: str, checkpoints: Checkpoints) -> str:
+    config = self.plan.config
+    if not checkpoint and config.train.average > 1:
+      return f"the mean of the last {config.train.average} checkpoints"
+    which = checkpoint or config.decode.checkpoint
+    best = checkpoints.best_score() if which == "best" else None
+    if best is not None:
+      return (
+        f"the best checkpoint by validation {selection.title(best)}: "
+        f"{best['score']:.2f} at step {best['step']}"
+      )
+    # There is no best one before the first validation.
+    return f"step {which}" if which.isdigit() else "the last checkpoint"
 
   def parse(self, line: str) -> trees.Parse:
     """The tree of a raw line, by the run's own parser."""

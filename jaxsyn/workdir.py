@@ -26,7 +26,8 @@ from jaxsyn.errors import InputError
 
 CONFIG = "config.json"
 
-# Sections that may change between the parts of one training run.
+# Sections that may change between the parts of one training run. How it is
+# validated may not: scores would not compare with the best so far.
 _FREE = ("prepare", "decode")
 _FREE_TRAIN = (
   "steps",
@@ -36,8 +37,6 @@ _FREE_TRAIN = (
   "keep",
   "log_every",
   "patience",
-  "validation_beam",
-  "validation_sentences",
   "average",
   "parallelism",
   "mesh",

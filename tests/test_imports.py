@@ -74,7 +74,7 @@ def test_the_data_room_loads_no_jax():
 def test_training_loads_no_tensorflow_and_no_parser():
   loaded = loaded_by("import jaxsyn.train")
   assert "jax" in loaded
-  assert not loaded & {"tensorflow", "ufal", "spacy", "spacy_udpipe", "nltk"}
+  assert not loaded & {"tensorflow", "ufal", "spacy", "spacy_udpipe"}
 
 
 def test_importing_parses_no_flags_and_starts_no_device():

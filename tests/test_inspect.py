@@ -180,6 +180,8 @@ def test_the_command_writes_pictures_json_and_the_probe(trained, tmp_path):
   )
   assert done.returncode == 0, done.stderr
   assert "2 sentences drawn, 2 in the probe" in done.stdout
+  chosen = "the best checkpoint by validation BLEU (13a): "
+  assert f"parameters: {chosen}" in done.stdout
   assert "2 empty lines were skipped" in done.stderr
   assert "layer 1 head 3" in done.stdout and "parent_scaled" in done.stdout
   names = {path.name for path in output.iterdir()}
@@ -216,6 +218,8 @@ def test_the_command_writes_pictures_json_and_the_probe(trained, tmp_path):
 
   probe = json.loads((output / "probe.json").read_text())
   assert probe["skipped"] == {"empty": 2, "too_long": 0, "no_tree": 0}
+  assert probe["checkpoint"].startswith(chosen)
+  assert probe["checkpoint"].endswith(" at step 2")
   assert probe["words"] == 4 + 14  # the line of one word has no other word
   assert [h["parts"] for h in probe["heads"]] == [
     *[["parent_scaled"]] * 2,

@@ -22,7 +22,7 @@ from jaxsyn.data import conllu
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.text import read_lines
 from jaxsyn.errors import InputError
-from jaxsyn.scoring import buckets, significance
+from jaxsyn.scoring import buckets, significance, tokenizers
 from jaxsyn.scoring.metrics import Measured, measure, scorer_of
 
 # System -> seed -> its translations of one split, under each metric.
@@ -35,7 +35,9 @@ class Settings:
 
   Attributes:
     metrics: names of `jaxsyn.scoring.metrics.METRICS`.
-    tokenizer, lowercase: see `jaxsyn.scoring.metrics.scorer_of`.
+    tokenizer: of `jaxsyn.scoring.metrics.scorer_of`; "": what fits the target
+      language (`jaxsyn.scoring.tokenizers`).
+    lowercase: see `jaxsyn.scoring.metrics.scorer_of`.
     tests: of `jaxsyn.scoring.significance.TESTS`, over sentences.
     samples: of each test; 0: 1000 resamples, 10000 shuffles.
     seed: of the draws.
@@ -43,7 +45,7 @@ class Settings:
   """
 
   metrics: tuple[str, ...] = ("bleu", "chrf")
-  tokenizer: str = "13a"
+  tokenizer: str = ""
   lowercase: bool = False
   tests: tuple[str, ...] = ("bootstrap",)
   samples: int = 0
@@ -51,15 +53,30 @@ class Settings:
   edges: tuple[int, ...] = buckets.EDGES
 
 
-def check(settings: Settings) -> None:
+def settled(settings: Settings, data: configs.Data) -> Settings:
+  """Settings that name the tokeniser.
+
+  Raises:
+    InputError: there is none of this name, or it is not installed.
+  """
+  found = tokenizers.settled(settings.tokenizer, data.target_language)
+  return dataclasses.replace(settings, tokenizer=found)
+
+
+def check(settings: Settings, data: configs.Data) -> None:
   """What would be found out after days of training, before it.
+
+  Args:
+    settings: how to score.
+    data: of the baseline.
 
   Raises:
     InputError: no such metric or tokeniser, one that is not installed, or
       edges that are none.
   """
+  tokenizer = settled(settings, data).tokenizer
   for metric in settings.metrics:
-    scorer_of(metric, [["a"]], settings.tokenizer, settings.lowercase)
+    scorer_of(metric, [["a"]], tokenizer, settings.lowercase)
   buckets.of_lines(["a"], settings.edges)
 
 
@@ -89,6 +106,7 @@ def analyse(
     raise InputError(
       f"no run of {baseline}, which all are compared with, has ended: {said}"
     )
+  settings = settled(settings, jobs[0].config.data)
   splits, scores = [], collections.defaultdict(dict)
   for name in jobs[0].config.data.test:
     split, scored = _split(name, baseline, done, settings)
@@ -146,7 +164,7 @@ def _run(job: Job, scores) -> results.Run:
     values = {
       name: float(value)
       for name, value in record.items()
-      if name not in ("kind", "step", "time", "minutes", "seconds")
+      if name not in ("kind", "step", "time", "minutes", "seconds", "tokenizer")
     }
     curve.append(
       results.Point(record["step"], float(record["minutes"]), values)
@@ -193,6 +211,7 @@ def _split(
     scored[job.system.name][job.seed] = measured
     translations[job.system.name][job.seed] = said
   trees = manifests.conllu_file(first, name, "source")
+  language = done[0].config.data.source_language
   there = trees.is_file()
   split = results.Split(
     name,
@@ -206,7 +225,9 @@ def _split(
     over_seeds(scored, baseline, settings),
     tuple(
       bucket
-      for table in _tables(sources, trees if there else None, settings)
+      for table in _tables(
+        sources, trees if there else None, settings, language
+      )
       for bucket in in_buckets(table, scored, baseline, settings)
     ),
     *examples.choose(sources, references, scored, translations),
@@ -223,10 +244,13 @@ def _texts(folder: str, split: str) -> tuple[list[str], list[str]]:
 
 
 def _tables(
-  lines: list[str], trees: os.PathLike | None, settings: Settings
+  lines: list[str],
+  trees: os.PathLike | None,
+  settings: Settings,
+  language: str,
 ) -> list[buckets.Table]:
   if trees is None:
-    return buckets.of_lines(lines, settings.edges)
+    return buckets.of_lines(lines, settings.edges, language)
   parses = list(conllu.match(conllu.read(trees), lines, os.fspath(trees)))
   return buckets.of_parses(parses, settings.edges)
 

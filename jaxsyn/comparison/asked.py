@@ -30,6 +30,7 @@ from jaxsyn.data import manifest as manifests
 from jaxsyn.data.batches import features_for
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
+from jaxsyn.scoring import selection
 
 FILE = "comparison.json"
 LOCK = "in_use"
@@ -124,6 +125,7 @@ def check(system: System) -> None:
   try:
     plan = resolve(config, manifest)
     features_for(plan.needs, manifest["sides"])
+    selection.settled(config)
   except InputError as error:
     raise InputError(f"{system.name}: {error}") from None
   if not config.data.test:

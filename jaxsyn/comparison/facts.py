@@ -11,8 +11,10 @@ from typing import Any
 
 import jax
 
+from jaxsyn import workdir
 from jaxsyn.comparison import progress, results
 from jaxsyn.comparison.asked import Job
+from jaxsyn.scoring import selection
 from jaxsyn.training import loop
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -36,6 +38,7 @@ def of_run(job: Job, outcome: loop.Outcome, params: Any) -> results.Facts:
   return results.Facts(
     outcome.step,
     outcome.reason,
+    selection.title(workdir.open_run(job.run).config.train),
     reached.best_step,
     reached.best_score,
     reached.minutes,

@@ -13,9 +13,7 @@ and are the same for all systems. For each, as `jaxsyn.inspect` has them:
 from __future__ import annotations
 
 import io
-import os
 import pathlib
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +21,7 @@ import matplotlib
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
+from jaxsyn import files
 from jaxsyn.data import conllu
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.conllu import Parse
@@ -59,16 +58,12 @@ def write(seen: Sequence[Sentence], folder: pathlib.Path) -> None:
     seen: of `jaxsyn.inspect.look`.
     folder: made anew.
   """
-  partial = folder.with_name(folder.name + ".partial")
-  for old in (partial, folder):
-    shutil.rmtree(old, ignore_errors=True)
-  partial.mkdir(parents=True)
-  for number, sentence in enumerate(seen, start=1):
-    text = to_json(sentence, number)
-    (partial / f"{number}.json").write_text(text, encoding="utf-8")
-    for name, figure in _figures(sentence).items():
-      (partial / f"{number}.{name}.svg").write_bytes(as_svg(figure))
-  os.replace(partial, folder)
+  with files.publish_folder(folder) as new:
+    for number, sentence in enumerate(seen, start=1):
+      text = to_json(sentence, number)
+      (new / f"{number}.json").write_text(text, encoding="utf-8")
+      for name, figure in _figures(sentence).items():
+        (new / f"{number}.{name}.svg").write_bytes(as_svg(figure))
 
 
 def as_svg(figure: Figure) -> bytes:

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 
 from jaxsyn.comparison import looks, plots, report, tables
 from jaxsyn.comparison.results import Example, Results, Split
+from jaxsyn.scoring.selection import TITLES
 
 PIXELS = 96  # of CSS in an inch
 _POINTS = re.compile(rb'<svg[^>]* width="([\d.]+)pt"')
@@ -109,7 +110,10 @@ def _curves(results: Results) -> list[Picture]:
     if inset or (system.name == results.baseline and len(results.systems) > 1):
       continue
     if figure := plots.curves(results, system):
-      text = f"Validation BLEU by updates: {system.name}, {results.baseline}."
+      metric = TITLES[plots.selected_by(system)]
+      text = (
+        f"Validation {metric} by updates: {system.name}, {results.baseline}."
+      )
       found.append(_drawn(figure, text))
   return found
 

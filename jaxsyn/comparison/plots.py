@@ -11,19 +11,24 @@ import collections
 import statistics
 from collections.abc import Sequence
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxsyn.comparison import tables
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.results import Results, Run, Split, System
+from jaxsyn.scoring.selection import TITLES
 
 WIDTH, HEIGHT = 4.4, 2.9  # inches
 GREY, BLUE = "#8a8a8a", "#2b5d8c"
 CONTROLS = (("#c06a1f", "--"), ("#5d8a35", ":"))  # colour and line of each
 SMALL = 8  # points of letters
+# No name of a system is a formula, whatever dollars it has.
+_AS_WRITTEN = matplotlib.rc_context({"text.parse_math": False})
 
 
+@_AS_WRITTEN
 def differences(results: Results, split: Split, metric: str) -> Figure | None:
   """Each system less the baseline, and less its controls, with intervals.
 
@@ -73,21 +78,25 @@ def differences(results: Results, split: Split, metric: str) -> Figure | None:
   return figure
 
 
+@_AS_WRITTEN
 def curves(results: Results, system: System) -> Figure | None:
-  """Validation BLEU by step: seeds thin, their mean thick.
+  """What the best is chosen by, by step: seeds thin, their mean thick.
 
   Returns: None where no run was validated.
   """
   figure, axes = _axes(WIDTH, HEIGHT)
   drawn = False
+  metric = selected_by(system)
+  names = {s.name for s in results.systems if selected_by(s) == metric}
+  chosen = [run for run in results.runs if run.system in names]
   for name, colour, line in _family(results, system):
-    runs = [run for run in results.runs if run.system == name]
+    runs = [run for run in chosen if run.system == name]
     for run in runs:
-      steps, values = _curve(run)
+      steps, values = _curve(run, metric)
       axes.plot(steps, values, line, color=colour, lw=0.6, alpha=0.45)
     at = collections.defaultdict(list)
     for run in runs:
-      for step, value in zip(*_curve(run)):
+      for step, value in zip(*_curve(run, metric)):
         at[step].append(value)
     # A mean over the runs that lasted would jump where one of them ends.
     steps = sorted(step for step in at if len(at[step]) == len(runs))
@@ -99,16 +108,17 @@ def curves(results: Results, system: System) -> Figure | None:
       )
   if not drawn:
     return None
-  every = [value for run in results.runs for value in _curve(run)[1]]
+  every = [value for run in chosen for value in _curve(run, metric)[1]]
   axes.set_ylim(_limits(every))
   axes.set_xlabel("updates", size=SMALL)
-  axes.set_ylabel("validation BLEU", size=SMALL)
+  axes.set_ylabel(f"validation {TITLES[metric]}", size=SMALL)
   axes.grid(color="0.92", lw=0.6)
   axes.legend(fontsize=7, frameon=False)
   axes.set_title(system.name, size=9, loc="left")
   return figure
 
 
+@_AS_WRITTEN
 def by_fact(
   results: Results, split: Split, by: str, system: System
 ) -> Figure | None:
@@ -193,9 +203,14 @@ def _family(results: Results, system: System) -> list[tuple[str, str, str]]:
   return found
 
 
-def _curve(run: Run) -> tuple[Sequence[int], Sequence[float]]:
-  points = [p for p in run.curve if "bleu" in p.values]
-  return [p.step for p in points], [p.values["bleu"] for p in points]
+def selected_by(system: System) -> str:
+  """What its best checkpoint is chosen by, and its curves are of."""
+  return system.config["train"]["selection"]
+
+
+def _curve(run: Run, metric: str) -> tuple[Sequence[int], Sequence[float]]:
+  points = [p for p in run.curve if metric in p.values]
+  return [p.step for p in points], [p.values[metric] for p in points]
 
 
 def _interval(

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from jaxsyn.comparison.asked import Job
+from jaxsyn.scoring.selection import TITLES
 from jaxsyn.scoring.tables import aligned
 from jaxsyn.training import log
 
@@ -27,7 +28,7 @@ class State:
     what: "waiting", "stopped", "training", "translating", "finished" or
       "failed".
     step, steps: batches seen, and to be seen at most.
-    bleu: best of validation; None before the first.
+    best: of validation, as in "BLEU 12.34"; "" before the first.
     minutes: of training, resumes added.
     left: minutes of training to come; None where that is not known.
   """
@@ -35,7 +36,7 @@ class State:
   what: str
   step: int
   steps: int
-  bleu: float | None
+  best: str
   minutes: float
   left: float | None
 
@@ -68,15 +69,16 @@ def state(job: Job, working: bool, failed: bool) -> State:
     failed: whether it was given up.
   """
   steps = job.config.train.steps
+  metric = job.config.train.selection
   if job.finished:
     facts = job.facts
-    return State(
-      "finished", facts.step, steps, _score(facts.best_bleu), facts.minutes, 0.0
-    )
+    best = _said(metric, facts.best_score if facts.best_step >= 0 else None)
+    return State("finished", facts.step, steps, best, facts.minutes, 0.0)
   found = records(job.run)
   step = max((r["step"] for r in found), default=0)
   minutes = max((r["minutes"] for r in found), default=0.0)
-  best = max((r.get("best_bleu", -1.0) for r in found), default=-1.0)
+  seen = [r for r in found if r["kind"] == "validation"]
+  best = _said(metric, seen[-1][f"best_{metric}"] if seen else None)
   left = next(
     (r["eta_minutes"] for r in reversed(found) if "eta_minutes" in r), None
   )
@@ -86,11 +88,11 @@ def state(job: Job, working: bool, failed: bool) -> State:
     what = "failed"
   elif working:
     what = "translating" if ended else "training"
-  return State(what, step, steps, _score(best), minutes, left)
+  return State(what, step, steps, best, minutes, left)
 
 
-def _score(bleu: float) -> float | None:
-  return bleu if bleu >= 0 else None
+def _said(metric: str, score: float | None) -> str:
+  return "" if score is None else f"{TITLES[metric]} {score:.2f}"
 
 
 def table(states: Mapping[Job, State], height: int = 0) -> str:
@@ -101,7 +103,7 @@ def table(states: Mapping[Job, State], height: int = 0) -> str:
     height: lines there is room for; 0: all. Waiting and finished runs are left
       out first.
   """
-  rows = [["run", "state", "step", "validation BLEU", "minutes", "to go"]]
+  rows = [["run", "state", "step", "best validation", "minutes", "to go"]]
   shown = list(states)
   room = height - 3
   if height and len(shown) > room:
@@ -116,7 +118,7 @@ def table(states: Mapping[Job, State], height: int = 0) -> str:
         job.name,
         s.what,
         f"{s.step}/{s.steps}",
-        "" if s.bleu is None else f"{s.bleu:.2f}",
+        s.best,
         f"{s.minutes:.1f}",
         "" if s.left is None or s.what == "finished" else f"{s.left:.1f}",
       ]

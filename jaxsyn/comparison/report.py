@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from jaxsyn.comparison import tables
@@ -10,6 +11,8 @@ from jaxsyn.scoring.tables import aligned
 
 _TEX = {
   **{c: "\\" + c for c in "&%$#_{}"},
+  # After a line's end \\ these would be its star and its optional argument.
+  **{c: f"{{{c}}}" for c in "[]*"},
   "\\": r"\textbackslash{}",
   "~": r"\textasciitilde{}",
   "<": "$<$",
@@ -20,6 +23,13 @@ _TEX = {
   "†": r"$^\dagger$",
   "‡": r"$^\ddagger$",
 }
+# What Markdown, GitHub's with its mathematics too, takes for more than text: at
+# any place, and at the beginning of a paragraph.
+_MARKUP = re.compile(
+  r"[\\`*\[\]~$]|(?<![^\W_])_|_(?![^\W_])|<(?=\S)|&(?=#?\w+;)"
+)
+_ENTITIES = {"<": "&lt;", "&": "&amp;"}
+_OPENING = re.compile(r"^(?:[#>+=-]|(\d+)(?=[.)]))")
 _OF_SEEDS = (
   "Interval, p and the two standard deviations are over seeds and sentences "
   "(paired by seed; corrected for few seeds with Student's t of so many "
@@ -55,18 +65,21 @@ def markdown(results: Results) -> str:
   """report.md: everything but the pictures."""
   rows = [tables.head(results)]
   for line in tables.lines(results):
-    cells = [f"**{c.text}**" if c.best else c.text for c in line.cells]
-    rows.append(["&nbsp;&nbsp;" * line.inset + line.system, *cells])
-  parts = [f"# {tables.title(results)}", _piped(rows), *tables.notes(results)]
-  parts += tables.conclusions(results)
-  parts += ["## Differences", _piped(tables.differences(results))]
-  parts.append(of_differences(results))
+    texts = [_cell_text(c.text) for c in line.cells]
+    cells = [f"**{t}**" if c.best else t for t, c in zip(texts, line.cells)]
+    inset = "&nbsp;&nbsp;" * line.inset
+    rows.append([inset + _cell_text(line.system), *cells])
+  rows[0] = list(map(_cell_text, rows[0]))
+  parts = [f"# {_plain(tables.title(results))}", _piped(rows)]
+  parts += map(_plain, tables.notes(results) + tables.conclusions(results))
+  parts += ["## Differences", _table(tables.differences(results))]
+  parts.append(_plain(of_differences(results)))
   for split in results.splits:
-    metric = results.metrics[0]
-    parts.append(f"## {split.name} by length and tree, {metric}")
-    parts += map(_piped, tables.by_fact(results, split).values())
-  parts += ["## Every run", _piped(tables.every_run(results)), OF_RUNS]
-  parts += ["## What was run", *tables.setting(results)]
+    title = f"{split.name} by length and tree, {results.metrics[0]}"
+    parts.append(f"## {_plain(title)}")
+    parts += map(_table, tables.by_fact(results, split).values())
+  parts += ["## Every run", _table(tables.every_run(results)), _plain(OF_RUNS)]
+  parts += ["## What was run", *map(_plain, tables.setting(results))]
   return "\n\n".join(parts)
 
 
@@ -87,7 +100,7 @@ def latex(results: Results) -> str:
     body.append(" & ".join([name, *map(_cell, line.cells)]) + r" \\")
   caption = [f"{tables.title(results).rstrip('.')}.", *tables.notes(results)]
   lines = [
-    f"% {tables.title(results)}; needs \\usepackage{{booktabs}}.",
+    f"% {_line(tables.title(results))}; needs \\usepackage{{booktabs}}.",
     *_GREY[: any(c.published for line in found for c in line.cells)],
     r"\begin{table}",
     r"\centering",
@@ -106,18 +119,48 @@ def latex(results: Results) -> str:
 
 
 def _cell(cell: tables.Cell) -> str:
+  """Of LaTeX."""
   text = _escaped(cell.text)
   if cell.best:
     return rf"\textbf{{{text}}}"
   return rf"\textcolor{{gray}}{{{text}}}" if cell.published and text else text
 
 
+def _table(rows: tables.Rows) -> str:
+  """A Markdown table of plain text."""
+  return _piped([[_cell_text(text) for text in row] for row in rows])
+
+
 def _piped(rows: Sequence[Sequence[str]]) -> str:
-  """A Markdown table; columns but the first to the right."""
+  """A Markdown table of what is escaped; columns but the first to the right."""
   lines = ["| " + " | ".join(row) + " |" for row in rows]
   rule = "|---|" + "---:|" * (len(rows[0]) - 1)
   return "\n".join([lines[0], rule, *lines[1:]])
 
 
+def _plain(text: str) -> str:
+  """A paragraph or heading that Markdown shows as it is."""
+  return _OPENING.sub(
+    lambda m: f"{m[0]}\\" if m[1] else f"\\{m[0]}", _unmarked(text)
+  )
+
+
+def _cell_text(text: str) -> str:
+  """The same in a table, whose cells end with bars and begin no block."""
+  return _unmarked(text).replace("|", r"\|")
+
+
+def _unmarked(text: str) -> str:
+  return _MARKUP.sub(
+    lambda found: _ENTITIES.get(found[0], "\\" + found[0]), _line(text)
+  )
+
+
 def _escaped(text: str) -> str:
-  return "".join(_TEX.get(character, character) for character in text)
+  """Text as LaTeX prints it."""
+  return "".join(_TEX.get(character, character) for character in _line(text))
+
+
+def _line(text: str) -> str:
+  """On one line, without control characters."""
+  return " ".join(re.sub(r"[\x00-\x08\x0e-\x1b\x7f]", "", text).split())

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
 from typing import Any
 
+from jaxsyn import files
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.config import from_config
 from jaxsyn.errors import InputError
 from jaxsyn.scoring.metrics import Score
 from jaxsyn.scoring.significance import Difference
 
-FORMAT = 1
+FORMAT = 2
 FILE = "report.json"
 
 
@@ -29,7 +29,8 @@ class Point:
   Attributes:
     step: batches seen.
     minutes: of training until then.
-    values: what the log has of it: "bleu", "perplexity", "loss", ...
+    values: the log's figures of it: "bleu" or what else selects, "perplexity",
+      "loss", ...
   """
 
   step: int
@@ -57,7 +58,8 @@ class Facts:
   Attributes:
     step: where it ended.
     reason: why: "steps", "minutes" or "patience".
-    best_step, best_bleu: of the best validation.
+    selection: what the best checkpoint was chosen by, as in "BLEU (13a)".
+    best_step, best_score: of that checkpoint, on the validation split.
     minutes: of training, resumes added; the translating is not in it.
     tokens: real target subwords trained on.
     tokens_per_s: of training alone; the median of the log's lines.
@@ -67,8 +69,9 @@ class Facts:
 
   step: int
   reason: str
+  selection: str
   best_step: int
-  best_bleu: float
+  best_score: float
   minutes: float
   tokens: int
   tokens_per_s: float
@@ -315,7 +318,5 @@ def from_json(text: str, where: str = FILE, cls: type = Results) -> Any:
 
 
 def write(path: pathlib.Path, text: str) -> None:
-  """Writes a file, whole or not at all."""
-  temporary = path.with_name(path.name + ".partial")
-  temporary.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-  os.replace(temporary, path)
+  """Writes a file, whole or not at all, that ends with its last line."""
+  files.write_text(path, text.rstrip("\n") + "\n")

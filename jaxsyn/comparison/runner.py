@@ -20,6 +20,7 @@ import jaxsyn
 from jaxsyn.comparison import progress
 from jaxsyn.comparison.asked import Job
 from jaxsyn.comparison.progress import Board, State
+from jaxsyn.scoring.selection import TITLES
 from jaxsyn.training.loop import Signals
 
 STARTS = 3  # of a process that is killed each time before it gets any further
@@ -138,7 +139,8 @@ class Runner:
         facts = job.facts
         self._board.say(
           f"{job.name}: finished at step {facts.step} ({facts.reason}), best "
-          f"validation BLEU {facts.best_bleu:.2f} at step {facts.best_step}, "
+          f"validation {facts.selection} {facts.best_score:.2f} at step "
+          f"{facts.best_step}, "
           f"{facts.minutes:.1f} minutes"
         )
       elif signals.name:
@@ -180,9 +182,11 @@ class Runner:
       if record["step"] <= self._told[job]:
         continue
       self._told[job] = record["step"]
+      metric = job.config.train.selection
       self._board.say(
         f"{job.name}: step {record['step']}/{job.config.train.steps}, "
-        f"validation BLEU {record['bleu']:.2f}, {record['minutes']:.1f} minutes"
+        f"validation {TITLES[metric]} {record[metric]:.2f}, "
+        f"{record['minutes']:.1f} minutes"
       )
 
 

@@ -276,7 +276,8 @@ def every_run(results: Results) -> Rows:
   rows = [["system", "seed"]]
   for split in results.splits:
     rows[0] += [f"{split.name} {metric}" for metric in results.metrics]
-  rows[0] += ["validation BLEU", "at step", "steps", "ended by", "minutes"]
+  rows[0] += ["chosen by validation", "best", "at step", "steps", "ended by"]
+  rows[0] += ["minutes"]
   rows[0] += ["tokens/s", "parameters"]
   for run in results.runs:
     facts = run.facts
@@ -284,7 +285,8 @@ def every_run(results: Results) -> Rows:
       [
         *(run.system, str(run.seed)),
         *(f"{s.value:.2f}" for scores in run.scores.values() for s in scores),
-        *(f"{facts.best_bleu:.2f}", str(facts.best_step), str(facts.step)),
+        *(facts.selection, f"{facts.best_score:.2f}"),
+        *(str(facts.best_step), str(facts.step)),
         *(facts.reason, f"{facts.minutes:.1f}", f"{facts.tokens_per_s:.0f}"),
         f"{facts.parameters:,}",
       ]
@@ -303,10 +305,8 @@ def setting(results: Results) -> list[str]:
     )
   decode = results.system(results.baseline).config["decode"]
   parts.append(
-    f"Translated with the {decode['checkpoint']} checkpoint"
-    f"{' by validation BLEU' * (decode['checkpoint'] == 'best')}, beam "
-    f"{decode['beam']}, length penalty {decode['length_penalty']} "
-    f"{decode['alpha']}."
+    f"Translated with {_checkpoint(results)}, beam {decode['beam']}, length "
+    f"penalty {decode['length_penalty']} {decode['alpha']}."
   )
   data = results.systems[0].data
   records = ", ".join(
@@ -352,6 +352,17 @@ def _best(split: Split, metric: str) -> str:
 
 def _names(names: Sequence[str]) -> str:
   return ", ".join(names) or "none"
+
+
+def _checkpoint(results: Results) -> str:
+  """Which parameters translated."""
+  config = results.system(results.baseline).config
+  if (number := config["train"]["average"]) > 1:
+    return f"the mean of the last {number} checkpoints"
+  if config["decode"]["checkpoint"] == "last":
+    return "the last checkpoint"
+  by = dict.fromkeys(run.facts.selection for run in results.runs)
+  return f"the best checkpoint by validation {' or '.join(by)}"
 
 
 def _machine(run: Run) -> str:

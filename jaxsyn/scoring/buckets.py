@@ -27,6 +27,7 @@ import numpy as np
 from jaxsyn.data import tree
 from jaxsyn.data.conllu import Parse
 from jaxsyn.errors import InputError
+from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.metrics import Measured
 from jaxsyn.scoring.significance import SEED, Difference, difference
 
@@ -109,9 +110,19 @@ def of_parses(
   return [by_length(words, edges, by), *by_tree(parses)]
 
 
-def of_lines(lines: Sequence[str], edges: Sequence[int] = EDGES) -> list[Table]:
-  """The table of sources without trees; words stand between blanks."""
-  return [by_length([len(line.split()) for line in lines], edges)]
+def of_lines(
+  lines: Sequence[str], edges: Sequence[int] = EDGES, language: str = ""
+) -> list[Table]:
+  """The table of sources without trees.
+
+  Words stand between blanks; where the language has none, they are those of its
+  default tokeniser, which the table then names.
+  """
+  by, cut = "source length", str.split
+  tokenizer = tokenizers.default(language)
+  if tokenizer not in tokenizers.OF_BLANKS:
+    by, cut = f"{by} in words of {tokenizer}", tokenizers.cutter(tokenizer)
+  return [by_length([len(cut(line)) for line in lines], edges, by)]
 
 
 def dependency_length(parse: Parse) -> float:

@@ -18,12 +18,11 @@ import sacrebleu
 from sacrebleu.metrics.base import Metric
 
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.scoring import ribes
+from jaxsyn.scoring.tokenizers import OF_BLANKS, bleu_of, cutter
 from jaxsyn.shapes import agree
 
 Lines = Sequence[str]
-
-# Tokenisers of sacreBLEU that stand on packages of their own -> our extra.
-EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +50,8 @@ class SacreBleu:
     sentences: int,
     metric: Metric,
     by_sentence: Metric | None = None,
+    cut: Callable[[str], str] | None = None,
+    **said: str,
   ):
     """Wraps a metric that was made with its references.
 
@@ -59,6 +60,8 @@ class SacreBleu:
       sentences: of each reference.
       metric: of the corpus.
       by_sentence: of single sentences, where that is another.
+      cut: done to each hypothesis first, where it was done to references.
+      **said: what the signature says instead of sacreBLEU's own.
     """
     self.name, self.sentences = name, sentences
     self.better = -1 if name == "TER" else 1
@@ -66,9 +69,11 @@ class SacreBleu:
     self.dtype = np.float32
     self.in_sacrebleu = True
     self._metric, self._by_sentence = metric, by_sentence or metric
+    self._cut, self._said = cut or str, said
 
   def statistics(self, hypotheses: Lines) -> np.ndarray:
-    found = self._metric._extract_corpus_statistics(list(hypotheses), None)
+    lines = list(map(self._cut, hypotheses))
+    found = self._metric._extract_corpus_statistics(lines, None)
     return np.array(found, np.float64).reshape(len(hypotheses), -1)
 
   def of_sum(self, sum_I: np.ndarray) -> float:
@@ -80,7 +85,7 @@ class SacreBleu:
 
   def signature(self, **resampling: Any) -> str:
     signature = self._metric.get_signature()
-    for key, value in resampling.items():
+    for key, value in (self._said | resampling).items():
       signature.update(key, value)
     return str(signature)
 
@@ -175,28 +180,34 @@ def _chrf(references, _, lowercase):
   return SacreBleu("chrF", len(references[0]), metric)
 
 
-def _ter(references, *_):
+def _ter(references, tokenizer, _):
   # sacreBLEU's TER ignores case unless told not to, and so does its command
   # line with and without -lc: the signature says case:lc both times.
-  metric = sacrebleu.TER(references=references)
-  return SacreBleu("TER", len(references[0]), metric)
+  sentences = len(references[0])
+  if tokenizer in OF_BLANKS:
+    return SacreBleu("TER", sentences, sacrebleu.TER(references=references))
+  # Its words stand between blanks: without any, a line is one word, right or
+  # wrong. Its own support of Asian scripts leaves kana as they are.
+  words = cutter(tokenizer)
+
+  def cut(line):
+    return " ".join(words(line))
+
+  metric = sacrebleu.TER(references=[[*map(cut, r)] for r in references])
+  named = bleu_of(tokenizer).tokenizer_signature
+  return SacreBleu("TER", sentences, metric, cut=cut, tok=named)
 
 
 def _ribes(references, tokenizer, lowercase):
-  from jaxsyn.scoring import ribes  # nltk takes long to load
-
-  cut = bleu_of(tokenizer, lowercase)
-  words = [
-    [cut._preprocess_segment(line).split() for line in lines]
-    for lines in references
-  ]
+  cut = cutter(tokenizer, lowercase)
+  words = [[cut(line) for line in lines] for lines in references]
 
   def score(meant, said):
-    return ribes.sentence(meant, cut._preprocess_segment(said).split())
+    return ribes.sentence(meant, cut(said))
 
   signature = (
-    f"{_case(lowercase)}|{ribes.SETTINGS}|tok:{cut.tokenizer_signature}"
-    f"|{ribes.VERSION}"
+    f"{_case(lowercase)}|{ribes.SETTINGS}"
+    f"|tok:{bleu_of(tokenizer).tokenizer_signature}|{ribes.VERSION}"
   )
   return SentenceMean("RIBES", score, words, signature)
 
@@ -233,7 +244,9 @@ def scorer_of(
   Args:
     metric: a name of METRICS.
     references: one or more lists of as many sentences, detokenised.
-    tokenizer: sacreBLEU's, of BLEU and RIBES; "13a" splits European languages.
+    tokenizer: sacreBLEU's, of the words of BLEU, RIBES and, unless it leaves
+      words between blanks, TER; `tokenizers.default` has that of a language.
+      chrF counts characters.
     lowercase: ignore case, as sacreBLEU's command does with -lc (BLEU) and
       --chrf-lowercase; TER always does.
 
@@ -276,32 +289,6 @@ def score(
   """One metric of a corpus; arguments and errors as in `scorer_of`, `measure`."""
   scorer = scorer_of(metric, references, tokenizer, lowercase)
   return measure(scorer, hypotheses).score
-
-
-def bleu_of(tokenizer: str, lowercase: bool, **options: Any) -> sacrebleu.BLEU:
-  """sacreBLEU's BLEU, and with it its tokeniser.
-
-  Raises:
-    InputError: no such tokeniser, or its packages are not installed.
-  """
-  if tokenizer not in sacrebleu.BLEU.TOKENIZERS:
-    known = did_you_mean(tokenizer, sacrebleu.BLEU.TOKENIZERS)
-    raise InputError(f"sacreBLEU has no tokenizer {tokenizer!r}. {known}")
-  try:
-    return sacrebleu.BLEU(tokenize=tokenizer, lowercase=lowercase, **options)
-  except RuntimeError as error:
-    if tokenizer not in EXTRAS:
-      raise
-    raise InputError(
-      f"the tokenizer {tokenizer!r} needs packages that are not installed: "
-      f"pip install 'jaxsyn[{EXTRAS[tokenizer]}]' (in a checkout: "
-      f"pip install -e '.[{EXTRAS[tokenizer]}]')."
-    ) from error
-  except OSError as error:  # those that stand on a model fetch it
-    raise InputError(
-      f"the model of the tokenizer {tokenizer!r} cannot be fetched ({error}). "
-      "Try again with a network, or take another tokenizer."
-    ) from error
 
 
 def _case(lowercase: bool) -> str:

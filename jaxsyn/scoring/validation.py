@@ -1,4 +1,4 @@
-"""Scores of a split during training: loss, perplexity, BLEU."""
+"""Scores of a split during training: loss, perplexity, and what selects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
-from jaxsyn.scoring.metrics import score
+from jaxsyn.scoring.selection import Metric, settled
+from jaxsyn.training.loop import Validated
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
 from jaxsyn.training.step import evaluate_step
@@ -58,7 +59,7 @@ class Validator:
       vocabulary: of the target side.
       change: a caller's own function on every host batch.
     """
-    config: Config = plan.config
+    config: Config = settled(plan.config)
     records = Records(config.data.directory, split)
     _check_lengths(records)
     self._layout, self._names, self._change = layout, names, change
@@ -73,10 +74,14 @@ class Validator:
       seed=0,
       row_multiple=layout.rows,
     ).in_order()
+    self._losses = plan.recipe.losses
+    self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
+    self._translates = config.train.selection != "likelihood"
+    if not self._translates:
+      return
     number = config.train.validation_sentences or len(records)
-    self._references = read_text(config.data.directory, split, "target")[
-      :number
-    ]
+    references = read_text(config.data.directory, split, "target")[:number]
+    self._metric = Metric(config.train, references)
     sources = [name for name in names if name.startswith("source")]
     self._examples = list(
       itertools.islice(examples_of(records, config.data.tree, plan.tag), number)
@@ -87,11 +92,14 @@ class Validator:
     self._translator = Translator(
       plan.recipe.model, vocabulary, decode, sources, change
     )
-    self._losses = plan.recipe.losses
-    self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
 
-  def __call__(self, params: Any) -> dict[str, float]:
-    """The scores: of the loss, "perplexity", what losses measure, "bleu"."""
+  def __call__(self, params: Any) -> Validated:
+    """The scores, and the rank of these parameters.
+
+    Values are "loss" and its terms; "likelihood", the mean log probability of a
+    target subword, and "perplexity", of the same; what losses measure; the
+    metric that selects, by its name; "tokenizer", its.
+    """
     began = time.monotonic()
     sums: dict[tuple, Any] = collections.defaultdict(lambda: np.zeros(2))
     for planned in self._batches:
@@ -117,13 +125,18 @@ class Validator:
       for wanted in ("terms", "shares")
     )
     values = report(terms, self._losses)
+    values["likelihood"] = mean["log_p", ""]
+    rank = [values["likelihood"]]
     values["perplexity"] = math.exp(min(-mean["log_p", ""], 100.0))
     values |= shares
-    found = self._translator(_on_one_device(params), self._examples)
-    hypotheses = [best[0].text if best else "" for best in found]
-    values["bleu"] = score(hypotheses, [self._references]).value
+    if self._translates:
+      found = self._translator(_on_one_device(params), self._examples)
+      hypotheses = [best[0].text if best else "" for best in found]
+      selected = self._metric(hypotheses)
+      values |= selected.values
+      rank = [selected.compared, *rank]
     values["seconds"] = time.monotonic() - began
-    return values
+    return Validated(values, rank)
 
 
 def _on_one_device(params: Any) -> Any:

@@ -6,7 +6,7 @@ and renames it, so a kill at any moment leaves whole checkpoints only; one that
 was damaged afterwards is passed over with a warning.
 
   WORKDIR/checkpoints/STEP   the last few, to go on from
-  WORKDIR/best/STEP          parameters of the best validation BLEU
+  WORKDIR/best/STEP          parameters of the best validation, and its score
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Progress:
   Attributes:
     epoch, batch: position in the data, the next batch to be read.
     minutes: of training, all resumes together.
-    best_score, best_step: of validation BLEU; -1 before the first.
+    best_step: of the best validation; -1 before the first.
+    best_score: of that, by config.train.selection.
+    best_rank: what others are compared with; empty before the first.
     bad: evaluations since the best one, for early stopping.
     tokens: real target subwords trained on.
   """
@@ -42,8 +44,9 @@ class Progress:
   epoch: int = 0
   batch: int = 0
   minutes: float = 0.0
-  best_score: float = -1.0
   best_step: int = -1
+  best_score: float = 0.0
+  best_rank: list[float] = dataclasses.field(default_factory=list)
   bad: int = 0
   tokens: int = 0
 
@@ -84,8 +87,8 @@ class Checkpoints:
         ),
       )
 
-  def save_best(self, step: int, params: Tree, score: float) -> None:
-    """Keeps these parameters as the best so far."""
+  def save_best(self, step: int, params: Tree, score: dict[str, Any]) -> None:
+    """Keeps these parameters as the best so far, and what they scored."""
     if step in self._best.all_steps():  # evaluated again after a resume
       return
     self._check_space(params)
@@ -94,7 +97,7 @@ class Checkpoints:
         step,
         args=ocp.args.Composite(
           params=ocp.args.StandardSave(params),
-          score=ocp.args.JsonSave({"bleu": score}),
+          score=ocp.args.JsonSave(score),
         ),
       )
 
@@ -130,6 +133,14 @@ class Checkpoints:
 
   def best_step(self) -> int | None:
     return self._best.latest_step()
+
+  def best_score(self) -> dict[str, Any] | None:
+    """What `save_best` was told of the best; None before the first."""
+    step = self.best_step()
+    if step is None:
+      return None
+    page = ocp.args.Composite(score=ocp.args.JsonRestore())
+    return {"step": step, **self._best.restore(step, args=page)["score"]}
 
   def restore(self, abstract: Tree) -> tuple[int, Tree, Progress] | None:
     """The newest checkpoint that can be read, or None where there is none.

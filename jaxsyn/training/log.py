@@ -128,8 +128,10 @@ def _short(name: str, value: Any) -> str:
     return f"{value / 1e9:.1f}G/s"
   if name == "learning_rate":
     return f"{value:.2e}"
-  if name in ("eta_minutes", "minutes", "bleu", "best_bleu"):
+  if name in ("eta_minutes", "minutes"):
     return f"{value:.1f}"
+  if name.removeprefix("best_") in ("bleu", "chrf", "ribes"):
+    return f"{value:.2f}"
   if isinstance(value, float):
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
   return str(value)

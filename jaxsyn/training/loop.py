@@ -12,9 +12,9 @@ import functools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,19 @@ from jaxsyn.training.step import Recipe, State, first_state, train_step
 # On CPU, collectives of too many programs in flight dead-lock a thread pool
 # of few cores; a wait now and then costs nothing.
 IN_FLIGHT = 8
+
+
+class Validated(NamedTuple):
+  """What parameters do on the validation split.
+
+  Attributes:
+    values: for the log, by name: among them the score of config.train.selection
+      and "likelihood".
+    rank: what is compared to find the best: the larger, the first number first.
+  """
+
+  values: dict[str, Any]
+  rank: Sequence[float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +97,7 @@ def train(
   layout: Layout,
   feed: Feed,
   checkpoints: Checkpoints,
-  validate: Callable[[Any], dict[str, float]],
+  validate: Callable[[Any], Validated],
   open_log: Callable[[int], Log],
 ) -> Outcome:
   """Trains from the newest checkpoint, or from the start, to the end.
@@ -95,7 +108,7 @@ def train(
     layout: where it runs.
     feed: the training split.
     checkpoints: of the run.
-    validate: parameters -> scores; "bleu" decides what is best.
+    validate: parameters -> what they score, and how they rank.
     open_log: the log, from the step that is gone on from.
 
   Raises:
@@ -267,15 +280,18 @@ class _Loop:
     for step, metrics in zip(steps, fetched):
       bad = [k for k, (s, _) in metrics["terms"].items() if not np.isfinite(s)]
       if bad or not np.isfinite(metrics["grad_norm"]):
-        self._checkpoints.wait()
-        kept = self._checkpoints.steps()
-        raise InputError(
-          f"the {bad[0] if bad else 'gradient'} became NaN or infinite at step "
-          f"{step}. Last good checkpoint: {kept[-1] if kept else 'none yet'} in "
-          f"{self._checkpoints.workdir}. Lower config.optimiser.learning_rate "
-          "or set config.optimiser.clip, and train in another --workdir."
-        )
+        raise self._no_number(bad[0] if bad else "gradient", step)
     self._meter.steps(fetched)
+
+  def _no_number(self, what: str, step: int) -> InputError:
+    self._checkpoints.wait()
+    kept = self._checkpoints.steps()
+    return InputError(
+      f"the {what} became NaN or infinite at step {step}. Last good checkpoint: "
+      f"{kept[-1] if kept else 'none yet'} in {self._checkpoints.workdir}. Lower "
+      "config.optimiser.learning_rate or set config.optimiser.clip, and train "
+      "in another --workdir."
+    )
 
   def _report(self, step: int) -> None:
     self._fetch()
@@ -286,15 +302,29 @@ class _Loop:
     self._fetch()
     began = time.monotonic()
     params = self._layout.take_state(state).evaluated
-    values, progress = self._validate(params), self._progress
-    if values["bleu"] > progress.best_score:
-      progress.best_score, progress.best_step = values["bleu"], step
+    values, rank = self._validate(params)
+    train, progress = self._config.train, self._progress
+    if not np.isfinite(rank).all():
+      raise self._no_number("validation loss", step)
+    if list(rank) > progress.best_rank:
+      progress.best_rank, progress.best_step = list(rank), step
+      progress.best_score = values[train.selection]
       progress.bad = 0
-      self._checkpoints.save_best(step, _unshared(params), values["bleu"])
+      page = {
+        "selection": train.selection,
+        "tokenizer": train.tokenizer,
+        "score": values[train.selection],
+        "likelihood": values["likelihood"],
+      }
+      self._checkpoints.save_best(step, _unshared(params), page)
     else:
       progress.bad += 1
     self._clock()
-    values |= {"best_bleu": progress.best_score, "minutes": progress.minutes}
+    values |= {
+      f"best_{train.selection}": progress.best_score,
+      "best_step": progress.best_step,
+      "minutes": progress.minutes,
+    }
     self._log.record("validation", step, values)
     self._meter.pause(time.monotonic() - began)
 

@@ -14,6 +14,7 @@ DECODE = {
   "length_penalty": "gnmt",
   "alpha": 0.6,
 }
+TRAIN = {"selection": "bleu", "tokenizer": "", "average": 1}
 MACHINE = results.Machine("cpu", 1, "a chip", 2, "Linux", "3.11", {"jax": "1"})
 
 
@@ -77,7 +78,9 @@ def made(**changes):
       ),
     ),
   )
-  facts = results.Facts(9, "steps", 6, 29.5, 1.5, 900, 700.0, 5000, MACHINE)
+  facts = results.Facts(
+    *(9, "steps", "BLEU (13a)", 6, 29.5, 1.5, 900, 700.0, 5000, MACHINE)
+  )
   run = results.Run(
     *("transformer", 0, "transformer/seed_0", facts),
     (results.Point(6, 1.0, {"bleu": 29.5}),),
@@ -91,7 +94,7 @@ def made(**changes):
     tuple(
       results.System(
         n,
-        {"seed": 0, "decode": DECODE},
+        {"seed": 0, "decode": DECODE, "train": TRAIN},
         data,
         controls(n, names),
         control_of(n),

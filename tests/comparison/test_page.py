@@ -78,7 +78,7 @@ def test_what_the_tables_say_is_on_the_page(content):
     *("30.50 ± 0.50", "31.50 ± 0.50†", "29.50 ± 0.50‡"),  # scores
     *("+0.00 .. +2.00", "0.0300", "+2.00"),  # differences
     "Config: configs/m.py with train.steps=9; whole in report.json.",
-    "the best checkpoint by validation BLEU, beam 5, length penalty gnmt 0.6",
+    "the best checkpoint by validation BLEU (13a), beam 5, length penalty gnmt 0.6",
     "en to de; pairs: test 20; SHA-256",
     *("pascal , seed 2: why", "a chip, 2 cores", "BLEU|case:mixed"),
     "Two seeds are too few",

@@ -19,7 +19,7 @@ def test_results_come_back_from_json():
 @pytest.mark.parametrize(
   ("old", "new", "message"),
   [
-    ('"format": 1', '"format": 9', "has format 9; this version reads 1"),
+    ('"format": 2', '"format": 9', "has format 9; this version reads 2"),
     ('"samples": 100', '"smaples": 100', "no option 'smaples'"),
     ("{", "", "is damaged"),
   ],
@@ -112,3 +112,35 @@ def test_controls_are_systems_and_every_tree_control_is_one():
   names = {name for others in CONTROLS.values() for name in others}
   assert names | set(CONTROLS) <= set(systems.SYSTEMS)
   assert names == {n for n in systems.SYSTEMS if n.endswith("_tree")}
+
+
+def test_a_report_says_what_checkpoints_were_chosen_by():
+  content = made()
+  (run,) = content.runs
+  text = report.markdown(content)
+  assert "the best checkpoint by validation BLEU (13a), beam 5" in text
+  assert "| 30.00 | BLEU (13a) | 29.50 | 6 | 9 | steps |" in text
+  facts = dataclasses.replace(
+    run.facts, selection="log-likelihood", best_score=-2.5
+  )
+  other = dataclasses.replace(run, seed=1, facts=facts)
+  text = report.markdown(made(runs=(run, other)))
+  assert "by validation BLEU (13a) or log-likelihood, beam" in text
+  assert "| log-likelihood | -2.50 | 6 |" in text
+
+
+@pytest.mark.parametrize(
+  ("train", "decode", "expected"),
+  [
+    ({"average": 3}, {}, "with the mean of the last 3 checkpoints, beam"),
+    ({}, {"checkpoint": "last"}, "with the last checkpoint, beam"),
+  ],
+)
+def test_a_report_says_when_none_was_chosen(train, decode, expected):
+  content = made()
+  first, *others = content.systems
+  config = {**first.config}
+  config["train"] = {**config["train"], **train}
+  config["decode"] = {**config["decode"], **decode}
+  first = dataclasses.replace(first, config=config)
+  assert expected in report.markdown(made(systems=(first, *others)))

@@ -21,7 +21,8 @@ from jaxsyn.errors import InputError
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 FACTS = (
-  '{"step": 6, "reason": "steps", "best_step": 3, "best_bleu": 1.5,'
+  '{"step": 6, "reason": "steps", "selection": "BLEU (13a)",'
+  ' "best_step": 3, "best_score": 1.5,'
   ' "minutes": 0.5, "tokens": 9, "tokens_per_s": 2.0, "parameters": 7,'
   ' "machine": {"device": "cpu", "devices": 1, "processor": "", "cores": 1,'
   ' "system": "", "python": "", "packages": {}}}'
@@ -209,8 +210,8 @@ time.sleep(0.4)
   assert not jobs[1].run.exists()
 
 
-def state(what, step=0, bleu=None, minutes=0.0, left=None):
-  return State(what, step, 100, bleu, minutes, left)
+def state(what, step=0, best="", minutes=0.0, left=None):
+  return State(what, step, 100, best, minutes, left)
 
 
 def test_the_table(jobs):
@@ -219,17 +220,18 @@ def test_the_table(jobs):
       zip(
         jobs,
         (
-          state("finished", 100, 31.256, 10.0, 0.0),
-          state("training", 40, None, 4.0, 6.0),
+          state("finished", 100, "BLEU 31.26", 10.0, 0.0),
+          state("training", 40, "", 4.0, 6.0),
           state("waiting"),
-          state("failed", 7, None, 0.7),
+          state("failed", 7, "", 0.7),
         ),
       )
     )
   )
   lines = text.splitlines()
   assert lines[1].split() == [
-    *("transformer", "seed", "0", "finished", "100/100", "31.26", "10.0")
+    *("transformer", "seed", "0", "finished", "100/100"),
+    *("BLEU", "31.26", "10.0"),
   ]
   assert lines[2].split()[3:] == ["training", "40/100", "4.0", "6.0"]
   assert lines[3].split()[3:] == ["waiting", "0/100", "0.0"]
@@ -285,6 +287,6 @@ def test_the_state_is_read_from_what_runs_write(jobs):
     '"minutes": 0.75}\n{"kind": "tra'  # a line that is being written
   )
   found = progress.state(job, True, False)
-  assert found == State("training", 3, 6, 5.0, 0.75, 1.0)
+  assert found == State("training", 3, 6, "BLEU 5.00", 0.75, 1.0)
   assert progress.state(job, False, False).what == "stopped"
   assert progress.state(job, False, True).what == "failed"

@@ -24,7 +24,7 @@ def kept(tmp_path):
   checkpoints = Checkpoints(tmp_path, keep=2)
   for step in (1, 2, 3):
     checkpoints.save(step, state(step), Progress(epoch=step, batch=7))
-  checkpoints.save_best(2, state(2.0)["params"], 30.0)
+  checkpoints.save_best(2, state(2.0)["params"], {"score": 30.0})
   checkpoints.wait()
   yield checkpoints
   checkpoints.close()

@@ -1,0 +1,196 @@
+"""When training ends, and which parameters are the best: on the real loop.
+
+Model, data, steps, checkpoints and log are real; what the validation split says
+of parameters is written out here, so that it can be reasoned about.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+from jaxsyn import config as configs
+from jaxsyn.data.batch_plan import Plan as BatchPlan
+from jaxsyn.data.columns import of_split
+from jaxsyn.data.records import Records
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+from jaxsyn.scoring import selection
+from jaxsyn.training import loop
+from jaxsyn.training.checkpoint import Checkpoints
+from jaxsyn.training.feed import Feed
+from jaxsyn.training.log import Log
+from jaxsyn.training.mesh import Layout
+
+pytestmark = pytest.mark.usefixtures("quick_compile_file")
+NAMES = ("source_id", "target_id")
+
+
+class Said:
+  """A validation that says one score after the other.
+
+  Attributes:
+    params: that it was asked about, as many as it was called.
+  """
+
+  def __init__(self, *scores, stop_at=None):
+    """Takes BLEU, or (BLEU, likelihood); stops the run when so many are said."""
+    self._scores = [s if isinstance(s, tuple) else (s, -9.0) for s in scores]
+    self._stop_at, self.params = stop_at, []
+
+  def __call__(self, params):
+    bleu, likelihood = self._scores[len(self.params)]
+    self.params.append(jax.device_get(params))
+    if len(self.params) == self._stop_at:
+      os.kill(os.getpid(), signal.SIGTERM)
+    values = {"bleu": bleu, "likelihood": likelihood}
+    return loop.Validated(values, (bleu, likelihood))
+
+
+@pytest.fixture
+def train(tiny, prepared, tmp_path):
+  """A function: trains in one folder by what a validation says."""
+  records = Records(prepared, "train")
+  columns = of_split(records, NAMES, "parsed", 1.0)
+
+  def run(said, **changes):
+    config = tiny("transformer")
+    config.model.update(encoder_layers=1, width=16, feed_forward=16)
+    config.batch.update(shapes=1, tokens=600)
+    config.train.update(steps=40, evaluate_every=1, save_every=100, keep=1)
+    config.train.update(changes)
+    config = selection.settled(configs.read(config))
+    plan = resolve(config, records.manifest)
+    layout = Layout(config.train.parallelism, config.train.mesh)
+    batches = BatchPlan(
+      columns.sizes("source_id"),
+      columns.sizes("target_id"),
+      tokens=config.batch.tokens,
+      shapes=1,
+      seed=0,
+      row_multiple=layout.rows,
+    )
+    checkpoints = Checkpoints(tmp_path, config.train.keep)
+    try:
+      return loop.train(
+        config,
+        plan.recipe,
+        layout,
+        Feed(columns, NAMES, batches),
+        checkpoints,
+        said,
+        lambda start: Log(tmp_path, config.train.steps, start),
+      )
+    finally:
+      checkpoints.close()
+
+  return run
+
+
+def logged(folder) -> list[dict]:
+  lines = (folder / "log.jsonl").read_text().splitlines()
+  return [r for r in map(json.loads, lines) if r["kind"] == "validation"]
+
+
+def test_patience_ends_a_run_and_an_improvement_starts_it_anew(train, tmp_path):
+  said = Said(5.0, 4.0, 6.0, 6.0, 3.0, 5.9)
+  ended = train(said, patience=3)
+  # The third evaluation is better; the fourth to sixth are not.
+  assert (ended.reason, ended.step, len(said.params)) == ("patience", 6, 6)
+  progress = ended.progress
+  assert (progress.bad, progress.best_step, progress.best_score) == (3, 3, 6.0)
+  records = logged(tmp_path)
+  assert [r["best_bleu"] for r in records] == [5.0, 5.0, 6.0, 6.0, 6.0, 6.0]
+  assert [r["best_step"] for r in records] == [1, 1, 3, 3, 3, 3]
+  # It stays ended, and nothing is evaluated again.
+  again = train(Said(), patience=3)
+  assert (again.reason, again.step, again.compilations) == ("patience", 6, 0)
+
+
+def test_without_patience_it_ends_at_its_last_step(train):
+  ended = train(Said(5.0, 4.0, 3.0, 2.0), steps=4)
+  assert (ended.reason, ended.step, ended.progress.bad) == ("steps", 4, 3)
+
+
+def test_patience_goes_on_counting_after_a_stop(train):
+  first = train(Said(5.0, 4.0, 4.5, stop_at=3), patience=4)
+  assert (first.reason, first.step, first.progress.bad) == ("SIGTERM", 3, 2)
+  said = Said(5.0, 1.0)  # a tie is no improvement
+  ended = train(said, patience=4)
+  assert (ended.reason, ended.step, ended.progress.bad) == ("patience", 5, 4)
+  assert (ended.progress.best_step, len(said.params)) == (1, 2)
+
+
+def test_what_no_checkpoint_knows_of_is_counted_once(train, tmp_path):
+  """Two evaluations are lost with the steps since the last checkpoint."""
+  said = Said(5.0, 4.0, 3.0, 2.0, stop_at=4)
+  train(said, save_every=2, keep=2)
+  shutil.rmtree(tmp_path / "checkpoints" / "4")  # as if killed before it
+  ended = train(Said(3.0, 2.0), patience=3)
+  assert (ended.reason, ended.step) == ("patience", 4)
+  assert [r["step"] for r in logged(tmp_path)] == [1, 2, 3, 4]
+
+
+def test_the_likelihood_decides_while_scores_are_the_same(train, tmp_path):
+  said = Said(
+    *((0.0, -7.0), (0.0, -6.0), (0.0, -5.0), (0.0, -5.5), (0.1, -6.5)),
+    *((0.1, -6.4), (0.0, -4.0), (0.1, -6.4)),
+  )
+  ended = train(said, patience=2)
+  # Better likelihood at the same score, or a better score, is better; not a
+  # better likelihood at a lower score, nor a perfect tie.
+  assert [r["best_step"] for r in logged(tmp_path)] == [1, 2, 3, 3, 5] + [6] * 3
+  assert (ended.reason, ended.step) == ("patience", 8)
+  assert ended.progress.best_rank == [0.1, -6.4]
+
+
+def test_a_score_below_nothing_can_be_the_best(train):
+  ended = train(Said(-3.0, -2.5, -2.75), steps=3, patience=5)
+  assert (ended.progress.best_step, ended.progress.best_score) == (2, -2.5)
+
+
+def test_the_best_are_the_parameters_that_scored_best(train, tmp_path):
+  said = Said(1.0, 7.0, 3.0, 2.0)
+  train(said, steps=4)
+  checkpoints = Checkpoints(tmp_path)
+  abstract = jax.eval_shape(lambda: said.params[0])
+  found = jax.device_get(checkpoints.restore_params("best", abstract, False))
+  assert checkpoints.best_score() == {
+    "step": 2,
+    "selection": "bleu",
+    "tokenizer": "13a",
+    "score": 7.0,
+    "likelihood": -9.0,
+  }
+  checkpoints.close()
+  jax.tree.map(np.testing.assert_array_equal, found, said.params[1])
+  for other in (0, 2, 3):
+    assert not np.array_equal(
+      found["target_table"]["embedding"],
+      said.params[other]["target_table"]["embedding"],
+    )
+
+
+def test_what_is_no_number_is_never_the_best(train):
+  message = "validation loss became NaN or infinite at step 2.*checkpoint: 1 in"
+  with pytest.raises(InputError, match=message):
+    train(Said(5.0, (6.0, float("nan"))), save_every=1)
+
+
+def test_ended_for_a_reason_is_read_from_config_and_progress(tiny):
+  config = configs.read(tiny("transformer"))
+  change = dataclasses.replace(config.train, steps=9, patience=2, minutes=1.0)
+  config = dataclasses.replace(config, train=change)
+
+  def reason(step=0, **known):
+    return loop.over(config, step, loop.Progress(**known))
+
+  assert reason(8, bad=1, minutes=0.9) == ""
+  assert reason(9) == "steps"
+  assert reason(1, minutes=1.0) == "minutes"
+  assert reason(1, bad=2) == "patience"
