@@ -153,9 +153,7 @@ def rearranged(
   return new
 
 
-def _control(
-  id_S: np.ndarray, words: int, kind: str, seed: int
-) -> np.ndarray:
+def _control(id_S: np.ndarray, words: int, kind: str, seed: int) -> np.ndarray:
   """Heads of a control tree."""
   if kind == "linear":
     return trees.linear(words)

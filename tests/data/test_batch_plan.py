@@ -66,9 +66,10 @@ def test_shapes_have_room_for_the_words_of_all_that_fit(lengths, multiple):
 def test_data_without_trees_has_no_words(lengths):
   plan = Plan(*lengths, tokens=512, shapes=2, seed=0)
   none = np.zeros(3000, int)
-  assert plan.shapes == Plan(
-    *lengths, none, none, tokens=512, shapes=2, seed=0
-  ).shapes
+  assert (
+    plan.shapes
+    == Plan(*lengths, none, none, tokens=512, shapes=2, seed=0).shapes
+  )
   assert {(s.source_words, s.target_words) for s in plan.shapes} == {(1, 1)}
 
 

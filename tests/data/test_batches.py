@@ -130,7 +130,9 @@ def test_nothing_is_cut(name, tmp_path):
   columns = open_columns([one], tuple(one), tmp_path / "cache", 1.0)
   source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
   planned = Planned(Shape(1, source, 2, words), np.array([0]))
-  why = rf"{name}: an example of {source + 1 if source == 1 else 4} does not fit"
+  why = (
+    rf"{name}: an example of {source + 1 if source == 1 else 4} does not fit"
+  )
   with pytest.raises(ValueError, match=why):
     assemble(columns, [name], planned)
   with pytest.raises(ValueError, match=why):
