@@ -12,7 +12,8 @@ import pytest
 
 from configs import pud, systems
 from jaxsyn import train
-from jaxsyn.data.columns import examples_of, of_split
+from jaxsyn.data.batches import features_for
+from jaxsyn.data.columns import cache_of, examples_of, of_split, tree_facts
 from jaxsyn.data.records import Records
 from jaxsyn.translate import Session, read_conllu
 from preprocess import build
@@ -50,7 +51,7 @@ def run(shared_data, quick_compile_file, tmp_path_factory):
   build.run(config, str(shared_data / "ud"))
   assert train.run(config, folder / "run").step == 3
   parses = read_conllu(str(shared_data / "ud" / "ja_pud.conllu.gz"))
-  return folder / "run", list(parses)
+  return folder / "run", list(parses), config
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +103,23 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   run, session, tmp_path
 ):
   """Those of config.seed; its parser's trees stand beside the text."""
-  folder, parses = run
+  folder, parses, config = run
   shutil.copytree(folder, tmp_path / "run")
   path = tmp_path / "run" / "config.json"
-  config = json.loads(path.read_text())
-  config["seed"], config["data"]["tree"] = 5, "random"
-  path.write_text(json.dumps(config))
+  kept = json.loads(path.read_text())
+  kept["seed"], kept["data"]["tree"] = 5, "random"
+  path.write_text(json.dumps(kept))
+  config = config.copy_and_resolve_references()
+  config.seed, config.data.tree = 5, "random"
+  # Nothing is left to do but to read the data.
+  assert train.run(config, tmp_path / "run").step == 3
+  read = features_for(["source_tree_distance"], ["source"])
+  for split in ("train", "validation"):
+    records = Records(config.data.directory, split)
+    assert cache_of(records, read, *tree_facts("random", 5)).is_dir()
+
   random = Session(tmp_path / "run")
-  records = Records(config["data"]["directory"], "test")
+  records = Records(config.data.directory, "test")
   names = ("source_id", "source_head", "source_parent_mid")
   columns = of_split(records, names, "random", 5, memory_gib=1.0)
   other = 0

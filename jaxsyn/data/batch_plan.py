@@ -1,9 +1,9 @@
 """Which pairs form which batch, in which static shape: from lengths alone.
 
 Every host computes the same plan from (seed, epoch) and the lengths of all
-examples, so a position in the data is a pair of integers, and resuming is exact and
-immediate. Batches come in a small declared set of shapes, so that the number
-of compilations is bounded.
+examples, so a position in the data is a pair of integers, and resuming is
+exact and immediate. Batches come in a small declared set of shapes, so that
+the number of compilations is bounded.
 
 Before this file: `columns` (lengths). After it: `batches` (arrays).
 """
