@@ -47,14 +47,8 @@ def run(data: str, needs: tuple[str, ...], seconds: float) -> dict:
   began = time.perf_counter()
   records = Records(data, "train")
   names = features_for(needs, records.manifest["sides"])
-  columns = of_split(records, names, "parsed", memory_gib=4.0)
-  plan = Plan(
-    records.index.source_length,
-    records.index.target_length,
-    tokens=4096,
-    shapes=12,
-    seed=0,
-  )
+  columns = of_split(records, names, "parsed", seed=0, memory_gib=4.0)
+  plan = Plan(*columns.lengths(), tokens=4096, shapes=12, seed=0)
   batches = stream(columns, names, plan, Position())
   next(batches)
   figures = {

@@ -71,13 +71,17 @@ class Trainer:
     names = features_for(plan.needs, records.manifest["sides"])
     self.layout = Layout("jit", checked.train.mesh)
     columns = tasks.of_split(
-      records, names, checked.data, checked.batch.memory_gib
+      records, names, checked.data, checked.seed, checked.batch.memory_gib
     )
-    lengths = columns.sizes("source_id"), columns.sizes("target_id")
     self.feed = Feed(
       columns,
       names,
-      Plan(*lengths, tokens=tokens, shapes=checked.batch.shapes, seed=0),
+      Plan(
+        *columns.lengths(),
+        tokens=tokens,
+        shapes=checked.batch.shapes,
+        seed=0,
+      ),
     )
     self._step = functools.partial(train_step, recipe=plan.recipe)
     empty = self.feed.empty()

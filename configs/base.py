@@ -216,7 +216,9 @@ def get_config() -> ml_collections.ConfigDict:
     length_penalty="fairseq",  # "fairseq": len**alpha; "gnmt": ((5+len)/6)**a
     alpha=1.0,
     stop="first",  # end when "first" beams ended, or none can win: "bound"
-    max_length_factor=1.5,  # longest output = factor * source subwords + offset
+    # Longest output of a sentence, in subwords and its EOS: factor * own source
+    # subwords, rounded up, + offset. The source's EOS and tags count too.
+    max_length_factor=1.5,
     max_length_offset=10,
     checkpoint="best",  # parameters to translate with: "best" or "last"
     sentences=64,  # rows decoded together

@@ -174,7 +174,9 @@ def _translate(
   """A test split as it was prepared: its own trees, or those of a control."""
   config = session.run.config
   records = Records(config.data.directory, split)
-  examples = examples_of(records, config.data.tree, session.plan.tag)
+  examples = examples_of(
+    records, config.data.tree, config.seed, session.plan.tag
+  )
   with text.writer(path) as write:
     while chunk := list(itertools.islice(examples, BUFFER)):
       for best in session.search(chunk):

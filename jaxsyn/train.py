@@ -55,15 +55,16 @@ def run(
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   names = features_for(plan.needs, records.manifest["sides"])
-  columns = tasks.of_split(records, names, config.data, config.batch.memory_gib)
+  columns = tasks.of_split(
+    records, names, config.data, config.seed, config.batch.memory_gib
+  )
   made = workdir.create(folder, config)
   layout = Layout(config.train.parallelism, config.train.mesh)
   feed = Feed(
     columns=columns,
     names=names,
     plan=BatchPlan(
-      columns.sizes("source_id"),
-      columns.sizes("target_id"),
+      *columns.lengths(),
       tokens=config.batch.tokens,
       shapes=config.batch.shapes,
       seed=config.seed,

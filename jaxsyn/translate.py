@@ -118,7 +118,7 @@ class Session:
 
   def _load(self, checkpoint: str):
     config = self.plan.config
-    batch = pad([], self._names, 4, 1)
+    batch = pad([], self._names, 4, 4, 1)
     batch["target_id_BT"] = jnp.zeros((1, 4), jnp.int32)
     model, key = self.plan.recipe.model, jax.random.key(0)
     abstract = jax.eval_shape(
@@ -189,6 +189,7 @@ class Session:
       self._vocabularies,
       self._relations,
       tree=self.run.config.data.tree,
+      seed=self.run.config.seed,
       tag=self.plan.tag,
     )
 

@@ -11,6 +11,11 @@ import numpy as np
 from configs import base, systems
 from jaxsyn import config as configs
 from jaxsyn.data import tree as trees
+from jaxsyn.data.batch_plan import Plan as BatchPlan
+from jaxsyn.data.batch_plan import Planned, Shape
+from jaxsyn.data.batches import assemble
+from jaxsyn.data.columns import Columns
+from jaxsyn.data.schema import FEATURES
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import Plan, resolve
 
@@ -42,14 +47,27 @@ def plan_of(system: str, **model) -> Plan:
   return resolve(config_of(system, **model), JOINT)
 
 
-def sentence(words: int, target: int, seed: int) -> dict[str, np.ndarray]:
-  """One pair with every fact: words of one or two subwords, a random tree."""
+def sentence(
+  words: int, target: int, seed: int, bare: int = 0
+) -> dict[str, np.ndarray]:
+  """One pair with every fact: words of one or two subwords, a random tree.
+
+  Args:
+    words: of the source that have subwords.
+    target: T.
+    seed: of the draw.
+    bare: words of either side, beside those, that have no subword of their
+      own, as where a subword holds several words.
+  """
   rng = np.random.default_rng(seed)
   word_S = np.repeat(np.arange(words), rng.integers(1, 3, words))
   word_S = np.r_[word_S, -1].astype(np.int32)
-  head_W = np.asarray(trees.random(words, seed))
   word_T = np.repeat(np.arange(target), rng.integers(1, 3, target))
   word_T = np.r_[word_T[: target - 1], -1].astype(np.int32)
+  if bare:
+    word_S, word_T = (_spread(word, bare, rng) for word in (word_S, word_T))
+    words += bare
+  head_W = np.asarray(trees.random(words, seed))
   return {
     "source_id_BS": np.r_[rng.integers(4, VOCABULARY, len(word_S) - 1), 3],
     "source_word_BS": word_S,
@@ -61,31 +79,53 @@ def sentence(words: int, target: int, seed: int) -> dict[str, np.ndarray]:
     "source_weighting_BSS": rng.uniform(size=(len(word_S),) * 2),
     "target_id_BT": np.r_[rng.integers(4, VOCABULARY, target - 1), 3],
     "target_word_BT": word_T,
-    "target_head_BW": np.asarray(trees.random(word_T.max() + 1, seed)),
+    "target_head_BW": np.asarray(trees.random(word_T.max() + 1 + bare, seed)),
     "target_parsed_B": np.asarray(1, np.uint8),
   }
 
 
-FILL = {
-  "source_word_BS": -1,
-  "target_word_BT": -1,
-  "source_tree_distance_BWW": 255,
-}
+def _spread(word_S, bare: int, rng) -> np.ndarray:
+  """The same subwords where some words between and after them have none."""
+  words = word_S.max() + 1
+  named = np.sort(rng.permutation(words + bare)[:words])
+  return np.where(word_S < 0, -1, named[word_S]).astype(np.int32)
 
 
-def batch_of(pairs, extra: int = 0) -> dict[str, jax.Array]:
-  """Pads pairs to their longest, and `extra` beyond it."""
-  batch = {}
-  for name in pairs[0]:
-    arrays = [np.asarray(pair[name]) for pair in pairs]
-    shape = np.max([a.shape for a in arrays], axis=0)
-    shape = tuple((shape + extra).astype(int)) if arrays[0].ndim else ()
-    dtype = np.float32 if arrays[0].dtype.kind == "f" else arrays[0].dtype
-    whole = np.full((len(pairs), *shape), FILL.get(name, 0), dtype)
-    for row, array in enumerate(arrays):
-      whole[(row, *(slice(0, n) for n in array.shape))] = array
-    batch[name] = jnp.asarray(whole)
-  return batch
+def columns_of(pairs) -> Columns:
+  """The pairs as a split, without their weighting matrices."""
+  flat, start = {}, {}
+  for key in pairs[0]:
+    name = key.rpartition("_")[0]
+    if name in FEATURES:
+      arrays = [np.ravel(pair[key]) for pair in pairs]
+      flat[name] = np.concatenate(arrays).astype(FEATURES[name].dtype)
+      start[name] = np.cumsum([0, *(array.size for array in arrays)])
+  return Columns(flat, start)
+
+
+def shape_of(pairs, extra: int = 0) -> Shape:
+  """The shape of training that holds the pairs, and `extra` on all sides."""
+  lengths = columns_of(pairs).lengths()
+  shape = BatchPlan(*lengths, tokens=2**20, shapes=1, seed=0).shapes[0]
+  sizes = dataclasses.asdict(shape) | {"rows": len(pairs) - extra}
+  return Shape(**{name: size + extra for name, size in sizes.items()})
+
+
+def batch_of(
+  pairs, extra: int = 0, shape: Shape | None = None
+) -> dict[str, jax.Array]:
+  """The batch of training: as wide as the pairs need and `extra`, or a shape."""
+  columns, shape = columns_of(pairs), shape or shape_of(pairs, extra)
+  names = [key.rpartition("_")[0] for key in pairs[0]]
+  names = [name for name in names if name in FEATURES]
+  batch = assemble(columns, names, Planned(shape, np.arange(len(pairs))))
+  del batch["weight_B"]
+  weighting = np.zeros((shape.rows, shape.source, shape.source), np.float32)
+  for row, pair in enumerate(pairs):
+    size = len(pair["source_id_BS"])
+    weighting[row, :size, :size] = pair["source_weighting_BSS"]
+  batch["source_weighting_BSS"] = weighting
+  return {name: jnp.asarray(array) for name, array in batch.items()}
 
 
 def parameters(plan: Plan, batch, seed: int = 0):

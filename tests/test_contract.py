@@ -9,7 +9,7 @@ from models_under_test import batch_of, logits, parameters, plan_of, sentence
 from configs.systems import SYSTEMS
 from jaxsyn.models.contract import shift_right, view_of
 
-PAIRS = [sentence(5, 6, 1), sentence(2, 6, 2)]
+PAIRS = [sentence(5, 6, 1), sentence(2, 6, 2, bare=9)]
 
 
 def caller(plan, params):

@@ -15,6 +15,7 @@ from models_under_test import (
   parameters,
   plan_of,
   sentence,
+  shape_of,
   without_parts,
 )
 
@@ -25,16 +26,21 @@ from jaxsyn.models.contract import view_of
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import PARTS, Where
 
-# Every program is compiled for few shapes: all pairs, the second one alone. One
-# sentence has a single word, one has none but the end sign.
+# One sentence has far more words than subwords, one has a single word, one has
+# none but the end sign, and one is longer than all others together.
 PAIRS = [
   sentence(5, 6, 1),
-  sentence(3, 4, 2),
+  sentence(3, 4, 2, bare=17),
   sentence(7, 8, 3),
   sentence(1, 3, 4),
   sentence(0, 2, 5),
+  sentence(60, 5, 6),
 ]
+# Every program is compiled for two shapes: all pairs, and a short one alone,
+# which has more room for words than for subwords.
 BATCH = batch_of(PAIRS, extra=2)
+SHORT = PAIRS[:5]
+ALONE = dataclasses.replace(shape_of(SHORT), rows=1)
 
 
 # Parts work together, on the same heads too.
@@ -63,11 +69,14 @@ def test_every_part_is_in_a_system():
 
 def test_alone_or_in_any_batch_a_sentence_gives_the_same(system):
   plan, params = system
+  assert ALONE.source < ALONE.source_words  # and the other way round in BATCH
+  assert BATCH["source_id_BS"].shape[1] > BATCH["source_head_BW"].shape[1]
   together = logits(plan, params, BATCH)
-  alone = logits(plan, params, batch_of(PAIRS[1:2]))
-  np.testing.assert_allclose(
-    real(PAIRS[1], together, 1), real(PAIRS[1], alone, 0), atol=2e-5
-  )
+  for row, pair in enumerate(SHORT):
+    alone = logits(plan, params, batch_of([pair], shape=ALONE))
+    np.testing.assert_allclose(
+      real(pair, together, row), real(pair, alone, 0), atol=2e-5
+    )
   assert np.isfinite(together).all()
 
 
@@ -94,7 +103,7 @@ def test_what_stands_in_pads_never_reaches_real_words(system):
 def test_a_sentence_is_scored_by_its_own_tree(system):
   plan, params = system
   batch = BATCH
-  order = jnp.array([2, 0, 1, 4, 3])
+  order = jnp.array([2, 0, 5, 1, 4, 3])
   moved = {name: array[order] for name, array in batch.items()}
   np.testing.assert_allclose(
     logits(plan, params, moved), logits(plan, params, batch)[order], atol=2e-5
@@ -147,7 +156,7 @@ FIRST_OF_PART = {
 def test_jit_changes_nothing(name):
   plan = plan_of(name)
   params = parameters(plan, BATCH)
-  batch = batch_of(PAIRS[1:2])
+  batch = batch_of(PAIRS[1:2], shape=ALONE)
   plain = apply(params, batch, jax.random.key(0), plan.recipe.model, False)
   np.testing.assert_allclose(
     plain, logits(plan, params, batch), rtol=1e-4, atol=1e-5
@@ -159,7 +168,7 @@ def test_a_sentence_without_a_tree_is_scored_as_by_the_baseline(system):
   if not plan.translation_needs:
     pytest.skip("it reads no tree")
   plain = without_parts(plan, treeless=True)
-  batch = BATCH | {"source_parsed_B": jnp.array([1, 0, 1, 1, 1], jnp.uint8)}
+  batch = BATCH | {"source_parsed_B": jnp.array([1, 0, 1, 1, 1, 1], jnp.uint8)}
   out, was = (logits(p, params, batch) for p in (plan, plain))
   np.testing.assert_allclose(out[1], was[1], atol=1e-5)
   assert not np.allclose(out[0], was[0], atol=1e-4)

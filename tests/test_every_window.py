@@ -13,12 +13,18 @@ from configs.systems import SYSTEMS
 from jaxsyn.models.contract import view_of
 from jaxsyn.syntax import WINDOWS, WindowSpec
 
-PAIRS = [sentence(5, 6, 1), sentence(3, 4, 2), sentence(7, 8, 3)]
+PAIRS = [
+  sentence(5, 6, 1),
+  sentence(3, 4, 2, bare=17),  # more words than subwords
+  sentence(60, 8, 3),
+  sentence(1, 3, 4),
+]
+ROWS = len(PAIRS)
 VIEW = view_of(batch_of(PAIRS, extra=2), "source")
 SIZE = VIEW.real_BS.shape[1]
 RNG = np.random.default_rng(0)
-SCORE_BNS = RNG.normal(size=(3, 2, SIZE)).astype(np.float32)
-QUERY_BNG = RNG.normal(size=(3, 2, WHERE.width)).astype(np.float32)
+SCORE_BNS = RNG.normal(size=(ROWS, 2, SIZE)).astype(np.float32)
+QUERY_BNG = RNG.normal(size=(ROWS, 2, WHERE.width)).astype(np.float32)
 
 # Each with the options of its defaults, and others that change its course.
 VARIANTS = {
@@ -64,7 +70,7 @@ def test_every_window_is_in_a_system():
 
 def test_weights_are_shares_and_none_is_on_a_pad(case):
   weight_BNTS = np.asarray(case())
-  assert weight_BNTS.shape == (3, 2, 2, SIZE)
+  assert weight_BNTS.shape == (ROWS, 2, 2, SIZE)
   assert (weight_BNTS >= 0).all()
   assert (weight_BNTS.sum(-1) <= 1 + 1e-5).all()
   assert (weight_BNTS.max(-1) > 0).all()
@@ -73,10 +79,13 @@ def test_weights_are_shares_and_none_is_on_a_pad(case):
 
 
 def test_alone_or_in_a_batch_weights_are_the_same(case):
-  alone = view_of(batch_of(PAIRS[1:2]), "source")
-  size = alone.real_BS.shape[1]
-  found = case(SCORE_BNS[1:2, :, :size], QUERY_BNG[1:2], alone)
-  np.testing.assert_allclose(found[0], case()[1, ..., :size], atol=1e-6)
+  together = case()
+  for row in (1, 3):
+    own = slice(row, row + 1)
+    alone = view_of(batch_of(PAIRS[own]), "source")
+    size = alone.real_BS.shape[1]
+    found = case(SCORE_BNS[own, :, :size], QUERY_BNG[own], alone)
+    np.testing.assert_allclose(found[0], together[row, ..., :size], atol=1e-6)
 
 
 def test_hypotheses_do_not_meet(case):

@@ -65,7 +65,7 @@ class Untrained(Session):
   """A run that has no checkpoint: quick, where the numbers do not matter."""
 
   def _load(self, checkpoint):
-    batch = pad([], self._names, 4, 1)
+    batch = pad([], self._names, 4, 4, 1)
     batch["target_id_BT"] = np.zeros((1, 4), np.int32)
     model, key = self.plan.recipe.model, jax.random.key(0)
     return jax.jit(

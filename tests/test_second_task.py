@@ -84,7 +84,7 @@ def test_validation_has_room_for_the_tags(tiny, prepared):
     Vocabulary(prepared / "vocabulary.model"),
   )
   columns = of_split(
-    Records(prepared, "validation"), names, "parsed", 1.0, plan.tag
+    Records(prepared, "validation"), names, "parsed", 0, 1.0, plan.tag
   )
   for planned in validator._batches:
     longest = columns.sizes("source_id")[planned.ids].max()
@@ -109,8 +109,8 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
   records = Records(prepared, "validation")
-  bare = of_split(records, tuple(names), "parsed", 1.0)  # cached elsewhere
-  columns = of_split(records, tuple(names), "parsed", 1.0, tag)
+  bare = of_split(records, tuple(names), "parsed", 0, 1.0)  # cached elsewhere
+  columns = of_split(records, tuple(names), "parsed", 0, 1.0, tag)
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
   lines = read_text(prepared, "validation", "source")

@@ -1,11 +1,11 @@
 """Which pairs form which batch, in which static shape: from lengths alone.
 
-Every host computes the same plan from (seed, epoch) and the index of lengths,
-so a position in the data is a pair of integers, and resuming is exact and
-immediate. Batches come in a small declared set of shapes, so that the number
-of compilations is bounded.
+Every host computes the same plan from (seed, epoch) and the lengths of all
+examples, so a position in the data is a pair of integers, and resuming is
+exact and immediate. Batches come in a small declared set of shapes, so that
+the number of compilations is bounded.
 
-Before this file: `records` (lengths). After it: `batches` (arrays).
+Before this file: `columns` (lengths). After it: `batches` (arrays).
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ from jaxsyn.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """A batch's static sizes: rows, source subwords, target subwords."""
+  """A batch's static sizes: rows, subwords and words of source and target.
+
+  Words have a size of their own, since they may outnumber the subwords; it is
+  1 where no example has any.
+  """
 
   rows: int
   source: int
   target: int
+  source_words: int = 1
+  target_words: int = 1
 
   @property
   def positions(self) -> int:
@@ -56,8 +62,8 @@ def choose_lengths(
   up = np.stack([source, target], 1).astype(np.int64)
   # At most 64 steps a side, so that long corpora stay cheap to plan for.
   step = np.maximum(multiple, -(-up.max(0) // 64))
-  step = -(-step // multiple) * multiple
-  up = -(-up // step) * step
+  step = _up(step, multiple)
+  up = _up(up, step)
   cells, number = np.unique(up, axis=0, return_counts=True)
   sides = [np.unique(cells[:, 0]), np.unique(cells[:, 1])]
   s, t = (side.ravel() for side in np.meshgrid(*sides, indexing="ij"))
@@ -77,6 +83,11 @@ def choose_lengths(
   )
 
 
+def _up(length, multiple):
+  """The next multiple."""
+  return -(-length // multiple) * multiple
+
+
 class Plan:
   """The batches of every epoch.
 
@@ -88,6 +99,8 @@ class Plan:
     self,
     source: np.ndarray,
     target: np.ndarray,
+    source_words: np.ndarray | None = None,
+    target_words: np.ndarray | None = None,
     *,
     tokens: int,
     shapes: int,
@@ -99,6 +112,8 @@ class Plan:
 
     Args:
       source, target: lengths of each pair in subwords, end sign included.
+      source_words, target_words: words of each pair; None where the data has
+        no trees. Shapes are as wide in words as what fits them needs.
       tokens: budget of a batch: rows times the longer padded length.
       shapes: largest number of shapes.
       seed: of the order; epoch e is shuffled by (seed, e).
@@ -123,7 +138,15 @@ class Plan:
     self.shapes = []
     for s, t in choose_lengths(source, target, shapes, length_multiple):
       rows = max(1, tokens // max(s, t) // row_multiple) * row_multiple
-      self.shapes.append(Shape(rows, s, t))
+      shape = Shape(rows, s, t)
+      # Of all that fit, not of those whose cheapest shape it is: what fills no
+      # batch of its own shape moves on to larger ones.
+      fits = self._fits(np.arange(len(source)), shape)
+      words = [
+        1 if of is None else _up(int(of[fits].max(initial=1)), length_multiple)
+        for of in (source_words, target_words)
+      ]
+      self.shapes.append(Shape(rows, s, t, *words))
     # The cheapest shape of each pair: shapes are sorted by s + t.
     self._shape = np.full(len(source), -1)
     for number, shape in reversed(list(enumerate(self.shapes))):

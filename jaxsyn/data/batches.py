@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from jaxsyn.data.batch_plan import Plan, Planned, Position
-from jaxsyn.data.columns import Columns
+from jaxsyn.data.columns import Columns, check_fits
 from jaxsyn.data.schema import FEATURES, features
 from jaxsyn.errors import InputError
 
@@ -69,21 +69,26 @@ def assemble(
     names: features to fetch, see `features_for`.
     planned: which examples, in which shape.
     host, hosts: this host takes rows [host, host + 1) * rows / hosts.
+
+  Raises:
+    ValueError: the shape is too narrow for an example.
   """
   shape = planned.shape
   rows = shape.rows // hosts
   ids = planned.ids[host * rows : (host + 1) * rows]
-  lengths = {"S": shape.source, "T": shape.target}
+  sizes = {
+    "source": {"S": shape.source, "W": shape.source_words},
+    "target": {"T": shape.target, "W": shape.target_words},
+  }
   batch = {}
   for name in names:
     feature = FEATURES[name]
-    side = "S" if name.startswith("source") else "T"
-    if feature.axes == "WW":
-      array = columns.squares(name, ids, lengths[side], feature.fill)
+    if not feature.axes:
+      array = columns.rows(name, ids, 1, feature.fill)[:, 0]
     else:
-      length = lengths[side] if feature.axes else 1
-      array = columns.rows(name, ids, length, feature.fill)
-      array = array if feature.axes else array[:, 0]
+      length = sizes[name.partition("_")[0]][feature.axes[0]]
+      read = columns.squares if feature.axes == "WW" else columns.rows
+      array = read(name, ids, length, feature.fill)
     batch[f"{name}_B{feature.axes}"] = _fill_rows(array, rows, feature.fill)
   batch["weight_B"] = _fill_rows(columns.weights(ids), rows, 0.0)
   return batch
@@ -93,6 +98,7 @@ def pad(
   examples: Sequence[Mapping[str, np.ndarray]],
   names: Sequence[str],
   length: int,
+  words: int,
   rows: int,
 ) -> Batch:
   """The same arrays for examples that are in no data set, source side only.
@@ -100,27 +106,52 @@ def pad(
   Args:
     examples: of `jaxsyn.data.example.encode`, at most `rows`.
     names: features of the source side.
-    length: S, at least the longest of them.
+    length: S, at least the subwords of the longest of them.
+    words: W, at least the words of the one with most of them.
     rows: B.
+
+  Raises:
+    ValueError: S or W is too small for an example.
   """
-  batch = {}
+  batch, sizes = {}, {"S": length, "W": words}
   for name in names:
     feature = FEATURES[name]
-    sizes = {"": (), "S": (length,), "W": (length,), "WW": (length, length)}
-    shape = (rows, *sizes[feature.axes])
+    shape = (rows, *(sizes[axis] for axis in feature.axes))
     array = np.full(shape, feature.fill, feature.dtype)
     for row, example in enumerate(examples):
-      value = example[name]
+      value = np.asarray(example[name])
       if feature.axes == "WW":
         side = math.isqrt(value.size)
-        value = value.reshape(side, side)[:length, :length]
-        array[row, : len(value), : len(value)] = value
-      elif feature.axes:  # words without subwords may outnumber subwords
-        array[row, : len(value)] = value[:length]
-      else:
-        array[row] = value
+        value = value.reshape(side, side)
+      for size, length in zip(value.shape, shape[1:]):
+        check_fits(name, size, length)
+      array[(row, *map(slice, value.shape))] = value
     batch[f"{name}_B{feature.axes}"] = array
   return batch
+
+
+def words_of(example: Mapping[str, np.ndarray], names: Sequence[str]) -> int:
+  """How many words an example has; 0 where no feature named tells.
+
+  There may be more than subwords: a word that shares its subword with the one
+  before it, as in Japanese and Chinese, has none of its own.
+  """
+  for name in names:
+    if FEATURES[name].axes == "W":
+      return len(example[name])
+    if FEATURES[name].axes == "WW":
+      return math.isqrt(example[name].size)
+  return 0
+
+
+def doubled(length: int, least: int) -> int:
+  """The first of least, 2 · least, 4 · least, ... that holds a length.
+
+  So that what comes in any length is padded to few.
+  """
+  while least < length:
+    least *= 2
+  return least
 
 
 def changed(batch: Batch, change: Change | None) -> Batch:

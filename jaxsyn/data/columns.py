@@ -16,15 +16,47 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxsyn.data.example import retree, tagged
 from jaxsyn.data.records import Example, Records
-from jaxsyn.data.schema import SIDES
+from jaxsyn.data.schema import FEATURES, SIDES
 
 CHUNK = 4096  # examples between writes
 NOTES = "notes"  # no feature's name
+
+
+class Lengths(NamedTuple):
+  """Subwords, the end sign included, and words of each example."""
+
+  source: np.ndarray
+  target: np.ndarray
+  source_words: np.ndarray
+  target_words: np.ndarray
+
+
+def check_fits(name: str, size: int, length: int) -> None:
+  """Raises ValueError where an array is too narrow: nothing is ever cut."""
+  if size > length:
+    raise ValueError(
+      f"{name}: an example of {size} does not fit into an array of {length}."
+    )
+
+
+def _gather(
+  flat: np.ndarray, where: np.ndarray, real: np.ndarray, fill
+) -> np.ndarray:
+  """flat[where] where that is real, else the fill."""
+  fill = np.asarray(fill, flat.dtype)
+  if not flat.size:  # no example has a word
+    return np.broadcast_to(fill, real.shape).copy()
+  return np.where(real, flat[np.where(real, where, 0)], fill)
+
+
+def _roots(size: np.ndarray) -> np.ndarray:
+  return np.sqrt(size).round().astype(np.int64)
 
 
 class Columns:
@@ -62,6 +94,20 @@ class Columns:
     """How many values each example has of a feature."""
     return np.diff(self._start[name])
 
+  def lengths(self) -> Lengths:
+    """How long each example is, for `jaxsyn.data.batch_plan.Plan`."""
+    subwords = [self.sizes(f"{side}_id") for side in SIDES]
+    return Lengths(*subwords, *(self._words(side) for side in SIDES))
+
+  def _words(self, side: str) -> np.ndarray:
+    """Words of each example, from any feature that tells; else zeros."""
+    for name in self._start:
+      axes = FEATURES[name].axes
+      if name.startswith(side) and axes in ("W", "WW"):
+        sizes = self.sizes(name)
+        return sizes if axes == "W" else _roots(sizes)
+    return np.zeros_like(self.sizes(f"{side}_id"))
+
   def rows(self, name: str, ids: np.ndarray, length: int, fill) -> np.ndarray:
     """Examples as right-padded rows.
 
@@ -72,13 +118,14 @@ class Columns:
       fill: value of the padding.
 
     Returns: (n, L) in the feature's dtype.
+    Raises: ValueError if an example has more than L values.
     """
     flat, start = self._flat[name], self._start[name]
     begin, own = start[ids], start[ids + 1] - start[ids]
+    check_fits(name, own.max(initial=0), length)
     column = np.arange(length)
     real = column < own[:, None]
-    where = np.minimum(begin[:, None] + column, len(flat) - 1)
-    return np.where(real, flat[where], np.asarray(fill, flat.dtype))
+    return _gather(flat, begin[:, None] + column, real, fill)
 
   def squares(
     self, name: str, ids: np.ndarray, length: int, fill
@@ -86,10 +133,12 @@ class Columns:
     """Examples of n² values, row-major, as padded squares.
 
     Returns: (len(ids), L, L) in the feature's dtype.
+    Raises: ValueError if an example has more than L² values.
     """
     flat, start = self._flat[name], self._start[name]
     begin = start[ids]
-    side = np.sqrt(start[ids + 1] - begin).round().astype(np.int64)
+    side = _roots(start[ids + 1] - begin)
+    check_fits(name, side.max(initial=0), length)
     number = np.arange(length)
     real = number < side[:, None]
     where = (
@@ -98,8 +147,7 @@ class Columns:
       + number[None, None, :]
     )
     real = real[:, :, None] & real[:, None, :]
-    where = np.where(real, where, 0)
-    return np.where(real, flat[where], np.asarray(fill, flat.dtype))
+    return _gather(flat, where, real, fill)
 
 
 def open_columns(
@@ -191,7 +239,7 @@ def _write(
 
 
 def examples_of(
-  records: Records, tree: str, tag: int | None = None
+  records: Records, tree: str, seed: int, tag: int | None = None
 ) -> Iterator[Example]:
   """The examples of a split in order, with the trees asked for.
 
@@ -199,12 +247,13 @@ def examples_of(
     records: the opened split.
     tree: "parsed", or a control that replaces the trees of all sides that have
       any; see `jaxsyn.data.example.retree`.
+    seed: of the run, for random trees.
     tag: put around each source; see `jaxsyn.data.example.tagged`.
   """
   for example in records:
     for side in SIDES:
       if tree != "parsed" and f"{side}_head" in example:
-        example = retree(example, side, tree)
+        example = retree(example, side, tree, seed)
     yield example if tag is None else tagged(example, tag)
 
 
@@ -212,6 +261,7 @@ def of_split(
   records: Records,
   features: tuple[str, ...],
   tree: str,
+  seed: int,
   memory_gib: float,
   tag: int | None = None,
 ) -> Columns:
@@ -220,12 +270,18 @@ def of_split(
   Args:
     records: the opened split.
     features: names of those to keep.
-    tree, tag: see `examples_of`.
+    tree, seed, tag: see `examples_of`.
     memory_gib: see `open_columns`.
   """
-  cache = cache_of(records, features, tree, *([] if tag is None else [tag]))
-  examples = examples_of(records, tree, tag)
+  facts = tree_facts(tree, seed) + ([] if tag is None else [tag])
+  cache = cache_of(records, features, *facts)
+  examples = examples_of(records, tree, seed, tag)
   return open_columns(examples, features, cache, memory_gib)
+
+
+def tree_facts(tree: str, seed: int) -> list[str | int]:
+  """What decides the trees of examples, for `cache_of`."""
+  return [tree, seed] if tree == "random" else [tree]
 
 
 def cache_of(

@@ -29,6 +29,7 @@ def encode(
   relations: Mapping[str, Mapping[str, int]],
   line: int = 0,
   tree: str = "parsed",
+  seed: int = 0,
   tag: int | None = None,
 ) -> dict[str, np.ndarray]:
   """The arrays of one sentence pair.
@@ -43,6 +44,7 @@ def encode(
       `schema.relation_ids`; needed for sides that are parses.
     line: number of the pair in the raw files, from 1.
     tree: "parsed", or the control "linear" or "random": see `retree`.
+    seed: of the run, for random trees.
     tag: symbol to put around the source, see `tagged`; None: none.
 
   Returns:
@@ -73,14 +75,14 @@ def encode(
       head_W = (
         sentence.head_W
         if tree == "parsed"
-        else _control(example[f"{side}_id"], len(sentence.head_W), tree)
+        else _control(example[f"{side}_id"], len(sentence.head_W), tree, seed)
       )
       example |= _tree_facts(side, example[f"{side}_word"], head_W)
   return example if tag is None else tagged(example, tag)
 
 
 def retree(
-  example: Mapping[str, np.ndarray], side: str, kind: str
+  example: Mapping[str, np.ndarray], side: str, kind: str, seed: int
 ) -> dict[str, np.ndarray]:
   """The same example with a control tree on one side.
 
@@ -88,9 +90,10 @@ def retree(
     example: of `encode`, with a tree on this side.
     side: "source" or "target".
     kind: "linear": each word hangs on the word before it; "random": a random
-      tree of the same words, drawn from the subword ids alone, so that a
-      sentence has the same one in training and in translation; "parsed":
-      nothing changes.
+      tree of the same words, drawn from the seed and the subword ids alone, so
+      that a sentence has the same one in training and in translation of a
+      run, and another in runs of other seeds; "parsed": nothing changes.
+    seed: of the run.
 
   Returns:
     a new dict; heads, parent middles and tree distances differ, relations and
@@ -99,7 +102,7 @@ def retree(
   if kind == "parsed":
     return dict(example)
   words = len(example[f"{side}_head"])
-  head_W = _control(example[f"{side}_id"], words, kind)
+  head_W = _control(example[f"{side}_id"], words, kind, seed)
   return {**example, **_tree_facts(side, example[f"{side}_word"], head_W)}
 
 
@@ -150,12 +153,14 @@ def rearranged(
   return new
 
 
-def _control(id_S: np.ndarray, words: int, kind: str) -> np.ndarray:
+def _control(id_S: np.ndarray, words: int, kind: str, seed: int) -> np.ndarray:
   """Heads of a control tree."""
   if kind == "linear":
     return trees.linear(words)
   if kind == "random":
-    return trees.random(words, zlib.crc32(id_S.astype("<i4").tobytes()))
+    # Side by side, so that no two (seed, sentence) share their numbers.
+    sentence = zlib.crc32(id_S.astype("<i4").tobytes())
+    return trees.random(words, seed << 32 | sentence)
   raise ValueError(f"tree must be one of {TREES}, got {kind!r}.")
 
 

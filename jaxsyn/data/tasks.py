@@ -148,7 +148,11 @@ def tag(second: Second, manifest: Mapping[str, Any]) -> int | None:
 
 
 def of_split(
-  records: Records, features: tuple[str, ...], data: Data, memory_gib: float
+  records: Records,
+  features: tuple[str, ...],
+  data: Data,
+  seed: int,
+  memory_gib: float,
 ) -> columns.Columns:
   """The columns of a split to train on: both tasks', the first one's first.
 
@@ -156,6 +160,7 @@ def of_split(
     records: the opened split.
     features: names of those to keep.
     data: config.data.
+    seed: config.seed, for random trees.
     memory_gib: see `columns.open_columns`.
 
   Returns:
@@ -168,7 +173,7 @@ def of_split(
   """
   second, manifest = data.second, records.manifest
   if second.task not in TASKS:
-    return columns.of_split(records, features, data.tree, memory_gib)
+    return columns.of_split(records, features, data.tree, seed, memory_gib)
   trees = TREES[second.brackets]
   if not trees.there(manifest):
     raise InputError(
@@ -177,11 +182,12 @@ def of_split(
       f"{trees.lacking}."
     )
   notes: collections.Counter = collections.Counter()
-  facts = (second.task, second.brackets, second.longest)
+  trees_used = columns.tree_facts(data.tree, seed)
+  facts = (*trees_used, second.task, second.brackets, second.longest, RECIPE)
   found = columns.open_columns(
-    examples(records, data, notes),
+    examples(records, data, seed, notes),
     features,
-    columns.cache_of(records, features, data.tree, *facts, RECIPE),
+    columns.cache_of(records, features, *facts),
     memory_gib,
     notes,
   )
@@ -197,22 +203,24 @@ def of_split(
 
 
 def examples(
-  records: Records, data: Data, notes: collections.Counter
+  records: Records, data: Data, seed: int, notes: collections.Counter
 ) -> Iterator[Example]:
   """The examples of the first task in order, then those of the second.
 
   Args:
     records: the opened split.
     data: config.data, with a second task.
+    seed: config.seed, for random trees.
     notes: counts on the way, see `of_split`.
   """
   second, manifest = data.second, records.manifest
   task, trees = TASKS[second.task], TREES[second.brackets]
-  for example in columns.examples_of(records, data.tree, tag(second, manifest)):
+  task_tag = tag(second, manifest)
+  for example in columns.examples_of(records, data.tree, seed, task_tag):
     notes["first"] += 1
     yield example
   sizes = {s: about["size"] for s, about in manifest["vocabulary"].items()}
-  for example in columns.examples_of(records, data.tree):
+  for example in columns.examples_of(records, data.tree, seed):
     bracketing = trees.bracketing(example)
     if not (bracketing < 0).any():
       notes["no tree"] += 1

@@ -1,7 +1,7 @@
 """Beam search in one loop of static shape, over the model contract.
 
 A sentence's result depends on nothing but itself: it stops taking part when
-it is finished, whatever its neighbours in the batch do.
+it is finished or at its own limit, whatever its neighbours in the batch do.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ class Search:
 
   Attributes:
     beams: N hypotheses kept a sentence; 1 is greedy search.
-    length: T, longest output in subwords, the end sign included. Hypotheses
-      that reach it are ended there.
+    length: T, room for outputs in subwords, the end sign included: no sentence
+      of the batch may have a larger limit.
     penalty: name of a length penalty, see `jaxsyn.decode.rank`.
     alpha: its exponent; 0 compares plain log probabilities.
     stop: "first": a sentence is finished when N hypotheses have ended
-      (fairseq's rule); "bound": when no open one can still win.
+      (fairseq's rule; where the last step ends more than were missing, the
+      best N of all stay); "bound": when no open one can still win.
   """
 
   beams: int
@@ -71,7 +72,12 @@ class _Loop:
 
 
 def beam_search(
-  model: nn.Module, params: Any, id_BS: Array, source: View, search: Search
+  model: nn.Module,
+  params: Any,
+  id_BS: Array,
+  source: View,
+  limit_B: Array,
+  search: Search,
 ) -> Hypotheses:
   """Translates a batch.
 
@@ -80,6 +86,8 @@ def beam_search(
     params: its parameters.
     id_BS: source subwords; rows of padding alone give empty hypotheses.
     source: facts of the source side.
+    limit_B: longest output of each sentence in subwords, the end sign
+      included, from 1 to T: hypotheses that reach it are ended there.
     search: how.
   """
 
@@ -96,9 +104,8 @@ def beam_search(
     logits_BNV, cache = call(
       "advance", encoded, loop.cache, loop.last_BN, loop.at
     )
-    log_p_BN2, token_BN2 = _continuations(
-      logits_BNV, 2 * N, last=loop.at == T - 1
-    )
+    last_B = loop.at == limit_B - 1
+    log_p_BN2, token_BN2 = _continuations(logits_BNV, 2 * N, last_B)
     # All continuations of a sentence compete; 2N leave N open ones even if N
     # of them end.
     width = log_p_BN2.shape[-1]
@@ -132,11 +139,12 @@ def beam_search(
       open_B = ~full_BN.all(1)
     else:
       # With alpha >= 0 the longest output has the mildest penalty.
-      bound_B = log_p_BN[:, 0] / penalty(jnp.float32(T), search.alpha)
+      longest_B = limit_B.astype(jnp.float32)
+      bound_B = log_p_BN[:, 0] / penalty(longest_B, search.alpha)
       open_B = ~full_BN.all(1) | (bound_B > ended.score_BN[:, -1])
     return _Loop(
       at=loop.at + 1,
-      open_B=loop.open_B & open_B,
+      open_B=loop.open_B & open_B & ~last_B,
       token_BNT=jnp.take_along_axis(token_BCT, keep_BN[:, :, None], axis=1),
       log_p_BN=log_p_BN,
       last_BN=jnp.take_along_axis(new_BC, keep_BN, axis=1),
@@ -160,24 +168,35 @@ def beam_search(
 
 
 def _continuations(
-  logits_BNV: Array, count: int, last: Array
+  logits_BNV: Array, count: int, last_B: Array
 ) -> tuple[Array, Array]:
   """The best next subwords of each hypothesis, with their log probability.
 
   Probabilities are over the whole vocabulary, as in training; PAD and BOS are
-  never produced, and at the last position only the end sign is.
+  never produced, and at a sentence's last position only the end sign is.
   """
   logits_BNV = logits_BNV.astype(jnp.float32)
   lse_BN = jax.nn.logsumexp(logits_BNV, axis=-1)
-  token_V = jnp.arange(logits_BNV.shape[-1])
-  banned_V = (token_V == PAD) | (token_V == BOS) | (last & (token_V != EOS))
-  logits_BNV = jnp.where(banned_V, NEVER, logits_BNV)
+  banned_BV = banned(logits_BNV.shape[-1], last_B)
+  logits_BNV = jnp.where(banned_BV[:, None], NEVER, logits_BNV)
   count = min(count, logits_BNV.shape[-1])
   best_BN2, token_BN2 = top_k(logits_BNV, count)
   log_p_BN2 = jnp.where(
     best_BN2 > NEVER / 2, best_BN2 - lse_BN[:, :, None], NEVER
   )
   return log_p_BN2, token_BN2
+
+
+def banned(size: int, last_B: Array) -> Array:
+  """Subwords that may not come next (boolean BV).
+
+  Args:
+    size: V.
+    last_B: where nothing but the end sign may.
+  """
+  token_V = jnp.arange(size)
+  never_V = (token_V == PAD) | (token_V == BOS)
+  return never_V | (last_B[:, None] & (token_V != EOS))
 
 
 def _best(old: Hypotheses, new: Hypotheses, number: int) -> Hypotheses:

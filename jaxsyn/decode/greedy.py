@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.beam import NEVER, Hypotheses, Search
+from jaxsyn.decode.beam import NEVER, Hypotheses, Search, banned
 from jaxsyn.decode.rank import PENALTIES
 from jaxsyn.syntax import View
 
@@ -21,7 +21,12 @@ Array = jax.Array
 
 
 def greedy_search(
-  model: nn.Module, params: Any, id_BS: Array, source: View, search: Search
+  model: nn.Module,
+  params: Any,
+  id_BS: Array,
+  source: View,
+  limit_B: Array,
+  search: Search,
 ) -> Hypotheses:
   """Translates a batch; arguments and result as of `beam_search` with N = 1."""
 
@@ -35,10 +40,8 @@ def greedy_search(
     at, open_B, token_BT, log_p_B, last_B1, cache = loop
     logits_B1V, cache = call("advance", encoded, cache, last_B1, at)
     logits_BV = logits_B1V[:, 0].astype(jnp.float32)
-    token_V = jnp.arange(logits_BV.shape[-1])
-    banned_V = (token_V == PAD) | (token_V == BOS)
-    banned_V = banned_V | ((at == T - 1) & (token_V != EOS))
-    best_B = jnp.argmax(jnp.where(banned_V, NEVER, logits_BV), axis=-1)
+    banned_BV = banned(logits_BV.shape[-1], at == limit_B - 1)
+    best_B = jnp.argmax(jnp.where(banned_BV, NEVER, logits_BV), axis=-1)
     gained_B = jnp.take_along_axis(logits_BV, best_B[:, None], axis=1)[:, 0]
     gained_B = gained_B - jax.nn.logsumexp(logits_BV, axis=-1)
     best_B = jnp.where(open_B, best_B, PAD).astype(jnp.int32)

@@ -12,13 +12,13 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxsyn.config import Decode
-from jaxsyn.data.batches import Batch, Change, changed, pad
+from jaxsyn.data.batches import Batch, Change, changed, doubled, pad, words_of
 from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.decode.beam import NEVER, Search, beam_search
 from jaxsyn.decode.greedy import greedy_search
@@ -47,6 +47,14 @@ class Translation:
   score: float
   log_p: float
   ids: tuple[int, ...]
+
+
+class _Size(NamedTuple):
+  """Static sizes of a program: padded subwords and words, and rows."""
+
+  source: int
+  words: int
+  rows: int
 
 
 class Translator:
@@ -95,28 +103,15 @@ class Translator:
       params: of the model.
       examples: of `jaxsyn.data.example.encode`; targets are not read.
     """
-    length = [len(example["source_id"]) for example in examples]
-    # An end sign alone is an empty line, whose translation is empty.
-    order = [i for i in range(len(examples)) if length[i] > 1]
-    order.sort(key=lambda i: (-length[i], i))
-    rows = self._config.sentences if len(order) > FEW else FEW
-    jobs = []
-    while order:
-      width = SHORTEST
-      while width < length[order[0]]:
-        width *= 2
-      # Very long sentences come in smaller batches, within the same memory.
-      count = max(1, min(rows, rows * 128 // width))
-      jobs.append((width, count, order[:count]))
-      order = order[count:]
-    for width, count in dict.fromkeys((w, c) for w, c, _ in jobs):
-      self._program(params, width, count)
+    jobs = self._jobs(examples)
+    for size in dict.fromkeys(size for size, _ in jobs):
+      self._program(params, size)
     results = [[Translation("", 0.0, 0.0, ())] for _ in examples]
 
     def work(job):
-      width, count, numbers = job
-      batch = self._batch([examples[i] for i in numbers], width, count)
-      found = self._program(params, width, count)(params, batch)
+      size, numbers = job
+      batch, limit_B = self._batch([examples[i] for i in numbers], size)
+      found = self._program(params, size)(params, batch, limit_B)
       return numbers, jax.device_get(found)
 
     with ThreadPoolExecutor(self._threads) as pool:
@@ -124,6 +119,29 @@ class Translator:
         for row, number in enumerate(numbers):
           results[number] = self._read(found, row)
     return results
+
+  def _jobs(self, examples: Sequence[Example]) -> list[tuple[_Size, list[int]]]:
+    """Which examples are searched together, and in which size."""
+    length = [len(example["source_id"]) for example in examples]
+    words = [words_of(example, self._names) for example in examples]
+    # An end sign alone is an empty line, whose translation is empty.
+    order = [i for i in range(len(examples)) if length[i] > 1]
+    order.sort(key=lambda i: (-length[i], i))
+    rows = self._config.sentences if len(order) > FEW else FEW
+
+    def count(width: int) -> int:
+      # Very long sentences come in smaller batches, within the same memory.
+      return max(1, min(rows, rows * 128 // width))
+
+    jobs = []
+    while order:
+      width = doubled(length[order[0]], SHORTEST)
+      # Seldom wider than the subwords, so that programs stay few.
+      across = doubled(max(words[i] for i in order[: count(width)]), width)
+      number = count(across)
+      jobs.append((_Size(width, across, number), order[:number]))
+      order = order[number:]
+    return jobs
 
   def _read(self, found: Any, row: int) -> list[Translation]:
     best = []
@@ -142,30 +160,47 @@ class Translator:
       )
     return best
 
-  def _batch(self, examples: Sequence[Example], width: int, rows: int) -> Batch:
-    return changed(pad(examples, self._names, width, rows), self._change)
+  def _batch(
+    self, examples: Sequence[Example], size: _Size
+  ) -> tuple[Batch, np.ndarray]:
+    """The facts, and limit_B."""
+    batch = pad(examples, self._names, size.source, size.words, size.rows)
+    limit_B = np.ones(size.rows, np.int32)
+    for row, example in enumerate(examples):
+      limit_B[row] = longest_output(self._config, len(example["source_id"]))
+    return changed(batch, self._change), limit_B
 
-  def _program(self, params: Any, width: int, rows: int):
-    if (width, rows) not in self._programs:
+  def _program(self, params: Any, size: _Size):
+    if size not in self._programs:
       config = self._config
       search = Search(
         beams=config.beam,
-        length=math.ceil(config.max_length_factor * width)
-        + config.max_length_offset,
+        length=longest_output(config, size.source),
         penalty=config.length_penalty,
         alpha=config.alpha,
         stop=config.stop,
       )
       find = greedy_search if config.beam == 1 else beam_search
       run = functools.partial(_search, self._model, find, search)
-      batch = self._batch([], width, rows)
       shapes = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (params, batch)
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+        (params, *self._batch([], size)),
       )
-      self._programs[width, rows] = jax.jit(run).lower(*shapes).compile()
-    return self._programs[width, rows]
+      self._programs[size] = jax.jit(run).lower(*shapes).compile()
+    return self._programs[size]
 
 
-def _search(model, find, search: Search, params: Any, batch: Batch):
+def longest_output(config: Decode, subwords: int) -> int:
+  """Limit of a translation in subwords, the end sign included; at least 1.
+
+  Args:
+    config: its factor and offset.
+    subwords: of the source as the model reads it: the end sign and tags count.
+  """
+  factor, offset = config.max_length_factor, config.max_length_offset
+  return max(1, math.ceil(factor * subwords) + offset)
+
+
+def _search(model, find, search: Search, params: Any, batch: Batch, limit_B):
   source = view_of(batch, "source")
-  return find(model, params, batch["source_id_BS"], source, search)
+  return find(model, params, batch["source_id_BS"], source, limit_B, search)

@@ -17,7 +17,7 @@ import numpy as np
 from flax import linen as nn
 from flax import traverse_util
 
-from jaxsyn.data.batches import Batch, Change, changed, pad
+from jaxsyn.data.batches import Change, changed, doubled, pad, words_of
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.contract import forward, view_of
 from jaxsyn.models.spec import ModelSpec
@@ -120,13 +120,14 @@ class Maps:
     size = [max(pair) for pair in zip(lengths, outputs)]
     order = sorted(range(len(examples)), key=lambda i: -size[i])
     while order:
-      width = SHORTEST
-      while width < size[order[0]]:
-        width *= 2
+      width = doubled(size[order[0]], SHORTEST)
       # The arrays of a sentence grow with the square of its length.
       rows = max(1, min(ROWS, ROWS * 64 * 64 // width**2))
       taken, order = order[:rows], order[rows:]
-      batch = self._batch([examples[i] for i in taken], width, rows)
+      chosen = [examples[i] for i in taken]
+      most = max(words_of(example, self._names) for example in chosen)
+      words = doubled(most, width)
+      batch = pad(chosen, self._names, width, words, rows)
       run = self._encoder
       if targets is not None:
         run = self._whole
@@ -139,9 +140,6 @@ class Maps:
       for row, i in enumerate(taken):
         sides = {"source": lengths[i], "target": outputs[i]}
         yield i, list(self._published(maps, row, width, sides))
-
-  def _batch(self, examples, width: int, rows: int) -> Batch:
-    return pad(examples, self._names, width, rows)
 
   def _published(
     self, maps: dict, row: int, width: int, sides: dict[str, int]

@@ -63,12 +63,12 @@ class Validator:
     records = Records(config.data.directory, split)
     _check_lengths(records)
     self._layout, self._names, self._change = layout, names, change
+    trees = config.data.tree, config.seed
     self._columns = of_split(
-      records, names, config.data.tree, config.batch.memory_gib, plan.tag
+      records, names, *trees, config.batch.memory_gib, plan.tag
     )
     self._batches = BatchPlan(
-      self._columns.sizes("source_id"),
-      self._columns.sizes("target_id"),
+      *self._columns.lengths(),
       tokens=max(config.batch.tokens, _longest(records) * layout.rows * 8),
       shapes=4,
       seed=0,
@@ -84,7 +84,7 @@ class Validator:
     self._metric = Metric(config.train, references)
     sources = [name for name in names if name.startswith("source")]
     self._examples = list(
-      itertools.islice(examples_of(records, config.data.tree, plan.tag), number)
+      itertools.islice(examples_of(records, *trees, plan.tag), number)
     )
     decode = dataclasses.replace(
       config.decode, beam=config.train.validation_beam, nbest=1

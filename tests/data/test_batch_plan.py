@@ -44,6 +44,35 @@ def test_every_pair_is_in_exactly_one_batch_that_holds_it(lengths, epoch):
   assert sum(len(b.ids) < b.shape.rows for b in batches) <= 1
 
 
+@pytest.mark.parametrize("multiple", [1, 8])
+def test_shapes_have_room_for_the_words_of_all_that_fit(lengths, multiple):
+  rng = np.random.default_rng(2)
+  words = [rng.integers(0, 60, 3000), rng.integers(0, 9, 3000)]
+  plan = Plan(
+    *lengths, *words, tokens=512, shapes=5, seed=0, length_multiple=multiple
+  )
+  source, target = lengths
+  for shape in plan.shapes:
+    fits = (source <= shape.source) & (target <= shape.target)
+    for of, size in zip(words, (shape.source_words, shape.target_words)):
+      assert size % multiple == 0
+      assert size - multiple < of[fits].max() <= size
+  # Those that moved on to a larger shape too.
+  for batch in plan.epoch(0):
+    assert words[0][batch.ids].max() <= batch.shape.source_words
+    assert words[1][batch.ids].max() <= batch.shape.target_words
+
+
+def test_data_without_trees_has_no_words(lengths):
+  plan = Plan(*lengths, tokens=512, shapes=2, seed=0)
+  none = np.zeros(3000, int)
+  assert (
+    plan.shapes
+    == Plan(*lengths, none, none, tokens=512, shapes=2, seed=0).shapes
+  )
+  assert {(s.source_words, s.target_words) for s in plan.shapes} == {(1, 1)}
+
+
 def test_order_depends_on_seed_and_epoch_alone(lengths):
   def ids(seed, epoch):
     plan = Plan(*lengths, tokens=512, shapes=5, seed=seed)

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from jaxsyn.data.batch_plan import Plan, Planned, Position, Shape
-from jaxsyn.data.batches import ahead, assemble, features_for, pad, stream
+from jaxsyn.data.batches import (
+  ahead,
+  assemble,
+  doubled,
+  features_for,
+  pad,
+  stream,
+  words_of,
+)
 from jaxsyn.data.columns import open_columns
 from jaxsyn.errors import InputError
 
@@ -46,7 +54,8 @@ def columns(examples, tmp_path, request):
 
 
 def test_a_batch_by_hand(columns):
-  planned = Planned(Shape(rows=3, source=5, target=4), np.array([2, 0]))
+  shape = Shape(rows=3, source=5, target=4, source_words=6)
+  planned = Planned(shape, np.array([2, 0]))
   batch = assemble(columns, NAMES, planned)
   assert batch["source_id_BS"].tolist() == [
     [24, 25, 26, 0, 0],
@@ -63,13 +72,13 @@ def test_a_batch_by_hand(columns):
   assert batch["source_parsed_B"].tolist() == [0, 1, 0]
   assert batch["weight_B"].tolist() == [1, 1, 0]
   distance = batch["source_tree_distance_BWW"]
-  assert distance.shape == (3, 5, 5)
+  assert distance.shape == (3, 6, 6)
   assert distance[0, :3, :3].tolist() == [[0, 1, 255], [1, 0, 255], [255] * 3]
   assert (distance[2] == 255).all()
 
 
 def test_hosts_share_the_rows(columns):
-  planned = Planned(Shape(rows=4, source=5, target=4), np.array([2, 0, 1]))
+  planned = Planned(Shape(4, 5, 4, source_words=3), np.array([2, 0, 1]))
   whole = assemble(columns, NAMES, planned)
   halves = [assemble(columns, NAMES, planned, host, 2) for host in (0, 1)]
   for name, array in whole.items():
@@ -79,11 +88,73 @@ def test_hosts_share_the_rows(columns):
 
 def test_a_translation_batch_is_the_same_as_a_training_batch(columns, examples):
   names = [name for name in NAMES if name.startswith("source")]
-  planned = Planned(Shape(rows=4, source=6, target=4), np.arange(3))
+  planned = Planned(Shape(4, 6, 4, source_words=5), np.arange(3))
   trained = assemble(columns, names, planned)
-  translated = pad(examples, names, 6, 4)
+  translated = pad(examples, names, 6, 5, 4)
   for name, array in translated.items():
     np.testing.assert_array_equal(array, trained[name])
+
+
+NARROW = ("source_word", "source_head", "source_tree_distance")
+
+
+def shared_piece():
+  """Four words in one subword, as "という" may be: three have none."""
+  distance = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
+  return {
+    "source_id": np.array([9, 3], np.int32),
+    "target_id": np.array([9, 3], np.int32),
+    "source_word": np.array([0, -1], np.int32),
+    "source_head": np.array([1, 2, 3, 3], np.int32),
+    "source_tree_distance": distance.astype(np.uint8).ravel(),
+  }
+
+
+def test_words_that_outnumber_subwords_are_all_there(tmp_path):
+  one = shared_piece()
+  columns = open_columns([one], tuple(one), tmp_path / "cache", 1.0)
+  plan = Plan(*columns.lengths(), tokens=8, shapes=1, seed=0, row_multiple=1)
+  (shape,) = plan.shapes
+  assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
+  trained = assemble(columns, NARROW, plan.epoch(0)[0])
+  assert words_of(one, NARROW) == words_of(one, NARROW[2:]) == 4
+  translated = pad([one], NARROW, 2, 4, shape.rows)
+  for batch in (trained, translated):
+    assert batch["source_head_BW"][0].tolist() == [1, 2, 3, 3]
+    assert batch["source_tree_distance_BWW"][0, 0].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["source_id", *NARROW])
+def test_nothing_is_cut(name, tmp_path):
+  one = shared_piece()
+  columns = open_columns([one], tuple(one), tmp_path / "cache", 1.0)
+  source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
+  planned = Planned(Shape(1, source, 2, words), np.array([0]))
+  why = (
+    rf"{name}: an example of {source + 1 if source == 1 else 4} does not fit"
+  )
+  with pytest.raises(ValueError, match=why):
+    assemble(columns, [name], planned)
+  with pytest.raises(ValueError, match=why):
+    pad([one], [name], source, words, 1)
+
+
+def test_a_split_without_any_word(tmp_path):
+  none = {
+    "source_id": np.array([3], np.int32),
+    "target_id": np.array([3], np.int32),
+    "source_head": np.zeros(0, np.int32),
+    "source_tree_distance": np.zeros(0, np.uint8),
+  }
+  columns = open_columns([none], tuple(none), tmp_path / "cache", 1.0)
+  plan = Plan(*columns.lengths(), tokens=8, shapes=1, seed=0)
+  batch = assemble(columns, tuple(none), plan.epoch(0)[0])
+  assert batch["source_head_BW"].tolist() == [[0]] * 8
+  assert batch["source_tree_distance_BWW"].tolist() == [[[255]]] * 8
+
+
+def test_lengths_are_padded_to_few():
+  assert [doubled(n, 16) for n in (0, 16, 17, 65)] == [16, 16, 32, 128]
 
 
 def test_the_cache_is_used_and_made_again(examples, tmp_path):
@@ -104,8 +175,7 @@ def test_the_cache_is_used_and_made_again(examples, tmp_path):
 
 def test_the_stream_goes_on_from_any_position(columns):
   plan = Plan(
-    np.array([2, 4, 3]),
-    np.array([3, 2, 4]),
+    *columns.lengths(),
     tokens=8,
     shapes=2,
     seed=0,

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from jaxsyn.data import example, tree
-from jaxsyn.data.columns import examples_of, of_split
+from jaxsyn.data.columns import (
+  cache_of,
+  examples_of,
+  of_split,
+  tree_facts,
+)
 from jaxsyn.data.records import Records
 
 TREE_FACTS = ("head", "parent_mid", "tree_distance")
@@ -20,12 +25,13 @@ def records(prepared):
 @pytest.mark.parametrize("kind", ["linear", "random"])
 def test_a_control_replaces_the_trees_of_both_sides(records, kind):
   changed = {"source": 0, "target": 0}
-  for parsed, control in zip(records, examples_of(records, kind), strict=True):
+  controls = examples_of(records, kind, 7)
+  for parsed, control in zip(records, controls, strict=True):
     for side in changed:
       words = len(parsed[f"{side}_head"])
       if kind == "linear":
         assert control[f"{side}_head"].tolist() == tree.linear(words).tolist()
-      alone = example.retree(parsed, side, kind)  # the other side as it was
+      alone = example.retree(parsed, side, kind, 7)  # the other side as it was
       for name in TREE_FACTS:
         name = f"{side}_{name}"
         np.testing.assert_array_equal(control[name], alone[name])
@@ -36,18 +42,41 @@ def test_a_control_replaces_the_trees_of_both_sides(records, kind):
 
 
 def test_parsed_trees_stay(records):
-  for parsed, same in zip(records, examples_of(records, "parsed"), strict=True):
+  examples = examples_of(records, "parsed", 7)
+  for parsed, same in zip(records, examples, strict=True):
     assert parsed.keys() == same.keys()
     for name in parsed:
       np.testing.assert_array_equal(parsed[name], same[name])
 
 
-def test_columns_hold_them(records):
+def test_columns_hold_those_of_their_seed(records):
   names = ("source_head", "target_head")
   ids = np.arange(len(records))
-  found = of_split(records, names, "random", memory_gib=1.0)
-  for name in names:
-    wanted = [one[name] for one in examples_of(records, "random")]
-    rows = found.rows(name, ids, max(map(len, wanted)), -1)
-    for row, heads in zip(rows, wanted):
-      assert row[row >= 0].tolist() == heads.tolist()
+  drawn = []
+  for seed in (0, 1, 0):  # made, made, and from the cache
+    found = of_split(records, names, "random", seed, memory_gib=1.0)
+    for name in names:
+      wanted = [one[name] for one in examples_of(records, "random", seed)]
+      rows = found.rows(name, ids, max(map(len, wanted)), -1)
+      for row, heads in zip(rows, wanted):
+        assert row[row >= 0].tolist() == heads.tolist()
+      drawn.append(rows)
+  assert (drawn[0] != drawn[2]).any(1).sum() > 20  # of 24 sentences
+  np.testing.assert_array_equal(drawn[0], drawn[4])
+
+
+@pytest.mark.parametrize("tree, folders", [("parsed", 1), ("random", 2)])
+def test_only_random_trees_are_kept_by_seed(records, tree, folders):
+  names = ("source_id", "source_head")
+  caches = {cache_of(records, names, *tree_facts(tree, s)) for s in (0, 1)}
+  assert len(caches) == folders
+
+
+def test_lengths_are_of_subwords_and_words(records):
+  names = ("source_id", "target_id", "source_tree_distance", "target_head")
+  found = of_split(records, names, "parsed", 0, memory_gib=1.0).lengths()
+  for own, one in zip(zip(*found, strict=True), records, strict=True):
+    assert own == tuple(
+      len(one[name])
+      for name in ("source_id", "target_id", "source_head", "target_head")
+    )

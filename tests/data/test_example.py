@@ -145,11 +145,11 @@ def test_an_unparsed_line_has_no_tree(whole_words):
 
 def test_control_trees(whole_words):
   parsed = encode(MONKEY, whole_words, "a")
-  linear = example.retree(parsed, "source", "linear")
+  linear = example.retree(parsed, "source", "linear", 3)
   assert linear["source_head"].tolist() == [0, 0, 1, 2, 3]
   assert linear["source_parent_mid"].tolist() == [0, 0, 1, 2, 3, 5]
   assert linear["source_tree_distance"].reshape(5, 5)[0].tolist() == [*range(5)]
-  random = example.retree(parsed, "source", "random")
+  random = example.retree(parsed, "source", "random", 3)
   assert np.sum(random["source_head"] == np.arange(5)) == 1
   for kind, changed in (("linear", linear), ("random", random)):
     assert set(changed) == set(parsed)
@@ -160,15 +160,15 @@ def test_control_trees(whole_words):
     }:
       assert changed[name] is parsed[name]
     # The same straight from text, as in translation.
-    direct = encode(MONKEY, whole_words, "a", tree=kind)
+    direct = encode(MONKEY, whole_words, "a", tree=kind, seed=3)
     for name, array in changed.items():
       np.testing.assert_array_equal(array, direct[name])
       assert array.dtype == direct[name].dtype == parsed[name].dtype
-  unchanged = example.retree(parsed, "source", "parsed")
+  unchanged = example.retree(parsed, "source", "parsed", 3)
   assert all(unchanged[name] is parsed[name] for name in parsed)
   assert unchanged is not parsed
   with pytest.raises(ValueError, match="tree must be one of"):
-    example.retree(parsed, "source", "upside down")
+    example.retree(parsed, "source", "upside down", 3)
 
 
 @pytest.mark.parametrize("kind", ["linear", "random"])
@@ -176,8 +176,8 @@ def test_control_trees_on_both_sides(whole_words, kind):
   target = conllu.unparsed("a banana The monkey")
   parsed = encode(MONKEY, whole_words, target)
   direct = encode(MONKEY, whole_words, target, tree=kind)
-  source = example.retree(parsed, "source", kind)
-  both = example.retree(source, "target", kind)
+  source = example.retree(parsed, "source", kind, 0)
+  both = example.retree(source, "target", kind, 0)
   for name, array in both.items():
     np.testing.assert_array_equal(array, direct[name])
   # The source's is what it is without trees of the target.
@@ -189,7 +189,7 @@ def test_control_trees_on_both_sides(whole_words, kind):
   assert turned["source_head"].tolist() == direct["target_head"].tolist()
 
 
-def test_random_trees_depend_on_the_words_alone(whole_words):
+def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
   other = conllu.Parse(
     MONKEY.text, MONKEY.start_W, MONKEY.end_W, (0, 0, 0, 0, 0), ("dep",) * 5
   )
@@ -201,6 +201,12 @@ def test_random_trees_depend_on_the_words_alone(whole_words):
     for parse in map(conllu.unparsed, ("a a a a", "a a a The", "The a a a"))
   }
   assert len(heads) > 1
+  by_seed = {
+    seed: encode(MONKEY, whole_words, tree="random", seed=seed)["source_head"]
+    for seed in range(8)
+  }
+  np.testing.assert_array_equal(by_seed[0], one["source_head"])
+  assert len({tuple(head_W.tolist()) for head_W in by_seed.values()}) > 5
 
 
 def test_tags_stand_around_the_sentence_and_belong_to_no_word(whole_words):

@@ -99,7 +99,7 @@ def records(make):
 
 def made(records, data):
   notes = collections.Counter()
-  return list(tasks.examples(records, data, notes)), dict(notes)
+  return list(tasks.examples(records, data, 0, notes)), dict(notes)
 
 
 def source(*symbols):
@@ -192,8 +192,21 @@ def test_control_trees_reach_the_second_task(records):
   assert found[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
 
 
+def test_random_trees_of_the_second_task_follow_the_seed(records):
+  """Of the three words of the third pair there are nine rooted trees."""
+  random = dataclasses.replace(data(), tree="random")
+
+  def heads(seed):
+    both = tasks.of_split(records, NAMES, random, seed, memory_gib=1.0)
+    rows = both.rows("source_head", np.array([2, 6]), 3, 0)
+    np.testing.assert_array_equal(*rows)  # translated and parsed
+    return tuple(rows[0].tolist())
+
+  assert len({heads(seed) for seed in range(6)}) > 2
+
+
 def columns(records, data):
-  return tasks.of_split(records, NAMES, data, memory_gib=1.0)
+  return tasks.of_split(records, NAMES, data, 0, memory_gib=1.0)
 
 
 def test_columns_hold_both_tasks_and_are_kept(records):
@@ -222,7 +235,7 @@ def test_columns_hold_both_tasks_and_are_kept(records):
 
 def test_a_batch_says_what_each_row_counts(records):
   both = columns(records, data(weight=0.5))
-  planned = Planned(Shape(rows=4, source=8, target=9), np.array([5, 0, 6]))
+  planned = Planned(Shape(4, 8, 9, source_words=3), np.array([5, 0, 6]))
   batch = assemble(both, NAMES, planned)
   assert batch["weight_B"].tolist() == [0.5, 1, 0.5, 0]
   assert batch["weight_B"].dtype == np.float32
@@ -231,7 +244,7 @@ def test_a_batch_says_what_each_row_counts(records):
 
 
 def plan_of(columns):
-  sizes = columns.sizes("source_id"), columns.sizes("target_id")
+  sizes = columns.lengths()
   return Plan(*sizes, tokens=32, shapes=1, seed=0, row_multiple=1)
 
 

@@ -17,7 +17,11 @@ from jaxsyn.decode.rank import PENALTIES, top_k
 from jaxsyn.models.contract import view_of
 from jaxsyn.training.losses import token_log_probability
 
-PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(7, 5, 3)]
+PAIRS = [
+  sentence(5, 6, 1),
+  sentence(2, 4, 2, bare=16),
+  sentence(7, 5, 3),
+]
 
 
 # One of each family; the second remembers more than its state.
@@ -28,12 +32,14 @@ def model(request):
 
 
 def find(search_function, plan, params, batch, search):
+  """Every sentence may be as long as there is room."""
   run = jax.jit(
     lambda params, batch: search_function(
       plan.recipe.model,
       params,
       batch["source_id_BS"],
       view_of(batch, "source"),
+      jnp.full(len(batch["source_id_BS"]), search.length),
       search,
     )
   )

@@ -243,5 +243,5 @@ def test_they_serve_without_dependency_trees(tmp_path):
   config.data.second.update(task="source", brackets="constituency")
   names = ("source_id", "target_id")
   records, data = Records(folder, "train"), configs.read(config).data
-  both = tasks.of_split(records, names, data, 1.0)
+  both = tasks.of_split(records, names, data, 0, 1.0)
   assert both.notes["second"] == 60

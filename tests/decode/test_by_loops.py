@@ -1,0 +1,105 @@
+"""Searches against the same search in plain Python, over tables."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tables_under_test import Tables, drawn, search_by_loops
+
+from jaxsyn.data.schema import PAD
+from jaxsyn.decode.beam import NEVER, Search, beam_search
+from jaxsyn.decode.greedy import greedy_search
+from jaxsyn.syntax import View
+
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
+RNG = np.random.default_rng(0)
+SOURCES = [
+  RNG.integers(4, 50, length).tolist() for length in RNG.integers(1, 9, 40)
+]
+LIMITS = RNG.integers(1, 25, len(SOURCES))
+
+
+def found_by(function, params, sources, limits, search):
+  """Hypotheses of each sentence: (tokens, log_p, score) of those that ended."""
+  id_BS = np.full((len(sources), max(map(len, sources))), PAD, np.int32)
+  for row, ids in enumerate(sources):
+    id_BS[row, : len(ids)] = ids
+  model = Tables(params["logits"].shape[1])
+  run = jax.jit(
+    lambda params, id_BS, limit_B: function(
+      model, params, id_BS, View(real_BS=id_BS != PAD), limit_B, search
+    )
+  )
+  found = jax.device_get(run(params, id_BS, jnp.asarray(limits, jnp.int32)))
+  return [
+    [
+      (tuple(tokens[tokens != PAD].tolist()), log_p, score)
+      for tokens, log_p, score in zip(*row, strict=True)
+      if score > NEVER / 2
+    ]
+    for row in zip(found.token_BNT, found.log_p_BN, found.score_BN)
+  ]
+
+
+def assert_the_same(found, params, sources, limits, search):
+  for row, (ids, limit) in enumerate(zip(sources, limits)):
+    expected = search_by_loops(params, ids, int(limit), search)
+    assert [one[0] for one in found[row]] == [one.tokens for one in expected]
+    np.testing.assert_allclose(
+      [one[1:] for one in found[row]],
+      [(one.log_p, one.score) for one in expected],
+      rtol=1e-5,
+      atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+  "vocabulary, end, search",
+  [
+    (12, 0.5, Search(2, 24)),
+    (12, 0.5, Search(5, 24, alpha=0.6)),
+    (12, 0.5, Search(5, 24, "gnmt", 1.3)),
+    (12, 0.5, Search(4, 24, alpha=1.5, stop="bound")),
+    (12, 0.5, Search(3, 24, "gnmt", 0.6, "bound")),
+    (6, 0.0, Search(5, 24, alpha=0.0)),  # fewer subwords than continuations
+    (1100, 4.0, Search(2, 24)),  # `top_k` by chunks
+  ],
+)
+def test_a_beam_is_what_fairseq_would_find(vocabulary, end, search):
+  params = drawn(vocabulary, end)
+  found = found_by(beam_search, params, SOURCES, LIMITS, search)
+  assert_the_same(found, params, SOURCES, LIMITS, search)
+  # What is compared: some that end of themselves, and some at their limit.
+  forced = [
+    len(one[0]) == limit for row, limit in zip(found, LIMITS) for one in row
+  ]
+  assert min(sum(forced), len(forced) - sum(forced)) > 10
+
+
+@pytest.mark.parametrize("vocabulary, end", [(12, 0.5), (1100, 5.0)])
+def test_greedy_is_a_beam_of_one(vocabulary, end):
+  params, search = drawn(vocabulary, end), Search(1, 24, alpha=0.6)
+  found = found_by(greedy_search, params, SOURCES, LIMITS, search)
+  assert_the_same(found, params, SOURCES, LIMITS, search)
+
+
+@pytest.mark.parametrize(
+  "function, beams, stop",
+  [
+    (greedy_search, 1, "first"),
+    (beam_search, 3, "first"),
+    (beam_search, 3, "bound"),
+  ],
+)
+def test_what_never_ends_stops_at_its_own_limit(function, beams, stop):
+  params = drawn(12, -60.0)
+  sources, limits = [[7, 3], [9, 8, 3], [5, 3]], [3, 30, 1]
+  search = Search(beams, 30, stop=stop)
+  together = found_by(function, params, sources, limits, search)
+  for row, limit in enumerate(limits):
+    assert {len(one[0]) for one in together[row]} == {limit}
+  # Alone, with no more room than it needs.
+  search = Search(beams, 3, stop=stop)
+  (alone,) = found_by(function, params, sources[:1], limits[:1], search)
+  assert [one[0] for one in alone] == [one[0] for one in together[0]]

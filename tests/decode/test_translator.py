@@ -1,0 +1,93 @@
+"""Many sentences in few programs: each with the limit and words it has alone."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from models_under_test import config_of
+from tables_under_test import Tables, drawn
+
+from jaxsyn.data.schema import EOS
+from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.decode.translator import Translator, longest_output
+
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
+SIZE = 300  # of the vocabulary of the prepared corpus
+FACTOR, OFFSET = 0.2, 1
+
+
+@pytest.fixture
+def make(prepared):
+  """A function (beam, names) -> a translator over tables."""
+  vocabulary = Vocabulary(prepared / "vocabulary.model")
+
+  def translator(beam, names=()):
+    config = dataclasses.replace(
+      config_of("transformer").decode,
+      beam=beam,
+      nbest=beam,
+      max_length_factor=FACTOR,
+      max_length_offset=OFFSET,
+    )
+    return Translator(Tables(SIZE), vocabulary, config, names)
+
+  return translator
+
+
+def source(subwords: int, words: int = 0) -> dict[str, np.ndarray]:
+  """So many subwords with the end sign, and words that hang on the first."""
+  rng = np.random.default_rng(subwords)
+  return {
+    "source_id": np.r_[rng.integers(4, SIZE, subwords - 1), EOS],
+    "source_head": np.zeros(words, np.int32),
+    "source_tree_distance": np.zeros(words * words, np.uint8),
+  }
+
+
+def ids(found):
+  return [[best.ids for best in one] for one in found]
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+def test_an_output_without_an_end_has_the_length_of_its_source(make, beam):
+  translate, params = make(beam), drawn(SIZE, -60.0)
+  short, middle, long = source(6), source(15), source(40)
+  found = translate(params, [short, middle, long])
+  # 0.2 · 6 + 1 = 2.2 -> 3; 0.2 · 15 + 1 = 4; 0.2 · 40 + 1 = 9; with the end.
+  for one, longest in zip(found, (3, 4, 9)):
+    assert {len(best.ids) + 1 for best in one} == {longest}
+  assert ids(translate(params, [short])) == ids(found[:1])
+  assert ids(translate(params, [middle, short])) == ids(found[1::-1])
+
+
+def test_the_limit_counts_the_end_and_leaves_room_for_it():
+  decode = config_of("transformer").decode
+  # 1.5 · 5 = 7.5 -> 8, and 10.
+  assert longest_output(decode, 5) == 18
+  none = dataclasses.replace(decode, max_length_factor=0, max_length_offset=0)
+  assert longest_output(none, 5) == 1
+
+
+def test_words_beyond_the_subwords_cost_few_programs(make):
+  translate = make(2, ("source_head", "source_tree_distance"))
+  params, rng = drawn(SIZE, 2.0), np.random.default_rng(0)
+  subwords = rng.integers(2, 33, 200)
+  examples = [source(n, words=int(n * rng.uniform(0, 2))) for n in subwords]
+  assert max(len(one["source_head"]) for one in examples) > 50
+  found = translate(params, examples)
+  # Programs of 64 rows: 32 subwords with 64 words, 16 with 16 or with 32.
+  assert translate.compilations <= 4
+  for i in range(0, 200, 25):
+    assert ids(translate(params, examples[i : i + 1])) == ids(found[i : i + 1])
+
+
+def test_a_sentence_of_very_many_words_is_searched_in_few_rows(make):
+  """A line of strange characters: one unknown subword, a word a character."""
+  translate = make(1, ("source_tree_distance",))
+  params = drawn(SIZE, 2.0)
+  (alone,) = ids(translate(params, [source(3, 1000)]))
+  found = translate(params, [source(3, 1000), *map(source, range(2, 12))])
+  assert ids(found[:1]) == [alone]
+  wide = [size for size in translate._programs if size.words > 512]
+  assert sorted(size.rows for size in wide) == [1, 8]  # not 8 and 64

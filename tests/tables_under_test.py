@@ -1,0 +1,128 @@
+"""A model that is a table, and a search over it in plain Python.
+
+The next subword depends on a hash of the source and of everything before it,
+so that each hypothesis has a future of its own and a search is tested without
+any network. The search is fairseq's: a hypothesis ends where an end sign is
+among the N best of the 2N best continuations, and a sentence is finished when
+N have ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from jaxsyn.data.schema import BOS, EOS, PAD
+from jaxsyn.decode.beam import Search
+
+ROWS = 4093  # of the table
+STEP, MORE = 1_000_003, 7919  # of the hash
+
+
+class Tables(nn.Module):
+  """The contract of models; parameters {"logits": (ROWS, V)}."""
+
+  vocabulary: int
+
+  def setup(self):
+    shape = ROWS, self.vocabulary
+    self.logits = self.param("logits", nn.initializers.normal(), shape)
+
+  def encode(self, id_BS, source, *, train):
+    del source, train
+    place_S = jnp.arange(1, id_BS.shape[1] + 1, dtype=jnp.uint32)
+    return jnp.sum(id_BS.astype(jnp.uint32) * place_S, axis=1)
+
+  def remember(self, hash_B):
+    return hash_B
+
+  def start(self, hash_B, beams, length):
+    del length
+    return jnp.repeat(hash_B[:, None], beams, axis=1)
+
+  def advance(self, hash_B, hash_BN, token_BN, at):
+    del hash_B, at
+    hash_BN = hash_BN * STEP + token_BN.astype(jnp.uint32) * MORE
+    return self.logits[hash_BN % ROWS], hash_BN
+
+  def reorder(self, hash_BN, beam_BN):
+    return jnp.take_along_axis(hash_BN, beam_BN, axis=1)
+
+
+def drawn(vocabulary: int, end: float, seed: int = 0) -> dict[str, jax.Array]:
+  """Random parameters.
+
+  Args:
+    vocabulary: V.
+    end: what is added to the logits of the end sign.
+    seed: of the draw.
+  """
+  rng = np.random.default_rng(seed)
+  logits = rng.normal(0, 1.5, (ROWS, vocabulary))
+  logits[:, EOS] += end
+  return {"logits": jnp.asarray(logits, jnp.float32)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+  """A hypothesis with its end sign."""
+
+  tokens: tuple[int, ...]
+  log_p: float
+  score: float
+
+
+def search_by_loops(
+  params, ids: list[int], limit: int, search: Search
+) -> list[Ended]:
+  """The N best hypotheses of one sentence, best first.
+
+  Args:
+    params: of `Tables`.
+    ids: source subwords, without pads.
+    limit: longest output, the end sign included.
+    search: how; its length is not read.
+  """
+  logits = np.asarray(params["logits"], np.float64)
+  log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+
+  def penalty(length: int) -> float:
+    if search.penalty == "gnmt":
+      return ((5 + length) / 6) ** search.alpha
+    return length**search.alpha
+
+  def step(state: int, token: int) -> int:
+    return (state * STEP + token * MORE) % 2**32
+
+  state = sum(i * place for place, i in enumerate(ids, start=1)) % 2**32
+  beams = [((), 0.0, step(state, BOS))]
+  ended: list[Ended] = []
+  for length in range(1, limit + 1):
+    candidates = [
+      ((*tokens, token), total + log_p[state % ROWS, token], state)
+      for tokens, total, state in beams
+      for token in range(logits.shape[1])
+      if token not in (PAD, BOS) and (length < limit or token == EOS)
+    ]
+    candidates.sort(key=lambda candidate: -candidate[1])
+    candidates = candidates[: 2 * search.beams]
+    for tokens, total, _ in candidates[: search.beams]:
+      if tokens[-1] == EOS:
+        ended.append(Ended(tokens, total, total / penalty(length)))
+    ended = sorted(ended, key=lambda one: -one.score)[: search.beams]
+    beams = [
+      (tokens, total, step(state, tokens[-1]))
+      for tokens, total, state in candidates
+      if tokens[-1] != EOS
+    ][: search.beams]
+    if len(ended) == search.beams:
+      open_best = max((b[1] for b in beams), default=-math.inf)
+      can_win = open_best / penalty(limit) > ended[-1].score
+      if search.stop == "first" or not can_win:
+        break
+  return ended

@@ -1,0 +1,134 @@
+"""A sentence's translation depends on the sentence alone, from text on.
+
+Japanese, where a subword often holds several words: of the sentences here most
+have more words than subwords.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from configs import pud, systems
+from jaxsyn import train
+from jaxsyn.data.batches import features_for
+from jaxsyn.data.columns import cache_of, examples_of, of_split, tree_facts
+from jaxsyn.data.records import Records
+from jaxsyn.translate import Session, read_conllu
+from preprocess import build
+
+pytestmark = pytest.mark.usefixtures("quick_compile_file")
+
+LINES = {"train": "1-120", "validation": "901-901", "test": "801-900"}
+
+
+@pytest.fixture(scope="module")
+def run(shared_data, quick_compile_file, tmp_path_factory):
+  """A run of few updates, from the treebanks on; and its sentences."""
+  del quick_compile_file
+  folder = tmp_path_factory.mktemp("japanese")
+  config = pud.pud("ja", "en")
+  config.data.directory = str(folder / "data")
+  for split, lines in LINES.items():
+    config.prepare.splits[split] = (*config.prepare.splits[split][:2], lines)
+  config.prepare.parse.sides = ("source",)
+  config.prepare.vocabulary.update(size=3000, joint=False)
+  config.prepare.workers = 1
+  config.model.update(
+    encoder_layers=1,
+    decoder_layers=1,
+    width=16,
+    feed_forward=16,
+    tie_embeddings=False,
+  )
+  systems.apply(config, "deps_san")
+  config.batch.update(tokens=1024, shapes=1)
+  config.train.update(steps=3, evaluate_every=3, save_every=3, log_every=3)
+  # After few updates no output ends of itself: each goes to its own limit.
+  config.decode.update(max_length_factor=0.25, max_length_offset=1)
+  config.decode.update(beam=3, nbest=3, sentences=8)
+  build.run(config, str(shared_data / "ud"))
+  assert train.run(config, folder / "run").step == 3
+  parses = read_conllu(str(shared_data / "ud" / "ja_pud.conllu.gz"))
+  return folder / "run", list(parses), config
+
+
+@pytest.fixture(scope="module")
+def session(run):
+  return Session(run[0])
+
+
+@pytest.fixture(scope="module")
+def examples(run, session):
+  """Sixty sentences; half of them have more words than subwords."""
+  made = [session.example(parse) for parse in run[1][:500]]
+  made = [one for one in made if len(one["source_id"]) <= 32]
+  more = [one for one in made if words(one) >= len(one["source_id"])]
+  less = [one for one in made if words(one) < len(one["source_id"])]
+  assert len(more) > 40 and sum(words(one) > 32 for one in more[:40]) > 3
+  return [*more[:40], *less[:20]]
+
+
+def words(example):
+  return len(example["source_head"])
+
+
+def same(found, expected):
+  for one, other in zip(found, expected, strict=True):
+    assert [best.text for best in one] == [best.text for best in other]
+    assert [best.ids for best in one] == [best.ids for best in other]
+    np.testing.assert_allclose(
+      [best.score for best in one], [best.score for best in other], atol=1e-5
+    )
+
+
+def test_alone_and_in_any_batch_a_translation_is_the_same(
+  run, session, examples
+):
+  together = session.search(examples)
+  assert {len(best) for best in together} == {3}
+  same([session.search([one])[0] for one in examples], together)
+  # Beside a longer one, so that all are padded to another width.
+  long = session.example(max(run[1], key=lambda parse: len(parse.text)))
+  assert len(long["source_id"]) > 32
+  for start in range(0, len(examples), 7):
+    few = examples[start : start + 7]
+    same(session.search([long, *few])[1:], together[start : start + 7])
+  # Of 16, 32 and 64 subwords, with as many words or twice as many.
+  assert session.compilations <= 6
+
+
+def test_a_run_translates_with_the_random_trees_it_was_trained_on(
+  run, session, tmp_path
+):
+  """Those of config.seed; its parser's trees stand beside the text."""
+  folder, parses, config = run
+  shutil.copytree(folder, tmp_path / "run")
+  path = tmp_path / "run" / "config.json"
+  kept = json.loads(path.read_text())
+  kept["seed"], kept["data"]["tree"] = 5, "random"
+  path.write_text(json.dumps(kept))
+  config = config.copy_and_resolve_references()
+  config.seed, config.data.tree = 5, "random"
+  # Nothing is left to do but to read the data.
+  assert train.run(config, tmp_path / "run").step == 3
+  read = features_for(["source_tree_distance"], ["source"])
+  for split in ("train", "validation"):
+    records = Records(config.data.directory, split)
+    assert cache_of(records, read, *tree_facts("random", 5)).is_dir()
+
+  random = Session(tmp_path / "run")
+  records = Records(config.data.directory, "test")
+  names = ("source_id", "source_head", "source_parent_mid")
+  columns = of_split(records, names, "random", 5, memory_gib=1.0)
+  other = 0
+  for i, stored in enumerate(examples_of(records, "random", 5)):
+    made = random.example(parses[int(stored["line"]) - 1])
+    for name in names:
+      size = columns.sizes(name)[i]
+      trained = columns.rows(name, np.array([i]), size, 0)[0]
+      np.testing.assert_array_equal(made[name], trained)
+    parsed = session.example(parses[int(stored["line"]) - 1])
+    other += (made["source_head"] != parsed["source_head"]).any()
+  assert other > 95  # of 100 sentences
