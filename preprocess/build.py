@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from jaxsyn import cli
 from jaxsyn import config as configs
-from jaxsyn.data import conllu, example, schema
+from jaxsyn.data import conllu, example, integrity, schema
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.records import Records
 from jaxsyn.data.vocabulary import Vocabulary, train
@@ -83,6 +83,7 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
     manifest = _records(config, splits, vocabularies, parsers, new)
     given = splits[config.data.train].given
     manifest |= _provenance(config, key, vocabularies, parsers, given, new)
+    manifest["files"] = integrity.sums(new, integrity.names(new, manifest))
     manifest["seconds"] = round(time.monotonic() - started, 1)
     _publish(new, directory, manifest)
   finally:
