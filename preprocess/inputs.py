@@ -120,13 +120,7 @@ def read(
     InputError: a file is missing or faulty (`preprocess.raw`).
   """
   prepare = config.prepare
-  for entry in prepare.downloads:
-    if len(entry) != 3:
-      raise InputError(
-        "config.prepare.downloads must hold (file name, URL, SHA-256), got"
-        f" {entry!r}."
-      )
-  downloads = {name: (url, sha) for name, url, sha in prepare.downloads}
+  downloads = raw.addresses(prepare.downloads)
   raw_dir = raw_dir or prepare.raw_dir
 
   def find_trees(option: str, name: str) -> pathlib.Path:
@@ -209,6 +203,7 @@ def parsers(
     InputError: there is no such model (`jaxsyn.data.parser.find`).
   """
   options, found = config.prepare.parse, {}
+  downloads = raw.addresses(config.prepare.downloads)
   for side in schema.SIDES:
     if side not in options.sides:
       continue
@@ -216,7 +211,8 @@ def parsers(
     if side in splits[config.data.train].given and not model:
       found[side] = None
     else:
-      path = find(model, getattr(config.data, f"{side}_language"), own)
+      language = getattr(config.data, f"{side}_language")
+      path = find(model, language, own, downloads)
       found[side] = UDPipe(path, options.beam)
   return found
 
