@@ -169,20 +169,31 @@ def _vocabularies(
 
 
 def _drop_long(config, splits, vocabularies) -> None:
-  """Drops training pairs of more subwords than wanted, EOS included."""
+  """Drops training pairs of more subwords than wanted, EOS included.
+
+  And those that have none on a side, where empty ones are to go: "▁" alone is
+  text, and yet a blank to the vocabulary.
+  """
   split, most = splits[config.data.train], config.prepare.max_subwords
-  kept = [
-    i
-    for i in split.kept
-    if all(
-      len(vocabularies[side].encode(getattr(split.pairs, side)[i]).id) < most
+  kept, none, long = [], 0, 0
+  for i in tqdm(split.kept, "counting subwords", unit="pair", disable=None):
+    lengths = [
+      len(vocabularies[side].encode(getattr(split.pairs, side)[i]).id)
       for side in schema.SIDES
-    )
-  ]
-  split.dropped["max_subwords"] = len(split.kept) - len(kept)
+    ]
+    if config.prepare.clean.empty and not all(lengths):
+      none += 1
+    elif max(lengths) >= most:
+      long += 1
+    else:
+      kept.append(i)
+  if none:
+    split.dropped["empty"] += none
+  split.dropped["max_subwords"] = long
   if not kept:
     raise InputError(
-      f"config.prepare.max_subwords={most} drops all training pairs."
+      f"config.prepare.max_subwords={most} drops all training pairs"
+      + (f", but {none} that have no subwords." if none else ".")
     )
   split.kept = kept
 
@@ -249,6 +260,7 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
       "lines": len(split.kept) + sum(split.dropped.values()),
       "dropped": split.dropped,
       "unparsed": counted[name].unparsed,
+      "blank": counted[name].blank,
       "files": [file.name for file in split.pairs.files],
       "raw_sha256": split.pairs.sha256,
       **({"brackets": counted[name].brackets} if split.brackets else {}),

@@ -26,6 +26,7 @@ NOT_PARSED = "# parsed = no"  # marks a block that is only cut at blanks
 _COLUMNS = 10
 # 8, the range 8-9, or the empty node 8.1
 _ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
+_SENTENCE = re.compile(r"#\s*(sent_id|text)\s*=")
 _HEAD = re.compile(r"\d{1,9}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -269,6 +270,8 @@ def _blocks(lines: Iterable[bytes], file: str) -> Iterator[Block]:
     if not line:
       if rows:
         yield _block(file, first, comments, rows)
+      else:
+        _check_comments(file, first, comments)
       comments, rows, first = [], [], number + 1
     elif line.startswith("#"):
       comments.append(line)
@@ -282,6 +285,21 @@ def _blocks(lines: Iterable[bytes], file: str) -> Iterator[Block]:
       rows.append((number, columns))
   if rows:
     yield _block(file, first, comments, rows)
+  else:
+    _check_comments(file, first, comments)
+
+
+def _check_comments(file: str, first: int, comments: list[str]) -> None:
+  """Raises InputError for comments that tell of a sentence which is not there.
+
+  Others (# newdoc, a licence) may stand by themselves.
+  """
+  for number, comment in enumerate(comments, first):
+    if found := _SENTENCE.match(comment):
+      raise InputError(
+        f"{file}:{number}: a sentence ({found[1]}) without words; give it its"
+        " words, or remove the block."
+      )
 
 
 def _block(file, first, comments, rows) -> Block:

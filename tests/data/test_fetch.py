@@ -187,7 +187,7 @@ def test_whole_without_a_length(server, tmp_path):
   "url", ["file:///etc/passwd", "ftp://h/a", "a.en", "http:///a", "http://[/"]
 )
 def test_no_address(tmp_path, url):
-  with pytest.raises(InputError, match="no address of http|Invalid IPv6"):
+  with pytest.raises(InputError, match=r"no address of http|Invalid IPv6"):
     fetch.get(tmp_path / "a", fetch.Address(url))
 
 
@@ -198,7 +198,7 @@ def test_redirects_stay_encrypted():
   assert (
     follow(*rest, "https://mirror.org/a").full_url == "https://mirror.org/a"
   )
-  with pytest.raises(InputError, match="http://mirror.org/a, which is not"):
+  with pytest.raises(InputError, match=r"http://mirror.org/a, which is not"):
     follow(*rest, "http://mirror.org/a")
 
 
@@ -222,7 +222,10 @@ def test_too_slow(server, tmp_path, monkeypatch):
     time.sleep(0.6)
 
   server.answers |= {"drip": drip, "hang": hang}
-  for name, message in (("drip", "are too slow"), ("hang", "timed out|closed")):
+  for name, message in (
+    ("drip", "are too slow"),
+    ("hang", r"timed out|closed"),
+  ):
     with pytest.raises(InputError, match=message):
       fetch.get(tmp_path / name, fetch.Address(server.url(name)))
   assert names(tmp_path) == []
