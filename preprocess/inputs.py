@@ -13,14 +13,14 @@ import re
 from collections.abc import Collection, Mapping
 
 from jaxsyn import config as configs
+from jaxsyn.data import fetch, schema
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data import schema
 from jaxsyn.data.align import visible
 from jaxsyn.data.parser import UDPipe, find
 from jaxsyn.errors import InputError, did_you_mean
 from preprocess import clean, raw
 
-RECIPE = 1  # raise it when the same input must be prepared anew
+RECIPE = 2  # raise it when the same input must be prepared anew
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
 _TAKEN = ("conllu", "raw", "text", "work")  # folders of a prepared folder
@@ -284,6 +284,29 @@ def parsers(
       path = find(model, language, own, downloads)
       found[side] = UDPipe(path, options.beam)
   return found
+
+
+def downloads(
+  own: pathlib.Path,
+  splits: Mapping[str, Split],
+  parsers: Mapping[str, UDPipe | None],
+) -> dict[str, str]:
+  """File name -> SHA-256 and origin of what was fetched, of all that is used.
+
+  Args:
+    own: folder for fetched files.
+    splits: of `read`.
+    parsers: of `parsers`.
+  """
+  used = [parser.path for parser in parsers.values() if parser]
+  for split in splits.values():
+    used += [*split.pairs.files, *split.given.values()]
+    used += [split.brackets] if split.brackets else []
+  return {
+    path.name: found
+    for path in sorted(set(used))
+    if path.parent == own and (found := fetch.record(path))
+  }
 
 
 def key(

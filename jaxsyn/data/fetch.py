@@ -38,7 +38,7 @@ MOST_UNPACKED = 16  # bytes for each byte of MOST
 _BLOCK = 1 << 20
 _TIMEOUT = 60.0  # seconds without an answer
 _SLOWEST = 1 << 10  # bytes a second, after the first _TIMEOUT seconds
-_RECORD = re.compile(r"^([0-9a-f]{64}) [ *]", re.MULTILINE)
+_RECORD = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 class Address(NamedTuple):
@@ -88,22 +88,28 @@ def get(
   return found
 
 
+def record(path: pathlib.Path) -> str:
+  """What stands beside a file: where it came from, when, and its SHA-256."""
+  try:
+    text = _record(path).read_bytes().decode(errors="replace")
+  except FileNotFoundError:
+    return ""
+  return " ".join(text.replace("#", "").split())
+
+
 def recorded(path: pathlib.Path) -> str:
   """The SHA-256 that stands beside a file; "" if none does.
 
   Raises:
     InputError: the record is damaged.
   """
-  record = _record(path)
-  try:
-    text = record.read_bytes().decode(errors="replace")
-  except FileNotFoundError:
+  if found := _RECORD.search(record(path)):
+    return found[0]
+  if not _record(path).exists():
     return ""
-  if found := _RECORD.search(text):
-    return found[1]
   raise InputError(
-    f"{record} holds no SHA-256; it was damaged. If you trust {path.name} and "
-    "the place that it comes from, delete the record."
+    f"{_record(path)} holds no SHA-256; it was damaged. If you trust"
+    f" {path.name} and the place that it comes from, delete the record."
   )
 
 

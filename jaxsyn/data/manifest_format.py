@@ -47,6 +47,7 @@ class Split:
   lines: int = 0
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
   unparsed: int = 0
+  blank: dict[str, int] = dataclasses.field(default_factory=dict)
   files: tuple[str, ...] = ()
   raw_sha256: str = ""
   brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -91,6 +92,7 @@ class Manifest:
   target_language: str = ""
   versions: dict[str, str] = dataclasses.field(default_factory=dict)
   key: str = ""
+  downloads: dict[str, str] = dataclasses.field(default_factory=dict)
   seconds: float = 0.0
 
 
