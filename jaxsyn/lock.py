@@ -22,13 +22,19 @@ from absl import logging
 from jaxsyn.errors import InputError
 
 FILE = "lock"
+ADVICE = (
+  "Wait until it has ended or stop it (SIGTERM saves), then run the same "
+  "command again; or use another --workdir."
+)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
 
 _mine: set[str] = set()  # folders that this process has
 
 
 @contextlib.contextmanager
-def alone(folder: os.PathLike | str, wait: bool = False) -> Iterator[None]:
+def alone(
+  folder: os.PathLike | str, wait: bool = False, advice: str = ADVICE
+) -> Iterator[None]:
   """Nobody else works in the folder meanwhile.
 
   A process that has the folder may ask again. Where the file system knows no
@@ -37,6 +43,7 @@ def alone(folder: os.PathLike | str, wait: bool = False) -> Iterator[None]:
   Args:
     folder: made if it is not there.
     wait: until the other is done; else it is an error.
+    advice: what the message of that error says to do.
 
   Raises:
     InputError: another process works there; the message says which.
@@ -54,7 +61,7 @@ def alone(folder: os.PathLike | str, wait: bool = False) -> Iterator[None]:
     ) from None
   # Never deleted or replaced: who does that lets two others hold one each.
   with (folder / FILE).open("a+", encoding="utf-8") as file:
-    _take(file, folder, wait)
+    _take(file, folder, wait, advice)
     _sign(file)
     _mine.add(name)
     try:
@@ -63,16 +70,14 @@ def alone(folder: os.PathLike | str, wait: bool = False) -> Iterator[None]:
       _mine.discard(name)
 
 
-def _take(file, folder: pathlib.Path, wait: bool) -> None:
+def _take(file, folder: pathlib.Path, wait: bool, advice: str) -> None:
   # flock, not lockf: that one is lost as soon as any file object of this
   # process on the same file is closed.
   try:
     fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
   except BlockingIOError:
     raise InputError(
-      f"{folder} is in use by {_holder(file)}. Wait until it has ended or stop "
-      "it (SIGTERM saves), then run the same command again; or use another "
-      "--workdir."
+      f"{folder} is in use by {_holder(file)}. {advice}"
     ) from None
   except OSError as error:
     if error.errno not in _NO_LOCKS:

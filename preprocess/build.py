@@ -79,7 +79,8 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
     raise InputError(
       f"config.data.directory: cannot make the folder {directory} ({error})."
     ) from None
-  with lock.alone(work):
+  advice = "Wait until it has ended, then run the same command again."
+  with lock.alone(work, advice=advice):
     # Once more, for another process may have made or mended it meanwhile.
     damage = verify.damage(directory, key)
     if damage == []:
@@ -89,7 +90,13 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
       print(f"damaged: {fault}", flush=True)
     if damage:
       print(f"{directory} is made again.", flush=True)
-    _make(config, splits, parsers, key, work, directory, started)
+    try:
+      _make(config, splits, parsers, key, work, directory, started)
+    except OSError as error:
+      # A full disk does not say where: the system knows the file by a number.
+      if error.errno is None or error.filename:
+        raise
+      raise OSError(error.errno, error.strerror, str(directory)) from error
   print((directory / "report.txt").read_text(encoding="utf-8"))
   return directory
 
