@@ -169,6 +169,7 @@ def read(
   for name in dict.fromkeys([config.data.train, *prepare.splits]):
     *files, lines = (*prepare.splits[name], "")[:3]
     source, target = (raw.find(file, raw_dir, own, downloads) for file in files)
+    print(f"reading {name}: {source}, {target}", flush=True)
     pairs = raw.read_pairs(source, target)
     split = Split(pairs, list(_numbers(lines, len(pairs), name)))
     if not any(

@@ -2,12 +2,14 @@
 
 import fcntl
 import gzip
+import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
 
 import pytest
+import web_server
 from raw_corpora import corpus, records_of
 
 from jaxsyn import cli
@@ -165,6 +167,34 @@ def test_stopped_at_any_moment_of_publishing(whole, tmp_path, monkeypatch):
       assert records_of(folder) == expected
   assert stopped == 2
   assert records_of(folder) == expected
+
+
+def test_downloads(tmp_path, capsys):
+  """From the first fetch on it is known what must come, and the manifest too."""
+  config = corpus(tmp_path)
+  raw, own = pathlib.Path(config.prepare.raw_dir), tmp_path / "out" / "raw"
+  data = (raw / "test.en").read_bytes()
+  (raw / "test.en").unlink()
+  with web_server.serve() as server:
+    server.answers["test.en"] = data
+    config.prepare.downloads = (("test.en", server.url("test.en"), ""),)
+    folder = build.run(config)
+    sha256 = hashlib.sha256(data).hexdigest()
+    record = manifests.read(folder)["downloads"]["test.en"]
+    assert record.startswith(f"fetched from {server.url('test.en')}, 20")
+    assert record.endswith(f" {sha256} test.en")
+    (own / "test.en").write_bytes(flip(data))
+    with pytest.raises(InputError, match="1 faults"):
+      verify.run(folder)
+    assert f"{own / 'test.en'} is not as it was" in capsys.readouterr().out
+    build.run(config)
+    assert "is prepared already" in capsys.readouterr().out
+    assert (own / "test.en").read_bytes() == data
+    server.answers["test.en"] = flip(data)
+    (own / "test.en").unlink()
+    with pytest.raises(InputError, match=r"test\.en cannot .* has changed"):
+      build.run(config)
+  verify.run(folder)
 
 
 def test_two_in_one_folder(tmp_path):
