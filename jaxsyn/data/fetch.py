@@ -178,7 +178,7 @@ def _unpacks(path: pathlib.Path, most: int) -> None:
 
 
 def _blocks(address: Address, known: bool) -> Iterator[bytes]:
-  """What a server sends, to its end; whether its SHA-256 is known."""
+  """What a server sends, to its end; `known`: its SHA-256 will be compared."""
   try:
     with _opener().open(_request(address.url), timeout=_TIMEOUT) as answer:
       yield from _bounded(answer, address.most, known)
