@@ -11,7 +11,9 @@ folder holds what is used again and may be deleted.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import importlib.metadata
 import os
 import pathlib
@@ -45,6 +47,8 @@ _PACKAGES = (
   *("tensorflow-datasets", "numpy"),
 )
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def run(config: Any, raw_dir: str = "") -> pathlib.Path:
   """Prepares the data set of a config.
@@ -64,6 +68,22 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
   started = time.monotonic()
   inputs.check(config)
   directory = pathlib.Path(config.data.directory)
+  with _full_disk_at(directory):
+    return _run(config, raw_dir, directory, started)
+
+
+@contextlib.contextmanager
+def _full_disk_at(directory: pathlib.Path) -> Iterator[None]:
+  """Says which disk: to the system, what is written to is but a number."""
+  try:
+    yield
+  except OSError as error:
+    if error.errno not in _FULL or error.filename:
+      raise
+    raise OSError(error.errno, error.strerror, str(directory)) from error
+
+
+def _run(config, raw_dir, directory, started) -> pathlib.Path:
   splits = inputs.read(config, raw_dir, directory / "raw")
   parsers = inputs.parsers(config, splits, directory / "raw")
   key = inputs.key(config, splits, parsers)
@@ -90,13 +110,7 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
       print(f"damaged: {fault}", flush=True)
     if damage:
       print(f"{directory} is made again.", flush=True)
-    try:
-      _make(config, splits, parsers, key, work, directory, started)
-    except OSError as error:
-      # A full disk does not say where: the system knows the file by a number.
-      if error.errno is None or error.filename:
-        raise
-      raise OSError(error.errno, error.strerror, str(directory)) from error
+    _make(config, splits, parsers, key, work, directory, started)
   print((directory / "report.txt").read_text(encoding="utf-8"))
   return directory
 
