@@ -270,8 +270,8 @@ def _blocks(lines: Iterable[bytes], file: str) -> Iterator[Block]:
     if not line:
       if rows:
         yield _block(file, first, comments, rows)
-      else:
-        _check_comments(file, first, comments)
+      elif fault := _lost(file, first, comments):
+        raise InputError(fault)
       comments, rows, first = [], [], number + 1
     elif line.startswith("#"):
       comments.append(line)
@@ -285,21 +285,23 @@ def _blocks(lines: Iterable[bytes], file: str) -> Iterator[Block]:
       rows.append((number, columns))
   if rows:
     yield _block(file, first, comments, rows)
-  else:
-    _check_comments(file, first, comments)
+  elif fault := _lost(file, first, comments):
+    raise InputError(fault)
 
 
-def _check_comments(file: str, first: int, comments: list[str]) -> None:
-  """Raises InputError for comments that tell of a sentence which is not there.
+def _lost(file: str, first: int, comments: list[str]) -> str:
+  """What is wrong with comments that have no words below them; "" if nothing.
 
-  Others (# newdoc, a licence) may stand by themselves.
+  Those that tell of a sentence need it; others (# newdoc, a licence) may stand
+  by themselves.
   """
   for number, comment in enumerate(comments, first):
     if found := _SENTENCE.match(comment):
-      raise InputError(
+      return (
         f"{file}:{number}: a sentence ({found[1]}) without words; give it its"
         " words, or remove the block."
       )
+  return ""
 
 
 def _block(file, first, comments, rows) -> Block:
