@@ -82,9 +82,10 @@ def run(directory: os.PathLike | str) -> None:
   for fault in faults:
     print(f"  damaged: {fault}")
   if faults:
+    more = f" (and {len(faults) - 1} more, see above)" if faults[1:] else ""
     raise InputError(
-      f"{directory} is damaged ({len(faults)} faults, listed above). Run"
-      " python -m preprocess.build without --verify to make it whole."
+      f"{directory} is damaged: {faults[0].rstrip('.')}{more}. Run python -m"
+      " preprocess.build without --verify to make it whole."
     )
   print(f"{directory} is whole.")
 
