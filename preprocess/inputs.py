@@ -175,10 +175,11 @@ def read(
     if not any(
       visible(pairs.source[i]) and visible(pairs.target[i]) for i in split.kept
     ):
-      what = "is empty" if not pairs.source else "has no text there"
+      what = f"no line taken of {source} has text, and text in {target} too"
+      if not pairs.source:
+        what = f"{source} and {target} are empty"
       raise InputError(
-        f"config.prepare.splits.{name}: {source} {what}, or has no line that"
-        f" has text in {target} too; nothing can be made of such a split."
+        f"config.prepare.splits.{name}: {what}. Give other files or lines."
       )
     splits[name] = split
   for side in prepare.parse.sides:
