@@ -53,14 +53,19 @@ def get_config() -> ml_collections.ConfigDict:
     # entry "FIRST-LAST" takes only these lines, from 1, both included. Of a
     # treebank (.conllu, .conllu.gz) the `# text` comments are the lines.
     splits=ml_collections.ConfigDict(),
-    # (file name, URL, SHA-256) of raw files, fetched where raw_dir lacks them.
+    # (file name, URL, SHA-256) of raw files and of parser models, fetched where
+    # raw_dir lacks them. SHA-256 "": that of the first fetch, which is written
+    # down beside the file and holds ever after. A fourth entry, as "9000000000",
+    # is the most bytes; else 4 GiB.
     downloads=(),
     workers=0,  # parser processes; 0: one a core
     shards=4,  # TFRecord files a split
     # Cleaning applies to the training split; other splits keep every line.
     clean=dict(
-      empty=True,  # drop pairs with an empty side
-      control=True,  # drop pairs with NUL or other control characters
+      empty=True,  # drop pairs with a side that has nothing to see
+      # Drop pairs with NUL or other control characters. NUL in another split is
+      # an error, the others stay there and are told.
+      control=True,
       max_words=175,  # drop sides of more words (blank-separated); 0: off
       max_characters=1000,  # drop sides of more characters; 0: off
       max_ratio=0.0,  # drop pairs whose word ratio is above; 0: off

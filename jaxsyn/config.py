@@ -257,7 +257,8 @@ def from_config(cls: type, section: Mapping[str, Any], where: str) -> Any:
     if name in section:
       values[name] = _typed(hints[name], section[name], f"{where}.{name}")
     elif field.default is field.default_factory is dataclasses.MISSING:
-      raise InputError(f"{where}.{name} is missing; see configs/base.py.")
+      told = "; see configs/base.py" if where.startswith("config") else ""
+      raise InputError(f"{where}.{name} is missing{told}.")
   return cls(**values)
 
 

@@ -22,6 +22,7 @@ import google_crc32c
 import numpy as np
 
 PARTIAL = ".partial"  # how the names of unfinished files and folders end
+_SEAL = "crc32c"  # where a page of JSON keeps its own checksum
 _BLOCK = 1 << 20
 
 
@@ -208,6 +209,51 @@ def damaged(
     except OSError as error:
       return f"{path}: {error.strerror}"
   return ""
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+  """A page for JSON with its own checksum in it, under "crc32c".
+
+  >>> sealed({"a": 1})
+  {'a': 1, 'crc32c': '6f4c8c94'}
+  """
+  page = {name: value for name, value in content.items() if name != _SEAL}
+  return {**page, _SEAL: _seal(page)}
+
+
+def unsealed(page: Any) -> dict[str, Any]:
+  """What was sealed, however it is laid out in its file.
+
+  Raises:
+    ValueError: it is no such page, or was changed since.
+  """
+  if not isinstance(page, dict) or _SEAL not in page:
+    raise ValueError("its checksum is not there.")
+  content = {name: value for name, value in page.items() if name != _SEAL}
+  if page[_SEAL] != _seal(content):
+    raise ValueError(
+      "its checksum differs: it was changed after it was written."
+    )
+  return content
+
+
+def read_json(path: os.PathLike | str) -> Any:
+  """What a JSON file holds.
+
+  Raises:
+    OSError: the file cannot be read.
+    ValueError: it is no JSON; says why.
+  """
+  try:
+    return json.loads(pathlib.Path(path).read_bytes().decode("utf-8"))
+  except RecursionError:  # thousands of brackets
+    raise ValueError("it is nested too deeply.") from None
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+  crc = Crc()
+  crc.update(json.dumps(content, sort_keys=True).encode("ascii"))
+  return crc.value
 
 
 def _beside(path: pathlib.Path) -> pathlib.Path:

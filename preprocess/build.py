@@ -4,15 +4,17 @@
 
 Writes CoNLL-U, vocabulary, TFRecords, index, manifest and report into
 config.data.directory. What is done already is used again, after an
-interruption too; if nothing changed, nothing is done. work/ in that folder
-holds what is used again and may be deleted.
+interruption too; if nothing changed and nothing is damaged, nothing is done.
+What is damaged is made again; --verify only looks, at everything. work/ in that
+folder holds what is used again and may be deleted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import importlib.metadata
-import json
 import os
 import pathlib
 import shutil
@@ -24,20 +26,28 @@ import numpy as np
 from absl import flags
 from tqdm import tqdm
 
-from jaxsyn import cli
+from jaxsyn import cli, files, lock
 from jaxsyn import config as configs
-from jaxsyn.data import conllu, example, schema
+from jaxsyn.data import conllu, example, integrity, schema
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data.records import Records
-from jaxsyn.data.vocabulary import Vocabulary, train
 from jaxsyn.errors import InputError
-from preprocess import clean, constituents, inputs, parse, report
+from preprocess import (
+  clean,
+  constituents,
+  inputs,
+  parse,
+  report,
+  subwords,
+  verify,
+)
 from preprocess.inputs import Split
 
 _PACKAGES = (
   *("sentencepiece", "ufal.udpipe", "py3langid"),
   *("tensorflow-datasets", "numpy"),
 )
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def run(config: Any, raw_dir: str = "") -> pathlib.Path:
@@ -58,60 +68,74 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
   started = time.monotonic()
   inputs.check(config)
   directory = pathlib.Path(config.data.directory)
+  with _full_disk_at(directory):
+    return _run(config, raw_dir, directory, started)
+
+
+@contextlib.contextmanager
+def _full_disk_at(directory: pathlib.Path) -> Iterator[None]:
+  """Says which disk: to the system, what is written to is but a number."""
+  try:
+    yield
+  except OSError as error:
+    if error.errno not in _FULL or error.filename:
+      raise
+    raise OSError(error.errno, error.strerror, str(directory)) from error
+
+
+def _run(config, raw_dir, directory, started) -> pathlib.Path:
   splits = inputs.read(config, raw_dir, directory / "raw")
   parsers = inputs.parsers(config, splits, directory / "raw")
   key = inputs.key(config, splits, parsers)
-  if _is_done(directory, key):
+  if verify.damage(directory, key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
-
+  _clean(config, splits)
+  inputs.check_text(splits)
   work = directory / "work"
-  new = work / "new"  # everything is made here, then moved
-  shutil.rmtree(new, ignore_errors=True)
   try:
-    new.mkdir(parents=True)
+    work.mkdir(parents=True, exist_ok=True)
   except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
     raise InputError(
       f"config.data.directory: cannot make the folder {directory} ({error})."
     ) from None
-  try:
-    _clean(config, splits)
-    vocabularies = _vocabularies(config, splits, work)
-    _drop_long(config, splits, vocabularies)
-    for name, split in splits.items():
-      _trees(config, name, split, parsers, work, new)
-    manifest = _records(config, splits, vocabularies, parsers, new)
-    given = splits[config.data.train].given
-    manifest |= _provenance(config, key, vocabularies, parsers, given, new)
-    manifest["seconds"] = round(time.monotonic() - started, 1)
-    _publish(new, directory, manifest)
-  finally:
-    shutil.rmtree(new, ignore_errors=True)
+  advice = "Wait until it has ended, then run the same command again."
+  with lock.alone(work, advice=advice):
+    # Once more, for another process may have made or mended it meanwhile.
+    damage = verify.damage(directory, key)
+    if damage == []:
+      print(f"{directory} was prepared meanwhile, by another process.")
+      return directory
+    for fault in damage or []:
+      print(f"damaged: {fault}", flush=True)
+    if damage:
+      print(f"{directory} is made again.", flush=True)
+    _make(config, splits, parsers, key, work, directory, started)
   print((directory / "report.txt").read_text(encoding="utf-8"))
   return directory
 
 
-def _is_done(directory: pathlib.Path, key: str) -> bool:
-  """Whether the folder is whole and made from the same input."""
+def _make(config, splits, parsers, key, work, directory, started) -> None:
+  """Makes everything in work/new, then moves it to its place."""
+  for folder in (work, work / "parse"):
+    files.remove_unfinished(folder)
+  new = work / "new"
+  shutil.rmtree(new, ignore_errors=True)
+  new.mkdir()
   try:
-    manifest = manifests.read(directory)
-    if manifest.get("key") != key:
-      return False
-    for side, facts in manifest["vocabulary"].items():
-      manifests.check_vocabulary(
-        manifest, Vocabulary(directory / facts["file"]), side
-      )
-    for split in manifest["splits"]:
-      Records(directory, split)
-      files = [manifests.text_file(directory, split, s) for s in schema.SIDES]
-      files += [
-        manifests.conllu_file(directory, split, s) for s in manifest["sides"]
-      ]
-      if not all(file.is_file() for file in files):
-        return False
-  except InputError:
-    return False
-  return True
+    vocabularies = subwords.vocabularies(config, splits, work)
+    subwords.drop(config, splits, vocabularies)
+    for name, split in splits.items():
+      _trees(config, name, split, parsers, work, new)
+    manifest = _records(config, splits, vocabularies, parsers, new)
+    manifest |= _provenance(config, key, vocabularies, parsers, splits, new)
+    made = (p.relative_to(new) for p in sorted(new.rglob("*")) if p.is_file())
+    manifest["files"] = integrity.sums(new, [p.as_posix() for p in made])
+    manifest["downloads"] = inputs.downloads(directory / "raw", splits, parsers)
+    manifest["seconds"] = round(time.monotonic() - started, 1)
+    _publish(new, directory, manifest)
+  finally:
+    shutil.rmtree(new, ignore_errors=True)
 
 
 def _clean(config: configs.Config, splits: Mapping[str, Split]) -> None:
@@ -133,59 +157,6 @@ def _clean(config: configs.Config, splits: Mapping[str, Split]) -> None:
   split.dropped = cleaned.dropped
 
 
-def _vocabularies(
-  config: configs.Config, splits: Mapping[str, Split], work: pathlib.Path
-) -> dict[str, Vocabulary]:
-  """Side -> vocabulary; twice the same object if it is joint."""
-  options, split = config.prepare.vocabulary, splits[config.data.train]
-  groups = [schema.SIDES] if options.joint else [(s,) for s in schema.SIDES]
-  found = {}
-  for sides in groups:
-    lines = [line for side in sides for line in split.lines(side)]
-    # What was used to train it is in its name.
-    said = json.dumps(dataclasses.asdict(options), sort_keys=True)
-    key = manifests.sha256_texts([said, *lines])[:32]
-    path = work / f"vocabulary-{key}.model"
-    try:
-      vocabulary = Vocabulary(path)
-    except InputError:  # not made yet, or damaged
-      print(f"training a vocabulary on {len(lines):,} lines", flush=True)
-      vocabulary = train(
-        lines,
-        path,
-        size=options.size,
-        type=options.type,
-        character_coverage=options.character_coverage,
-        normalisation=options.normalisation,
-      )
-    if vocabulary.size != options.size:
-      print(
-        f"the text is enough for a vocabulary of {vocabulary.size} pieces, not"
-        f" {options.size}"
-      )
-    found |= dict.fromkeys(sides, vocabulary)
-  return found
-
-
-def _drop_long(config, splits, vocabularies) -> None:
-  """Drops training pairs of more subwords than wanted, EOS included."""
-  split, most = splits[config.data.train], config.prepare.max_subwords
-  kept = [
-    i
-    for i in split.kept
-    if all(
-      len(vocabularies[side].encode(getattr(split.pairs, side)[i]).id) < most
-      for side in schema.SIDES
-    )
-  ]
-  split.dropped["max_subwords"] = len(split.kept) - len(kept)
-  if not kept:
-    raise InputError(
-      f"config.prepare.max_subwords={most} drops all training pairs."
-    )
-  split.kept = kept
-
-
 def _trees(config, name, split, parsers, work, new) -> None:
   """Writes the text and the trees of a split."""
   for side in schema.SIDES:
@@ -199,7 +170,7 @@ def _trees(config, name, split, parsers, work, new) -> None:
       file, every = str(split.file(side)), getattr(split.pairs, side)
       parse.take(split.given[side], file, every, split.kept, name, path)
       continue
-    files = parse.parse(
+    found = parse.parse(
       lines,
       parser,
       work / "parse",
@@ -207,7 +178,7 @@ def _trees(config, name, split, parsers, work, new) -> None:
       workers=options.workers,
       what=f"parsing {name} {side}",
     )
-    parse.join(files, parse.chunks(lines), name, split.numbers, path)
+    parse.join(found, parse.chunks(lines), name, split.numbers, path)
 
 
 def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
@@ -248,6 +219,7 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
       "lines": len(split.kept) + sum(split.dropped.values()),
       "dropped": split.dropped,
       "unparsed": counted[name].unparsed,
+      "blank": counted[name].blank,
       "files": [file.name for file in split.pairs.files],
       "raw_sha256": split.pairs.sha256,
       **({"brackets": counted[name].brackets} if split.brackets else {}),
@@ -304,14 +276,15 @@ def examples(
 
 
 def _provenance(
-  config, key, vocabularies, parsers, given, new
+  config, key, vocabularies, parsers, splits, new
 ) -> dict[str, Any]:
   """Copies the models; returns that part of the manifest."""
+  given = splits[config.data.train].given
   joint = config.prepare.vocabulary.joint
   said = {}
   for side, vocabulary in vocabularies.items():
     file = "vocabulary.model" if joint else f"{side}.model"
-    shutil.copyfile(vocabulary.path, new / file)
+    files.copy(vocabulary.path, new / file)
     said[side] = {
       "file": file,
       "sha256": vocabulary.sha256,
@@ -324,7 +297,7 @@ def _provenance(
       parsed[side] = {"file": "", "sha256": "", "name": "", "trees": trees}
       continue
     file = f"parser.{side}.udpipe"
-    shutil.copyfile(parser.path, new / file)
+    files.copy(parser.path, new / file)
     parsed[side] = {
       "file": file,
       "sha256": parser.sha256,
@@ -344,27 +317,41 @@ def _provenance(
 def _publish(
   new: pathlib.Path, directory: pathlib.Path, manifest: Mapping[str, Any]
 ) -> None:
-  """Moves the pieces to their places; the manifest comes last.
+  """Moves the pieces to their places; the manifest goes first and comes last.
 
   A folder without a manifest is no data set, so a mix of old and new pieces
-  is never taken for one.
+  is never taken for one, also where the power fails.
   """
+  files.flush_tree(new)
   (directory / manifests.FILE).unlink(missing_ok=True)
+  files.flush_folder(directory)
   for piece in sorted(new.iterdir()):
-    old = directory / piece.name
-    if old.is_dir():
-      shutil.rmtree(old)
-    os.replace(piece, old)
+    place = directory / piece.name
+    if place.is_dir() and not place.is_symlink():
+      shutil.rmtree(place)
+    else:
+      place.unlink(missing_ok=True)
+    os.rename(piece, place)
+  files.flush_folder(directory)
   manifests.write(directory, manifest)
 
 
 def _main(values: flags.FlagValues) -> None:
-  run(values.config, values.raw_dir)
+  if values.verify:
+    verify.run(configs.read(values.config).data.directory)
+  else:
+    run(values.config, values.raw_dir)
 
 
 if __name__ == "__main__":
   cli.config_flag()
   flags.DEFINE_string(
     "raw_dir", "", "Folder of the raw files; else config.prepare.raw_dir."
+  )
+  flags.DEFINE_bool(
+    "verify",
+    False,
+    "Read all of the prepared folder and tell what is damaged, changing"
+    " nothing. Exit status 0: it is whole; 2: it is not.",
   )
   cli.main(_main)

@@ -12,10 +12,11 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from jaxsyn import config as configs
+from jaxsyn.data.align import visible
 from jaxsyn.errors import InputError
 
 # All of Unicode's category Cc but the tab.
-_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 Test = Callable[[str, str], bool]  # whether a pair must go
 
@@ -40,11 +41,10 @@ def steps(
   """The steps that the options ask for: reason -> test, in order."""
   table: dict[str, Test] = {}
   if options.empty:
-    table["empty"] = lambda s, t: not s.strip() or not t.strip()
+    # Not strip: of a line of zero-width characters alone no subword is left.
+    table["empty"] = lambda s, t: not visible(s) or not visible(t)
   if options.control:
-    table["control"] = lambda s, t: bool(
-      _CONTROL.search(s) or _CONTROL.search(t)
-    )
+    table["control"] = lambda s, t: bool(CONTROL.search(s) or CONTROL.search(t))
   if options.max_words > 0:
     table["max_words"] = lambda s, t: (
       max(len(s.split()), len(t.split())) > options.max_words

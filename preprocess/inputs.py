@@ -10,18 +10,20 @@ import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from jaxsyn import config as configs
+from jaxsyn.data import fetch, schema
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data import schema
+from jaxsyn.data.align import visible
 from jaxsyn.data.parser import UDPipe, find
 from jaxsyn.errors import InputError, did_you_mean
-from preprocess import raw
+from preprocess import clean, raw
 
-RECIPE = 1  # raise it when the same input must be prepared anew
+RECIPE = 2  # raise it when the same input must be prepared anew
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
+_TAKEN = ("conllu", "raw", "text", "work")  # folders of a prepared folder
 
 
 @dataclasses.dataclass
@@ -53,6 +55,12 @@ class Split:
     """The raw file of a side."""
     return self.pairs.files[schema.SIDES.index(side)]
 
+  def place(self, side: str, number: int) -> str:
+    """Where a line is, for messages; `number` is that of the line, from 1."""
+    file = self.file(side)
+    treebank = raw.is_treebank(file)
+    return f"{file}, sentence {number}" if treebank else f"{file}:{number}"
+
   @property
   def numbers(self) -> list[int]:
     """Line numbers in the raw file, from 1."""
@@ -67,6 +75,11 @@ def check(config: configs.Config) -> None:
       f"config.data.name must be lower case letters, digits and underscores,"
       f" got {data.name!r}."
     )
+  if data.name in _TAKEN:
+    raise InputError(
+      f"config.data.name must not be {data.name!r}: a prepared folder has"
+      " another folder of that name. Choose another."
+    )
   if not prepare.splits:
     raise InputError(
       "config.prepare.splits is empty: say the two raw files of each split, as"
@@ -78,11 +91,7 @@ def check(config: configs.Config) -> None:
         f"config.prepare.splits.{name} must be a lower case name and two files"
         f" (source, target), then perhaps the lines (1-800), got {files!r}."
       )
-  if data.train not in prepare.splits:
-    raise InputError(
-      f"config.data.train: no split {data.train!r} in config.prepare.splits."
-      f" {did_you_mean(data.train, prepare.splits)}"
-    )
+  _check_names(data, prepare.splits)
   for field, least in (("shards", 1), ("workers", 0), ("max_subwords", 2)):
     if getattr(prepare, field) < least:
       raise InputError(
@@ -106,6 +115,24 @@ def check(config: configs.Config) -> None:
     )
 
 
+def _check_names(data: configs.Data, splits: Collection[str]) -> None:
+  """Raises InputError where config.data names a split that is not prepared."""
+  wanted = [("train", data.train), ("validation", data.validation)]
+  wanted += [("test", name) for name in data.test]
+  for field, name in wanted:
+    if name not in splits:
+      none = " or set it to (), for none" if field == "test" else ""
+      raise InputError(
+        f"config.data.{field}: no split {name!r} in config.prepare.splits."
+        f" {did_you_mean(name, splits)} Name its files there{none}."
+      )
+  if rest := sorted(set(splits) - {name for _, name in wanted}):
+    print(
+      f"note: {', '.join(rest)}: prepared too, though no field of config.data"
+      " names it"
+    )
+
+
 def read(
   config: configs.Config, raw_dir: str, own: pathlib.Path
 ) -> dict[str, Split]:
@@ -117,16 +144,11 @@ def read(
     own: folder for fetched files.
 
   Raises:
-    InputError: a file is missing or faulty (`preprocess.raw`).
+    InputError: a file is missing or faulty (`preprocess.raw`), or a split has
+      no text.
   """
   prepare = config.prepare
-  for entry in prepare.downloads:
-    if len(entry) != 3:
-      raise InputError(
-        "config.prepare.downloads must hold (file name, URL, SHA-256), got"
-        f" {entry!r}."
-      )
-  downloads = {name: (url, sha) for name, url, sha in prepare.downloads}
+  downloads = raw.addresses(prepare.downloads)
   raw_dir = raw_dir or prepare.raw_dir
 
   def find_trees(option: str, name: str) -> pathlib.Path:
@@ -147,8 +169,19 @@ def read(
   for name in dict.fromkeys([config.data.train, *prepare.splits]):
     *files, lines = (*prepare.splits[name], "")[:3]
     source, target = (raw.find(file, raw_dir, own, downloads) for file in files)
+    print(f"reading {name}: {source}, {target}", flush=True)
     pairs = raw.read_pairs(source, target)
-    splits[name] = Split(pairs, list(_numbers(lines, len(pairs), name)))
+    split = Split(pairs, list(_numbers(lines, len(pairs), name)))
+    if not any(
+      visible(pairs.source[i]) and visible(pairs.target[i]) for i in split.kept
+    ):
+      what = f"no line taken of {source} has text, and text in {target} too"
+      if not pairs.source:
+        what = f"{source} and {target} are empty"
+      raise InputError(
+        f"config.prepare.splits.{name}: {what}. Give other files or lines."
+      )
+    splits[name] = split
   for side in prepare.parse.sides:
     given = getattr(prepare.parse, f"{side}_conllu")
     if not given and not getattr(prepare.parse, f"{side}_model"):
@@ -181,6 +214,38 @@ def _numbers(lines: str, count: int, name: str) -> range:
   return range(first - 1, last)
 
 
+def check_text(splits: Mapping[str, Split]) -> None:
+  """Looks for control characters in the kept lines; says where they are.
+
+  UDPipe and much else ends a text at NUL; other control characters do no harm,
+  and texts to score must stay as they were published.
+
+  Raises:
+    InputError: there is a NUL; names FILE:LINE.
+  """
+  for name, split in splits.items():
+    for side in schema.SIDES:
+      found = [
+        (number, hit[0])
+        for number, line in zip(split.numbers, split.lines(side))
+        for hit in clean.CONTROL.finditer(line)
+      ]
+      for number, character in found:
+        if character == "\0":
+          raise InputError(
+            f"{split.place(side, number)}: there is a NUL character in the"
+            f" line. Take it out of the file (tr -d '\\000'), or, to have such"
+            " lines of the training split dropped, set"
+            " config.prepare.clean.control to True."
+          )
+      if found:
+        number, character = found[0]
+        print(
+          f"{name}: {len(found):,} control characters stay in the {side}, the"
+          f" first (U+{ord(character):04X}) in {split.place(side, number)}"
+        )
+
+
 def _treebanks(splits: Mapping[str, Split], side: str) -> list[str]:
   """The splits whose raw text has trees of its own: all or none."""
   found = [
@@ -209,6 +274,7 @@ def parsers(
     InputError: there is no such model (`jaxsyn.data.parser.find`).
   """
   options, found = config.prepare.parse, {}
+  downloads = raw.addresses(config.prepare.downloads)
   for side in schema.SIDES:
     if side not in options.sides:
       continue
@@ -216,9 +282,33 @@ def parsers(
     if side in splits[config.data.train].given and not model:
       found[side] = None
     else:
-      path = find(model, getattr(config.data, f"{side}_language"), own)
+      language = getattr(config.data, f"{side}_language")
+      path = find(model, language, own, downloads)
       found[side] = UDPipe(path, options.beam)
   return found
+
+
+def downloads(
+  own: pathlib.Path,
+  splits: Mapping[str, Split],
+  parsers: Mapping[str, UDPipe | None],
+) -> dict[str, str]:
+  """File name -> SHA-256 and origin of what was fetched, of all that is used.
+
+  Args:
+    own: folder for fetched files.
+    splits: of `read`.
+    parsers: of `parsers`.
+  """
+  used = [parser.path for parser in parsers.values() if parser]
+  for split in splits.values():
+    used += [*split.pairs.files, *split.given.values()]
+    used += [split.brackets] if split.brackets else []
+  return {
+    path.name: found
+    for path in sorted(set(used))
+    if path.parent == own and (found := fetch.record(path))
+  }
 
 
 def key(

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tqdm import tqdm
 
+from jaxsyn import files
 from jaxsyn.data import conllu
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.parser import LONGEST_LINE, UDPipe
@@ -70,8 +71,9 @@ def parse(
     what: label of the progress bar.
 
   Returns:
-    A CoNLL-U file (gzip) of each of `chunks(lines)`; sentence ids are line
-    numbers in the chunk, from 0.
+    A CoNLL-U file (gzip) of each of `chunks(lines)`, under a line with its own
+    name; sentence ids are line numbers in the chunk, from 0. Those of earlier
+    calls are read, and made again where they are damaged.
   """
   cache.mkdir(parents=True, exist_ok=True)
   prefix = f"{parser.sha256}:{beam}:{LONGEST_LINE}"
@@ -80,7 +82,7 @@ def parse(
     texts = lines[chunk.start : chunk.stop]
     path = cache / f"{manifests.sha256_texts([prefix, *texts])[:32]}.conllu.gz"
     paths.append(path)
-    if not path.is_file():
+    if path not in jobs and _read(path) is None:
       jobs[path] = texts
   missing = sum(map(len, jobs.values()))
   workers = min(workers or len(os.sched_getaffinity(0)), len(jobs))
@@ -121,8 +123,12 @@ def join(
 
   def texts() -> Iterator[str]:
     for chunk_path, chunk in zip(paths, chunk_ranges):
-      text = _read(chunk_path)
-      start = chunk.start
+      text, start = _read(chunk_path), chunk.start
+      if text is None:
+        raise InputError(
+          f"{chunk_path} changed while it was in use. Run the same command"
+          " again: only its lines are parsed anew."
+        )
       yield _ID.sub(
         lambda m, start=start: (
           f"# sent_id = {split}-{numbers[start + int(m[1])]}"
@@ -176,30 +182,34 @@ def relations(path: pathlib.Path) -> list[str]:
 
 def write_text(path: pathlib.Path, texts: Iterable[str]) -> None:
   """Writes texts one after the other, gzip, the same bytes always."""
-  path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
-  try:
-    with (
-      open(temporary, "wb") as file,
-      # Level 6 packs as well as 9 for text, three times as fast.
-      gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
-    ):
-      for text in texts:
-        packed.write(text.encode("utf-8"))
-    os.replace(temporary, path)
-  finally:
-    temporary.unlink(missing_ok=True)
+  with (
+    files.publish(path) as file,
+    # Level 6 packs as well as 9 for text, three times as fast.
+    gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
+  ):
+    for text in texts:
+      packed.write(text.encode("utf-8"))
 
 
-def _read(path: pathlib.Path) -> str:
+def _read(path: pathlib.Path) -> str | None:
+  """The trees of a chunk; None where it is not made yet, or is damaged."""
   try:
-    return gzip.decompress(path.read_bytes()).decode("utf-8")
+    text = gzip.decompress(path.read_bytes()).decode("utf-8")
+  except FileNotFoundError:
+    return None
   except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError):
-    path.unlink()
-    raise InputError(
-      f"{path} was damaged and is deleted. Run the same command again: only"
-      " its lines are parsed anew."
-    ) from None
+    text = ""
+  # gzip has a checksum, but an empty file is one too, and a whole one may be
+  # another: each begins with its own name.
+  first, _, trees = text.partition("\n")
+  if first == _first(path):
+    return trees
+  print(f"damaged: {path} is parsed again", flush=True)
+  return None
+
+
+def _first(path: pathlib.Path) -> str:
+  return f"# chunk = {path.name}"
 
 
 def _run(
@@ -245,7 +255,8 @@ def _run(
 def _parse_chunk(
   parser: UDPipe, path: pathlib.Path, texts: Sequence[str]
 ) -> int:
-  write_text(path, (parser.conllu(t, str(i)) for i, t in enumerate(texts)))
+  trees = (parser.conllu(text, str(i)) for i, text in enumerate(texts))
+  write_text(path, itertools.chain([f"{_first(path)}\n"], trees))
   return len(texts)
 
 

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from jaxsyn import files
 from jaxsyn.data.parser import load_udpipe
 from jaxsyn.errors import InputError
 from preprocess import grammar
@@ -255,10 +256,8 @@ def _facts(
 
 
 def _write(path: pathlib.Path, content: bytes) -> None:
-  """Writes the whole file or nothing."""
-  temporary = path.with_name(path.name + ".tmp")
-  temporary.write_bytes(content)
-  os.replace(temporary, path)
+  with files.publish(path) as file:
+    file.write(content)
 
 
 @contextlib.contextmanager

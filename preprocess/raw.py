@@ -7,20 +7,14 @@ that its `# text` comments hold. After this comes `preprocess.clean`.
 from __future__ import annotations
 
 import dataclasses
-import http
-import http.client
-import os
 import pathlib
-import urllib.error
-import urllib.request
+import re
+from collections.abc import Mapping, Sequence
 
-from jaxsyn.data import conllu
+from jaxsyn.data import conllu, fetch
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.text import read_lines
 from jaxsyn.errors import InputError
-
-_BLOCK = 1 << 20
-_TIMEOUT = 60  # seconds without an answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,11 +89,38 @@ def sentences(path: pathlib.Path) -> list[str]:
   return lines
 
 
+def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Address]:
+  """config.prepare.downloads by file name.
+
+  Raises:
+    InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is
+      a path or comes twice.
+  """
+  found: dict[str, fetch.Address] = {}
+  for entry in downloads:
+    missing = ("", "", "", str(fetch.MOST))[len(entry) :]
+    name, url, sha256, most = (*entry, *missing)[:4]
+    if (
+      len(entry) not in (3, 4)
+      or not re.fullmatch(r"[^/\0.][^/\0]*", name)
+      or name in found
+      or not re.fullmatch("([0-9a-fA-F]{64})?", sha256)
+      or not re.fullmatch("[0-9]{1,15}", most)
+    ):
+      raise InputError(
+        "config.prepare.downloads must hold (file name, URL, SHA-256 or"
+        ' "", perhaps the most bytes as in "5000000"), each file name once and'
+        f" without folders, got {tuple(entry)!r}."
+      )
+    found[name] = fetch.Address(url, sha256.lower(), int(most))
+  return found
+
+
 def find(
   name: str,
   raw_dir: str,
   own: pathlib.Path,
-  downloads: dict[str, tuple[str, str]],
+  downloads: Mapping[str, fetch.Address],
 ) -> pathlib.Path:
   """The file of a name: in raw_dir, else fetched before, else fetched now.
 
@@ -107,77 +128,41 @@ def find(
     name: as config.prepare.splits gives it.
     raw_dir: the user's folder; "" for none.
     own: folder for fetched files.
-    downloads: name -> (URL, SHA-256).
+    downloads: of `addresses`.
 
   Raises:
     InputError: there is none and it cannot be fetched, or it is another file
       than the config expects.
   """
-  places = [pathlib.Path(raw_dir)] if raw_dir else []
-  for place in [*places, own]:
-    path = place / name
-    if path.is_file():
-      _check(path, name, downloads)
-      return path
-  if name not in downloads:
+  path = pathlib.Path(raw_dir) / name
+  if raw_dir and path.is_file():
+    if name in downloads:
+      _check(path, downloads[name].sha256)
+    return path
+  path = own / name
+  if name in downloads:
+    try:
+      fetch.get(path, downloads[name])
+    except InputError as error:
+      raise InputError(
+        f"raw file {name} cannot be fetched from {downloads[name].url}"
+        f" ({error}). Try again, fetch it by hand to {path}, or give its folder"
+        " as --raw_dir."
+      ) from None
+  elif not path.is_file():
     where = f"not in {raw_dir}" if raw_dir else "nowhere: --raw_dir is not set"
     raise InputError(
       f"raw file {name} is {where}, and config.prepare.downloads gives no"
       " address for it. Give the folder of the raw files as --raw_dir, or make"
       " them as the head of the config's file says."
     )
-  return _fetch(name, *downloads[name], own)
+  return path
 
 
-def _check(path: pathlib.Path, name: str, downloads) -> None:
-  expected = downloads[name][1] if name in downloads else ""
+def _check(path: pathlib.Path, expected: str) -> None:
   if expected and (found := manifests.sha256_file(path)) != expected:
     raise InputError(
       f"{path} is not the file that the config means: its SHA-256 is {found},"
       f" config.prepare.downloads says {expected}. Delete it to have it fetched,"
       " or take it out of config.prepare.downloads to use your own."
     )
-
-
-def _fetch(name: str, url: str, sha256: str, own: pathlib.Path) -> pathlib.Path:
-  """Fetches a file; what an interrupted run fetched is not fetched again."""
-  own.mkdir(parents=True, exist_ok=True)
-  path = own / name
-  partial = own / (name + ".partial")
-  done = partial.stat().st_size if partial.exists() else 0
-  request = urllib.request.Request(url, headers={"User-Agent": "jaxsyn"})
-  if done:
-    request.add_header("Range", f"bytes={done}-")
-  print(f"fetching {url}")
-  try:
-    with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
-      goes_on = answer.status == http.HTTPStatus.PARTIAL_CONTENT
-      with open(partial, "ab" if goes_on else "wb") as file:
-        while block := answer.read(_BLOCK):
-          file.write(block)
-  except urllib.error.HTTPError as error:
-    # All of it was there already, or it changed: start afresh next time.
-    partial.unlink(missing_ok=True)
-    raise _unfetched(name, url, own, error) from None
-  except (
-    urllib.error.URLError,
-    http.client.HTTPException,
-    TimeoutError,
-  ) as error:
-    raise _unfetched(name, url, own, error) from None
-  found = manifests.sha256_file(partial)
-  if found != sha256:
-    partial.unlink()
-    raise InputError(
-      f"{url} has changed or was cut off: its SHA-256 is {found}, the config"
-      f" says {sha256}. Try again; if it stays so, the publisher changed it."
-    )
-  os.replace(partial, path)
-  return path
-
-
-def _unfetched(name, url, own, error) -> InputError:
-  return InputError(
-    f"raw file {name} cannot be fetched from {url} ({error}). Try again, fetch"
-    f" it by hand to {own / name}, or give its folder as --raw_dir."
-  )

@@ -26,6 +26,7 @@ class Counts:
       in the word before it covers it too, as happens without blanks.
     depth: edges from a sentence's deepest word to its root.
     unparsed: sentences without a tree, empty lines included.
+    blank: sentences without a subword.
     unknown: subwords that the vocabulary lacks.
     brackets: lines whose constituency tree is "used", is of "another text", or
       that have "no tree"; all 0 where none were given.
@@ -38,6 +39,7 @@ class Counts:
     self.pieces = {s: collections.Counter() for s in sides}
     self.depth = {s: collections.Counter() for s in sides}
     self.unparsed = 0
+    self.blank = dict.fromkeys(schema.SIDES, 0)
     self.unknown = dict.fromkeys(schema.SIDES, 0)
     self.brackets = dict.fromkeys(("used", "another text", "no tree"), 0)
 
@@ -46,6 +48,7 @@ class Counts:
     for side in schema.SIDES:
       ids = example[f"{side}_id"]
       self.subwords[side][len(ids)] += 1
+      self.blank[side] += len(ids) == 1  # EOS alone
       self.unknown[side] += int((ids == schema.UNK).sum())
     for side in self.sides:
       if not example[f"{side}_parsed"]:
@@ -71,7 +74,7 @@ def write(
   Args:
     folder: where to.
     title: what the data set is, one line.
-    facts: of each split: "lines", "examples", "dropped", "unparsed".
+    facts: of each split: "lines", "examples", "dropped", "unparsed", "blank".
     counts: of each split.
     train: the training split, which the histograms show.
   """
@@ -95,6 +98,8 @@ def text_report(
       f"  dropped    {_listed(dropped)}",
       f"  unparsed   {fact['unparsed']:,}",
     ]
+    if blank := {k: n for k, n in fact["blank"].items() if n}:
+      rows.append(f"  no text    {_listed(blank)}")
     if "brackets" in fact:
       rows.append(f"  brackets   {_listed(fact['brackets'])}")
     for side in schema.SIDES:

@@ -35,6 +35,7 @@ def corpus(tmp_path, train=60, test=7):
   config = base.get_config()
   config.data.name = "toy"
   config.data.directory = str(tmp_path / "out")
+  config.data.validation = "test"
   config.prepare.raw_dir = str(folder)
   config.prepare.vocabulary.size = 60
   config.prepare.shards = 2

@@ -26,6 +26,7 @@ NOT_PARSED = "# parsed = no"  # marks a block that is only cut at blanks
 _COLUMNS = 10
 # 8, the range 8-9, or the empty node 8.1
 _ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
+_SENTENCE = re.compile(r"#\s*(sent_id|text)\s*=")
 _HEAD = re.compile(r"\d{1,9}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -269,6 +270,8 @@ def _blocks(lines: Iterable[bytes], file: str) -> Iterator[Block]:
     if not line:
       if rows:
         yield _block(file, first, comments, rows)
+      elif fault := _lost(file, first, comments):
+        raise InputError(fault)
       comments, rows, first = [], [], number + 1
     elif line.startswith("#"):
       comments.append(line)
@@ -282,6 +285,23 @@ def _blocks(lines: Iterable[bytes], file: str) -> Iterator[Block]:
       rows.append((number, columns))
   if rows:
     yield _block(file, first, comments, rows)
+  elif fault := _lost(file, first, comments):
+    raise InputError(fault)
+
+
+def _lost(file: str, first: int, comments: list[str]) -> str:
+  """What is wrong with comments that have no words below them; "" if nothing.
+
+  Those that tell of a sentence need it; others (# newdoc, a licence) may stand
+  by themselves.
+  """
+  for number, comment in enumerate(comments, first):
+    if found := _SENTENCE.match(comment):
+      return (
+        f"{file}:{number}: a sentence ({found[1]}) without words; give it its"
+        " words, or remove the block."
+      )
+  return ""
 
 
 def _block(file, first, comments, rows) -> Block:

@@ -11,63 +11,90 @@ prepared folder looks like this:
   text/SPLIT.SIDE.gz                  the raw text; line N is record N
   NAME/VERSION/                       the TFDS data set and its index
   report.txt, report.png
+
+The manifest has the sum of each of these files but the report
+(`jaxsyn.data.integrity`), and one of itself. What else it may say stands in
+`jaxsyn.data.manifest_format`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jaxsyn.data import schema
+from jaxsyn import files
+from jaxsyn.data import manifest_format, schema
+from jaxsyn.data.manifest_format import FORMAT
 from jaxsyn.errors import InputError, did_you_mean
 
-FORMAT = 1
 FILE = "manifest.json"
-_NEEDED = ("name", "version", "sides", "splits", "vocabulary", "relations")
 
 
 def read(directory: os.PathLike | str) -> dict[str, Any]:
-  """The manifest of a prepared folder.
+  """The manifest of a prepared folder, or of a run.
 
   Raises:
-    InputError: no such folder, no manifest in it, or not of this format.
+    InputError: no such folder, no manifest in it, or one that is damaged, of
+      another format, or says what no manifest may; names the field.
   """
   path = pathlib.Path(directory) / FILE
   prepare = "Run python -m preprocess.build --config FILE"
   try:
-    manifest = json.loads(path.read_text(encoding="utf-8"))
+    page = files.read_json(path)
+    found = page.get("format") if isinstance(page, dict) else None
+    if found == FORMAT:
+      manifest = files.unsealed(page)
+      _validate(manifest)
+      return manifest
   except (FileNotFoundError, NotADirectoryError):
     state = "is not a prepared folder" if path.parent.is_dir() else "is missing"
     raise InputError(
       f"{path.parent} {state}: there is no {path}. {prepare} (again, if it was"
       " interrupted), or set config.data.directory."
     ) from None
-  except (UnicodeDecodeError, json.JSONDecodeError) as error:
-    raise InputError(f"{path} is damaged ({error}). {prepare} again.") from None
-  found = manifest.get("format") if isinstance(manifest, dict) else None
-  if found != FORMAT or not all(key in manifest for key in _NEEDED):
+  except (OSError, ValueError) as error:
+    reason = str(error).rstrip(".")
     raise InputError(
-      f"{path} has format {found}; this version reads {FORMAT}. {prepare} again."
-    )
-  return manifest
+      f"{path} is damaged ({reason}). {prepare} again."
+    ) from None
+  raise InputError(
+    f"{path} has format {found!r}; this version reads {FORMAT}. {prepare} again."
+  )
 
 
 def write(directory: os.PathLike | str, manifest: Mapping[str, Any]) -> None:
-  """Writes the manifest, whole or not at all."""
-  path = pathlib.Path(directory) / FILE
-  temporary = path.with_name(FILE + ".partial")
-  text = json.dumps(
-    {"format": FORMAT, **manifest}, indent=2, ensure_ascii=False
-  )
-  try:
-    temporary.write_text(text + "\n", encoding="utf-8")
-    os.replace(temporary, path)
-  finally:
-    temporary.unlink(missing_ok=True)
+  """Writes the manifest with its checksum, whole or not at all.
+
+  Raises:
+    InputError: `read` would refuse it.
+  """
+  page = files.sealed({**manifest, "format": FORMAT})
+  _validate(files.unsealed(page))
+  files.write_json(pathlib.Path(directory) / FILE, page)
+
+
+def _validate(manifest: Mapping[str, Any]) -> None:
+  """Raises InputError for what `read` and `write` refuse."""
+  manifest_format.check(manifest)
+  if lacking := sorted(set(names(manifest)) - set(manifest["files"])):
+    raise InputError(f"manifest.files lacks {lacking[0]}.")
+
+
+def names(manifest: Mapping[str, Any]) -> list[str]:
+  """The files that follow from a manifest, relative to its folder."""
+  entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
+  found = [e["file"] for e in entries if e and e["file"]]
+  folder = tfds_folder("", manifest)
+  for name, facts in manifest["splits"].items():
+    paths = [folder / shard["file"] for shard in facts["shards"]]
+    paths.append(index_file("", manifest, name))
+    paths += [text_file("", name, side) for side in schema.SIDES]
+    paths += [conllu_file("", name, side) for side in manifest["sides"]]
+    found += [path.as_posix() for path in paths]
+  return list(dict.fromkeys(found))
 
 
 def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
@@ -90,6 +117,13 @@ def tfds_folder(
 ) -> pathlib.Path:
   """Where the records are: NAME/VERSION in the prepared folder."""
   return pathlib.Path(directory) / manifest["name"] / manifest["version"]
+
+
+def index_file(
+  directory: os.PathLike | str, manifest: Mapping[str, Any], split_name: str
+) -> pathlib.Path:
+  """Where the index of a split's records is."""
+  return tfds_folder(directory, manifest) / f"index-{split_name}.npz"
 
 
 def text_file(

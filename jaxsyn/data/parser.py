@@ -8,21 +8,21 @@ UDPipe and spaCy are imported where they are used: who trains needs neither.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import os
-import sys
-import tempfile
+import types
+from collections.abc import Mapping
 from pathlib import Path
 
-from jaxsyn.data import conllu
+from jaxsyn.data import conllu, fetch
 from jaxsyn.data.align import visible
 from jaxsyn.errors import InputError, did_you_mean
 
 # UDPipe's time grows faster than a line, and tree distances as its square: a
 # line of more characters is no sentence, and is kept as one unparsed word.
 LONGEST_LINE = 5000
+MOST_BYTES = 1 << 30  # of a model that is fetched; the largest have 0.1 GB
+_NONE: Mapping[str, fetch.Address] = types.MappingProxyType({})
 
 
 def load_udpipe():
@@ -135,14 +135,22 @@ class UDPipe:
     return "".join(blocks)
 
 
-def find(model: str, language: str, directory: str | Path) -> Path:
+def find(
+  model: str,
+  language: str,
+  directory: str | Path,
+  downloads: Mapping[str, fetch.Address] = _NONE,
+) -> Path:
   """The parser model that a config means.
 
   Args:
     model: a file; or a name that spacy-udpipe knows ("en", "en-gum", "de");
-      or "" for the `language`.
+      or one of `downloads`; or "" for the `language`.
     language: code of the side's language.
     directory: where a downloaded model is kept and looked for.
+    downloads: file name -> address. For a model of spacy-udpipe's it may say
+      another place, or the SHA-256; else what comes first is taken, written
+      down (`jaxsyn.data.fetch`), and must be the same ever after.
 
   Raises:
     InputError: no such file and no such name, or the download failed.
@@ -150,35 +158,29 @@ def find(model: str, language: str, directory: str | Path) -> Path:
   if model and Path(model).is_file():
     return Path(model)
   name = model or language
-  from spacy_udpipe import utils as spacy_udpipe
+  if name in downloads:
+    file = name
+  else:
+    from spacy_udpipe import utils as spacy_udpipe
 
-  if name not in spacy_udpipe.LANGUAGES:
-    raise InputError(
-      f"parser model {name!r} is no file and no name of spacy-udpipe."
-      f" {did_you_mean(name, spacy_udpipe.LANGUAGES)}"
-    )
-  directory = Path(directory)
-  path = directory / spacy_udpipe.LANGUAGES[name]
-  if path.is_file():
-    return path
-  directory.mkdir(parents=True, exist_ok=True)
-  with tempfile.TemporaryDirectory(dir=directory) as folder:
-    kept = spacy_udpipe.MODELS_DIR
-    # spacy-udpipe saves inside its own package, and not atomically: send it
-    # to a folder of ours, and move the file when it is whole.
-    spacy_udpipe.MODELS_DIR = folder
-    try:
-      with contextlib.redirect_stdout(sys.stderr):  # it prints what it does
-        spacy_udpipe.download(name)
-      UDPipe(Path(folder) / path.name)
-    except (OSError, InputError) as error:
+    if name not in spacy_udpipe.LANGUAGES:
+      known = [*spacy_udpipe.LANGUAGES, *downloads]
       raise InputError(
-        f"parser model {name!r}: download of {path.name} from"
-        f" {spacy_udpipe.BASE_URL} failed ({error}). Put the file into"
-        f" {directory} by hand, or name another .udpipe file in"
-        " config.prepare.parse.source_model or target_model."
-      ) from error
-    finally:
-      spacy_udpipe.MODELS_DIR = kept
-    os.replace(Path(folder) / path.name, path)
+        f"parser model {name!r} is no file and no name of spacy-udpipe."
+        f" {did_you_mean(name, known)}"
+      )
+    file = spacy_udpipe.LANGUAGES[name]
+    place = fetch.Address(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
+    downloads = {file: place, **downloads}
+  path = Path(directory) / file
+  try:
+    fetch.get(path, downloads[file], UDPipe)
+  except InputError as error:
+    raise InputError(
+      f"parser model {name!r}: download of {file} from {downloads[file].url}"
+      f" failed ({error}). Put the file into {path.parent} by hand, or name"
+      " another .udpipe file in config.prepare.parse.source_model or"
+      " target_model. Systems without trees, as transformer, need none:"
+      ' --config.prepare.parse.sides="()" prepares for them alone.'
+    ) from None
   return path

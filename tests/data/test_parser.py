@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import itertools
-import shutil
-import urllib.error
-import urllib.request
 
 import pytest
+import spacy_udpipe.utils
+import web_server
 
-from jaxsyn.data import conllu, parser
+from jaxsyn.data import conllu, fetch, parser
 from jaxsyn.data.align import visible
 from jaxsyn.errors import InputError
 
@@ -146,39 +145,59 @@ def test_find_takes_a_file(tmp_path):
   assert parser.find(str(model), "en", tmp_path / "kept") == model
 
 
-def test_find_downloads_once(tmp_path, shared_data, monkeypatch, capsys):
-  asked = []
+@pytest.fixture
+def models(monkeypatch):
+  """The server that models come from, on this machine."""
+  with web_server.serve() as server:
+    monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", server.url("udpipe"))
+    yield server
 
-  def retrieve(url, filename):
-    asked.append(url)
-    shutil.copy(shared_data / "udpipe" / "german.udpipe", filename)
 
-  monkeypatch.setattr(urllib.request, "urlretrieve", retrieve)
-  path = parser.find("", "de", tmp_path / "kept")
-  assert path == parser.find("de", "en", tmp_path / "kept")
-  assert [p.name for p in (tmp_path / "kept").iterdir()] == [path.name]
-  assert len(asked) == 1
-  assert asked[0].endswith(path.name) and path.name.startswith("german")
+GERMAN = "german-gsd-ud-2.5-191206.udpipe"
+
+
+def test_find_downloads_once(models, tmp_path, shared_data, capsys):
+  model = (shared_data / "udpipe" / "german.udpipe").read_bytes()
+  models.answers[f"udpipe/{GERMAN}"] = model
+  path = parser.find("", "de", tmp_path)
+  assert path == parser.find("de", "en", tmp_path) == tmp_path / GERMAN
+  assert models.asked == [f"/udpipe/{GERMAN}"]
   assert capsys.readouterr().out == ""  # stdout belongs to translations
   assert parser.UDPipe(path)("Er geht.").parsed
+  # What came first must come again: another model is refused, a damaged one
+  # fetched again.
+  path.write_bytes(model[:-1])
+  assert parser.find("", "de", tmp_path).read_bytes() == model
+  path.unlink()
+  models.answers[f"udpipe/{GERMAN}"] = model + b"x"
+  with pytest.raises(InputError, match=rf"has changed .*{GERMAN}\.sha256"):
+    parser.find("", "de", tmp_path)
+
+
+def test_a_config_says_the_checksum_of_a_model(models, tmp_path, shared_data):
+  path = shared_data / "udpipe" / "german.udpipe"
+  models.answers |= {"mine": path.read_bytes()}
+  address = fetch.Address(models.url("mine"), parser.UDPipe(path).sha256)
+  found = parser.find("", "de", tmp_path, {GERMAN: address})
+  assert found.read_bytes() == path.read_bytes()
+  found = parser.find("my.udpipe", "de", tmp_path, {"my.udpipe": address})
+  assert found == tmp_path / "my.udpipe"
+  other = address._replace(sha256="0" * 64)
+  with pytest.raises(InputError, match="downloads says 0000"):
+    parser.find("", "de", tmp_path / "other", {GERMAN: other})
 
 
 def test_find_says_what_to_do_without_network(tmp_path, monkeypatch):
-  def retrieve(url, filename):
-    raise urllib.error.URLError("no route to host")
-
-  monkeypatch.setattr(urllib.request, "urlretrieve", retrieve)
-  with pytest.raises(InputError, match=r"no route to host.*by hand, or name"):
+  nowhere = "http://127.0.0.1:9"
+  monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", nowhere)
+  message = r"refused.*by hand, or name.*Systems without trees.*sides=\"\(\)\""
+  with pytest.raises(InputError, match=message):
     parser.find("", "de", tmp_path)
   assert not list(tmp_path.iterdir())
 
 
-def test_find_refuses_what_is_no_model(tmp_path, monkeypatch):
-  def retrieve(url, filename):
-    with open(filename, "w") as file:
-      file.write("<html>moved</html>")
-
-  monkeypatch.setattr(urllib.request, "urlretrieve", retrieve)
+def test_find_refuses_what_is_no_model(models, tmp_path):
+  models.answers[f"udpipe/{GERMAN}"] = b"<html>moved</html>"
   with pytest.raises(InputError, match=r"download of german.*not a \(whole\)"):
     parser.find("", "de", tmp_path)
   assert not list(tmp_path.iterdir())

@@ -114,6 +114,7 @@ def prepared(shared_data, tmp_path_factory):
   config.data.name = "toy"
   config.data.directory = str(folder / "out")
   config.prepare.raw_dir = str(folder)
+  config.data.validation, config.data.test = "train", ()
   config.prepare.splits.train = ("x.en", "x.de")
   config.prepare.clean.empty = False
   config.prepare.parse.source_model = str(model)

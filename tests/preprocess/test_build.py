@@ -318,6 +318,7 @@ def get_config():
   config = base.get_config()
   config.data.name = "toy"
   config.data.directory = {out!r}
+  config.data.validation, config.data.test = "train", ()
   config.prepare.splits.train = ("train.en", "train.de")
   config.prepare.vocabulary.size = 500
   config.prepare.workers = 2

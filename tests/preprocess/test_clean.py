@@ -33,7 +33,11 @@ GOOD = ("a b", "c d")
   ("option", "bad", "good"),
   [
     ({"empty": True}, ("", "x"), ("x", "y")),
-    ({"empty": True}, ("x", " \t\u3000"), ("x", "\u200b")),
+    ({"empty": True}, ("x", " \t\u3000"), ("x", "\u200ba")),
+    # Zero-width characters: no subword is left of them, and EOS would be
+    # trained to give EOS.
+    ({"empty": True}, ("x", "\u200b"), ("\u0301", "y")),
+    ({"empty": True}, ("\u200d \ufeff", "\u00ad"), ("x", ".")),
     ({"control": True}, ("a\x00b", "c"), ("a\tb", "c")),
     ({"control": True}, ("a", "b\rc"), ("a", "b\u2028c")),
     ({"max_words": 3}, ("a", "1 2 3 4"), ("a b c", "1 2 3")),

@@ -104,12 +104,27 @@ def test_processes_and_reuse(parser, tmp_path, monkeypatch):
   assert [file.read_bytes() for file in one] == data
 
 
-def test_damaged_chunk(parser, tmp_path):
-  files = parse.parse(TEXT, parser, tmp_path, beam=0, workers=1, what="test")
-  files[0].write_bytes(files[0].read_bytes()[:40])
-  with pytest.raises(InputError, match=r"was damaged and is deleted. Run"):
-    parse.join(files, parse.chunks(TEXT), "train", range(1, 6), tmp_path / "x")
-  assert not files[0].exists()
+DAMAGE = {
+  "cut": lambda data: data[:40],
+  "empty": lambda data: b"",
+  "flipped": lambda data: data[:90] + bytes([data[90] ^ 4]) + data[91:],
+  "another one": lambda data: gzip.compress(b"# chunk = 0.conllu.gz\n"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_damaged_chunk(parser, tmp_path, how, capsys):
+  def run():
+    files = parse.parse(TEXT, parser, tmp_path, beam=0, workers=1, what="test")
+    parse.join(files, parse.chunks(TEXT), "a", range(1, 6), tmp_path / "x.gz")
+    return files, (tmp_path / "x.gz").read_bytes()
+
+  files, expected = run()
+  whole = files[0].read_bytes()
+  files[0].write_bytes(DAMAGE[how](whole))
+  assert run() == (files, expected)
+  assert files[0].read_bytes() == whole
+  assert f"damaged: {files[0]} is parsed again" in capsys.readouterr().out
 
 
 def given(tmp_path, forms):

@@ -2,10 +2,9 @@
 
 import gzip
 import hashlib
-import http.server
-import threading
 
 import pytest
+import web_server
 
 from jaxsyn.errors import InputError
 from preprocess import raw
@@ -118,66 +117,55 @@ def test_missing_without_address(tmp_path):
 
 def test_other_file_than_the_config_means(tmp_path):
   path = write(tmp_path / "a.en", b"other")
-  downloads = {"a.en": ("https://example.org/a.en", "0" * 64)}
+  downloads = raw.addresses([("a.en", "https://example.org/a.en", "0" * 64)])
   with pytest.raises(InputError, match=r"a\.en is not the file.*says 0000"):
     raw.find("a.en", str(path.parent), tmp_path / "own", downloads)
 
 
 BODY = b"some text\n" * 5000
+SUM = hashlib.sha256(BODY).hexdigest()
 
 
-class Server(http.server.BaseHTTPRequestHandler):
-  """Serves BODY under any name, from any byte on; 404 for /gone."""
-
-  def do_GET(self):
-    start = self.headers.get("Range", "bytes=0-").removeprefix("bytes=")
-    start = int(start.removesuffix("-"))
-    self.server.starts.append(start)
-    gone = self.path == "/gone"
-    self.send_response(404 if gone else 206 if start else 200)
-    self.end_headers()
-    self.wfile.write(b"" if gone else BODY[start:])
-
-  def log_message(self, *_):
-    pass
+@pytest.mark.parametrize("sha256", [SUM, SUM.upper(), ""])
+def test_fetched_once(tmp_path, sha256):
+  with web_server.serve() as server:
+    server.answers["a.en"] = BODY
+    downloads = raw.addresses([("a.en", server.url("a.en"), sha256)])
+    for _ in range(2):
+      path = raw.find("a.en", str(tmp_path), tmp_path / "own", downloads)
+      assert path.read_bytes() == BODY
+    assert server.asked == ["/a.en"]
+  assert path == tmp_path / "own" / "a.en"
 
 
-@pytest.fixture
-def server():
-  with http.server.HTTPServer(("127.0.0.1", 0), Server) as server:
-    server.starts = []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-
-
-def address(server, name):
-  return f"http://127.0.0.1:{server.server_port}/{name}"
-
-
-def test_fetched_once_and_resumed(server, tmp_path):
-  digest = hashlib.sha256(BODY).hexdigest()
-  downloads = {"a.en": (address(server, "a.en"), digest)}
-  write(tmp_path / "a.en.partial", BODY[:700])  # an interrupted run's
-  for _ in range(2):
-    path = raw.find("a.en", "", tmp_path, downloads)
-    assert path.read_bytes() == BODY
-  assert server.starts == [700]
-  assert [p.name for p in tmp_path.iterdir()] == ["a.en"]
-
-
-def test_fetched_with_another_checksum(server, tmp_path):
-  downloads = {"a.en": (address(server, "a.en"), "0" * 64)}
-  with pytest.raises(InputError, match=r"a\.en has changed or was cut off"):
+def test_cannot_be_fetched(tmp_path):
+  with web_server.serve() as server:
+    downloads = raw.addresses([("a.en", server.url("gone"), "0" * 64)])
+    message = r"a\.en cannot be fetched from .*gone \(.*404.*by hand to .*a\.en"
+    with pytest.raises(InputError, match=message):
+      raw.find("a.en", "", tmp_path, downloads)
+  with pytest.raises(InputError, match=r"cannot be fetched .*refused"):
     raw.find("a.en", "", tmp_path, downloads)
   assert list(tmp_path.iterdir()) == []
 
 
-def test_cannot_be_fetched(server, tmp_path):
-  downloads = {"a.en": (address(server, "gone"), "0" * 64)}
-  message = r"a\.en cannot be fetched from .*gone \(.*404.*by hand to .*a\.en"
-  with pytest.raises(InputError, match=message):
-    raw.find("a.en", "", tmp_path, downloads)
-  downloads = {"a.en": ("http://127.0.0.1:9/a.en", "0" * 64)}  # nobody there
-  with pytest.raises(InputError, match=r"cannot be fetched"):
-    raw.find("a.en", "", tmp_path, downloads)
+@pytest.mark.parametrize(
+  "entry",
+  [
+    (),
+    ("a", "http://h/a"),
+    ("a", "http://h/a", "0" * 63),
+    ("a", "http://h/a", "g" * 64),
+    ("a", "http://h/a", "", "5 GB"),
+    ("a", "http://h/a", "", "5", "6"),
+    ("../a", "http://h/a", ""),
+    ("..", "http://h/a", ""),
+    ("", "http://h/a", ""),
+    ("b", "http://h/a", ""),
+  ],
+)
+def test_faulty_downloads(entry):
+  good = ("b", "http://h/b", "0" * 64, "500")
+  assert raw.addresses([good])["b"].most == 500
+  with pytest.raises(InputError, match=r"prepare\.downloads must hold"):
+    raw.addresses([good, entry])

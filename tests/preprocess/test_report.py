@@ -38,13 +38,19 @@ def test_words_without_a_subword_are_counted():
   counts = report.Counts(["source"])
   # As in Japanese: the first subword covers word 1 as well.
   counts.add(example([5, 8, 3], [0, 2, -1], [1, 1, 1]))
-  fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}}
+  fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
   text = report.text_report("toy", {"train": fact}, {"train": counts})
   assert "most 1, 1 words without any\n" in text
 
 
 def test_files(tmp_path):
-  fact = {"lines": 5, "examples": 2, "unparsed": 1, "dropped": {"empty": 3}}
+  fact = {
+    "lines": 5,
+    "examples": 2,
+    "unparsed": 1,
+    "dropped": {"empty": 3},
+    "blank": {"source": 1, "target": 0},
+  }
   counts = {"train": counted(), "test": report.Counts([])}
   facts = {"train": fact, "test": {**fact, "examples": 0, "dropped": {}}}
   report.write(tmp_path, "toy: en to de", facts, counts, "train")
@@ -67,6 +73,6 @@ def test_files(tmp_path):
 def test_plot_without_trees(tmp_path):
   counts = report.Counts([])
   counts.add(example([3], [-1], []))
-  fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}}
+  fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
   report.write(tmp_path, "toy", {"train": fact}, {"train": counts}, "train")
   assert (tmp_path / "report.png").stat().st_size > 1000

@@ -1,0 +1,114 @@
+"""One process at a time works in a folder; who it is stands in FOLDER/lock.
+
+The lock is the kernel's, on an open file: it goes with its process, however
+that ends, and what is left of the file is words alone. Where several processes
+of one cluster train together, the first takes it for all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import socket
+import time
+from collections.abc import Iterator
+
+from absl import logging
+
+from jaxsyn.errors import InputError
+
+FILE = "lock"
+ADVICE = (
+  "Wait until it has ended or stop it (SIGTERM saves), then run the same "
+  "command again; or use another --workdir."
+)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
+
+_mine: set[str] = set()  # folders that this process has
+
+
+@contextlib.contextmanager
+def alone(
+  folder: os.PathLike | str, wait: bool = False, advice: str = ADVICE
+) -> Iterator[None]:
+  """Nobody else works in the folder meanwhile.
+
+  A process that has the folder may ask again. Where the file system knows no
+  locks this is said, and the work goes on.
+
+  Args:
+    folder: made if it is not there.
+    wait: until the other is done; else it is an error.
+    advice: what the message of that error says to do.
+
+  Raises:
+    InputError: another process works there; the message says which.
+  """
+  folder = pathlib.Path(folder)
+  name = os.path.realpath(folder)
+  if name in _mine:
+    yield
+    return
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+  except (FileExistsError, NotADirectoryError):
+    raise InputError(
+      f"{folder} is a file, or below one; name a folder (--workdir)."
+    ) from None
+  # Never deleted or replaced: who does that lets two others hold one each.
+  with (folder / FILE).open("a+", encoding="utf-8") as file:
+    _take(file, folder, wait, advice)
+    _sign(file)
+    _mine.add(name)
+    try:
+      yield
+    finally:
+      _mine.discard(name)
+
+
+def _take(file, folder: pathlib.Path, wait: bool, advice: str) -> None:
+  # flock, not lockf: that one is lost as soon as any file object of this
+  # process on the same file is closed.
+  try:
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+  except BlockingIOError:
+    raise InputError(
+      f"{folder} is in use by {_holder(file)}. {advice}"
+    ) from None
+  except OSError as error:
+    if error.errno not in _NO_LOCKS:
+      raise
+    logging.warning(
+      "the file system of %s has no locks (%s): see to it that no other "
+      "process writes there",
+      folder,
+      error.strerror,
+    )
+
+
+def _sign(file) -> None:
+  """Writes who has the lock, for the message that others get."""
+  file.seek(0)
+  file.truncate()
+  holder = {
+    "process": os.getpid(),
+    "host": socket.gethostname(),
+    "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+  }
+  file.write(json.dumps(holder) + "\n")
+  file.flush()
+
+
+def _holder(file) -> str:
+  try:
+    file.seek(0)
+    found = json.loads(file.read(1000))
+    return (
+      f"process {found['process']} on {found['host']} since {found['since']}"
+    )
+  except (OSError, ValueError, TypeError, KeyError):
+    return "another process"  # which has not signed yet

@@ -1,0 +1,173 @@
+"""Whether a prepared folder is what was made: quickly, or all of it.
+
+`damage` is what `preprocess.build` asks before it says that there is nothing to
+do; it mends what is damaged by making the folder again. `run` is its --verify:
+it reads, decodes and compares everything, tells, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from jaxsyn.data import conllu, example, fetch, integrity, schema
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data.records import Records
+from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.errors import InputError
+
+
+def damage(directory: pathlib.Path, key: str) -> list[str] | None:
+  """What is wrong with a folder that was made from the same input.
+
+  All files are read: that costs a fraction of reading the raw text, which was
+  read to get the key.
+
+  Args:
+    directory: the prepared folder.
+    key: of `preprocess.inputs.key`.
+
+  Returns:
+    a message a fault, none where all is whole; or None where there is no data
+    set, or one from other input or options.
+  """
+  if not (directory / manifests.FILE).exists():
+    return None
+  try:
+    manifest = manifests.read(directory)
+  except InputError as error:
+    return [str(error)]
+  if manifest.get("key") != key:
+    return None
+  return list(integrity.damaged(directory, manifest).values())
+
+
+def run(directory: os.PathLike | str) -> None:
+  """Reads all of a prepared folder, and prints what is there and what is wrong.
+
+  Every file is compared with its checksum; every record is decoded and compared
+  with what is made of its lines, its trees and the vocabulary anew; downloads
+  are compared with their records.
+
+  Raises:
+    InputError: something is damaged, or there is no prepared folder.
+  """
+  directory = pathlib.Path(directory)
+  manifest = manifests.read(directory)
+  languages = (manifest["source_language"], manifest["target_language"])
+  print(f"{directory}: {manifest['name']}, {' to '.join(languages)}")
+  broken = integrity.damaged(directory, manifest)
+  total = sum(facts["bytes"] for facts in manifest["files"].values())
+  print(
+    f"  files: {len(manifest['files']) - len(broken)} of"
+    f" {len(manifest['files'])} as they were written ({total:,} bytes)"
+  )
+  faults = list(broken.values())
+  faults += _downloads(directory / "raw")
+  if broken:
+    print("  records: not compared, since files are damaged")
+  else:
+    faults += _models(directory, manifest)
+    for name in manifest["splits"]:
+      found = list(_split(directory, manifest, name))
+      facts = manifest["splits"][name]
+      state = f"{len(found)} faults" if found else "as made from text and trees"
+      print(f"  {name}: {facts['examples']:,} records, {state}")
+      faults += found
+  for fault in faults:
+    print(f"  damaged: {fault}")
+  if faults:
+    more = f" (and {len(faults) - 1} more, see above)" if faults[1:] else ""
+    raise InputError(
+      f"{directory} is damaged: {faults[0].rstrip('.')}{more}. Run python -m"
+      " preprocess.build without --verify to make it whole."
+    )
+  print(f"{directory} is whole.")
+
+
+def _downloads(raw: pathlib.Path) -> Iterator[str]:
+  """What is wrong with the files that were fetched."""
+  paths = [p.with_suffix("") for p in sorted(raw.glob("*.sha256"))]
+  count = 0
+  for path in paths:
+    try:
+      if path.exists() and manifests.sha256_file(path) != fetch.recorded(path):
+        yield f"{path} is not as it was fetched"
+      else:
+        count += 1
+    except InputError as error:
+      yield str(error)
+  if paths:
+    print(f"  downloads: {count} of {len(paths)} as they were fetched")
+
+
+def _models(
+  directory: pathlib.Path, manifest: Mapping[str, Any]
+) -> Iterator[str]:
+  for side in schema.SIDES:
+    path = manifests.vocabulary_file(directory, manifest, side)
+    entries = [(path, manifest["vocabulary"][side])]
+    if parser := manifests.parser_file(directory, manifest, side):
+      entries.append((parser, manifest["parser"][side]))
+    for path, entry in entries:
+      if manifests.sha256_file(path) != entry["sha256"]:
+        yield f"{path} has another SHA-256 than the manifest says"
+
+
+def _split(
+  directory: pathlib.Path, manifest: Mapping[str, Any], name: str
+) -> Iterator[str]:
+  """What is wrong with a split: the first fault of each kind of it."""
+  try:
+    yield from _records(directory, manifest, name)
+  except InputError as error:
+    yield str(error)
+
+
+def _records(
+  directory: pathlib.Path, manifest: Mapping[str, Any], name: str
+) -> Iterator[str]:
+  records = Records(directory, name)
+  sentences = []
+  for side in schema.SIDES:
+    lines = integrity.read_text(directory, manifest, name, side)
+    if side in manifest["sides"]:
+      path = manifests.conllu_file(directory, name, side)
+      text = str(manifests.text_file(directory, name, side))
+      sentences.append(conllu.match(conllu.read(path), lines, text))
+    else:
+      sentences.append(iter(lines))
+  vocabularies = tuple(
+    Vocabulary(manifests.vocabulary_file(directory, manifest, side))
+    for side in schema.SIDES
+  )
+  relations = {
+    side: schema.relation_ids(labels)
+    for side, labels in manifest["relations"].items()
+  }
+  last = 0
+  numbers = tqdm(
+    range(len(records)), f"comparing {name}", unit="pair", disable=None
+  )
+  for i, *both in zip(numbers, *sentences):
+    stored = records[i]
+    line = int(stored["line"])
+    made = example.encode(*both, vocabularies, relations, line)
+    for feature, value in made.items():
+      if not np.array_equal(stored[feature], value):
+        yield (
+          f"split {name}, record {i}: {feature} is not what its line and tree"
+          " give"
+        )
+        return
+    if line <= last:
+      yield f"split {name}, record {i}: line {line} comes after {last}"
+      return
+    last = line
+  for rest in sentences:  # `match` says where trees are left over
+    next(rest, None)

@@ -1,0 +1,253 @@
+"""Bits flip, files are cut, disks fill up, processes die: nothing is silent."""
+
+import fcntl
+import gzip
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+import web_server
+from raw_corpora import corpus, records_of
+
+from jaxsyn import cli
+from jaxsyn.data import integrity
+from jaxsyn.data import manifest as manifests
+from jaxsyn.errors import InputError
+from preprocess import build, verify
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+  """A config, and the bytes of what it prepares."""
+  config = corpus(tmp_path_factory.mktemp("whole"))
+  config.prepare.shards = 1
+  return config, records_of(build.run(config))
+
+
+def of(whole, tmp_path):
+  """The same, in a copy of the folder."""
+  config, expected = whole
+  config = config.copy_and_resolve_references()
+  old, config.data.directory = config.data.directory, str(tmp_path / "out")
+  shutil.copytree(old, config.data.directory)
+  return config, pathlib.Path(config.data.directory), expected
+
+
+def flip(data):
+  middle = len(data) // 2
+  return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+DAMAGE = {
+  "flipped": flip,
+  "cut": lambda data: data[: len(data) // 2],
+  "empty": lambda data: b"",
+}
+
+
+def test_each_file(whole, tmp_path, capsys):
+  """Whatever happens to one of them, it is named, and nothing is changed."""
+  _, folder, expected = of(whole, tmp_path)
+  assert len(expected) == 15
+  for name in [*expected, "manifest.json"]:
+    data = (folder / name).read_bytes()
+    for kind in DAMAGE.values():
+      (folder / name).write_bytes(kind(data))
+      with pytest.raises(InputError, match="damaged") as error:
+        verify.run(folder)
+      told = capsys.readouterr().out + str(error.value)
+      assert f"{folder / name} " in told
+      assert (folder / name).read_bytes() == kind(data)
+    (folder / name).write_bytes(data)
+  verify.run(folder)
+  assert f"{folder} is whole" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", [*DAMAGE, "manifest"])
+def test_mended(whole, tmp_path, capsys, kind):
+  """Each file once, by one or another kind of damage."""
+  config, folder, expected = of(whole, tmp_path)
+  names = [*expected][list(DAMAGE).index(kind) :: 3] if kind in DAMAGE else []
+  for name in names or ["manifest.json"]:
+    change = DAMAGE.get(kind, flip)
+    (folder / name).write_bytes(change((folder / name).read_bytes()))
+  build.run(config)
+  told = capsys.readouterr().out
+  assert all(f"damaged: {folder / name} " in told for name in names)
+  assert f"{folder} is made again" in told
+  assert records_of(folder) == expected
+  verify.run(folder)
+
+
+def test_parser_and_what_is_used_again(prepared, tmp_path, capsys):
+  """A flipped chunk of trees, or vocabulary, is made again, never used."""
+  from configs import quickstart
+
+  shutil.copytree(prepared, tmp_path / "out")
+  config = quickstart.get_config()
+  config.data.directory = str(tmp_path / "out")
+  config.prepare.parse.source_model = str(
+    prepared.parent / "raw" / "quickstart.udpipe"
+  )
+  config.prepare.vocabulary.size = 300
+  config.prepare.workers = 1
+  work = tmp_path / "out" / "work"
+  chunk = sorted(work.glob("parse/*"))[0]
+  model = next(work.glob("*.model"))
+  for path in (tmp_path / "out" / "parser.source.udpipe", chunk, model):
+    path.write_bytes(flip(path.read_bytes()))
+  build.run(config, str(prepared.parent / "raw"))
+  told = capsys.readouterr().out
+  for path in (tmp_path / "out" / "parser.source.udpipe", chunk, model):
+    assert f"damaged: {path} " in told
+  assert records_of(tmp_path / "out") == records_of(prepared)
+  for path in (chunk, model):
+    kept = prepared / path.relative_to(tmp_path / "out")
+    assert path.read_bytes() == kept.read_bytes()
+
+
+def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
+  """Checksums that fit do not say that the records are of the text."""
+  _, folder, expected = of(whole, tmp_path)
+  manifest = manifests.read(folder)
+
+  def change(name, old, new):
+    text = gzip.decompress(expected[name]).replace(old, new, 1)
+    (folder / name).write_bytes(gzip.compress(text))
+    made = {**manifest, "files": integrity.sums(folder, manifest["files"])}
+    manifests.write(folder, made)
+    with pytest.raises(InputError, match="out is damaged: ") as error:
+      verify.run(folder)
+    assert "more, see above" not in str(error.value)
+    (folder / name).write_bytes(expected[name])
+    return capsys.readouterr().out
+
+  text, trees = "text/test.target.gz", "conllu/test.source.conllu.gz"
+  assert "split test, record 0: target_id is not what its line" in (
+    change(text, b"A", b"I") + change(text, b"E", b"I")
+  )
+  assert "has 8 lines, but the split has 7 records" in (
+    change(text, b"\n", b"\n\n")
+  )
+  first = gzip.decompress(expected[trees]).split(b"\n\n")[0] + b"\n\n"
+  # Without the first tree, or with one more.
+  assert "test.source.gz" in change(trees, first, b"")
+  assert "split test, record 0: source_relation is not what" in (
+    change(trees, b"\tdep", b"\troot")
+  )
+
+
+def test_stopped_at_any_moment_of_publishing(whole, tmp_path, monkeypatch):
+  """The folder is whole or no data set, and the next call ends the work."""
+  config, folder, expected = of(whole, tmp_path)
+  rename = os.rename
+  stopped = 0
+  for moment in (1, 4, 99):
+    (folder / "text" / "test.target.gz").write_bytes(b"")
+    moves = iter(range(moment))
+
+    def die(old, new, moves=moves):
+      if pathlib.Path(new).parent == folder and next(moves, None) is None:
+        raise KeyboardInterrupt
+      rename(old, new)
+
+    monkeypatch.setattr(build.os, "rename", die)
+    try:
+      build.run(config)
+    except KeyboardInterrupt:
+      stopped += 1
+      with pytest.raises(InputError, match="not a prepared folder"):
+        manifests.read(folder)
+      with pytest.raises(InputError, match="not a prepared folder"):
+        verify.run(folder)
+      monkeypatch.setattr(build.os, "rename", rename)
+      build.run(config)
+      assert records_of(folder) == expected
+  assert stopped == 2
+  assert records_of(folder) == expected
+
+
+def test_downloads(tmp_path, capsys):
+  """From the first fetch on it is known what must come, and the manifest too."""
+  config = corpus(tmp_path)
+  raw, own = pathlib.Path(config.prepare.raw_dir), tmp_path / "out" / "raw"
+  data = (raw / "test.en").read_bytes()
+  (raw / "test.en").unlink()
+  with web_server.serve() as server:
+    server.answers["test.en"] = data
+    config.prepare.downloads = (("test.en", server.url("test.en"), ""),)
+    folder = build.run(config)
+    sha256 = hashlib.sha256(data).hexdigest()
+    record = manifests.read(folder)["downloads"]["test.en"]
+    assert record.startswith(f"fetched from {server.url('test.en')}, 20")
+    assert record.endswith(f" {sha256} test.en")
+    (own / "test.en").write_bytes(flip(data))
+    with pytest.raises(InputError, match=r"is damaged: .*raw/test.en is not"):
+      verify.run(folder)
+    assert f"{own / 'test.en'} is not as it was" in capsys.readouterr().out
+    build.run(config)
+    assert "is prepared already" in capsys.readouterr().out
+    assert (own / "test.en").read_bytes() == data
+    server.answers["test.en"] = flip(data)
+    (own / "test.en").unlink()
+    with pytest.raises(InputError, match=r"test\.en cannot .* has changed"):
+      build.run(config)
+  verify.run(folder)
+
+
+def test_two_in_one_folder(tmp_path):
+  config = corpus(tmp_path)
+  work = tmp_path / "out" / "work"
+  work.mkdir(parents=True)
+  with (work / "lock").open("w") as other:
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(InputError, match=r"out/work is in use by .* Wait"):
+      build.run(config)
+    assert [path.name for path in work.iterdir()] == ["lock"]
+  build.run(config)
+
+
+def mounted(folder, *options):
+  return (
+    subprocess.run(
+      ["mount", *options, str(folder)], capture_output=True, check=False
+    ).returncode
+    == 0
+  )
+
+
+@pytest.fixture
+def disk(tmp_path):
+  """A small disk of its own; a function that changes its size."""
+  folder = tmp_path / "out"
+  folder.mkdir()
+  if not shutil.which("mount") or not mounted(
+    folder, "-t", "tmpfs", "-o", "size=4k", "tmpfs"
+  ):
+    pytest.skip("no right to mount a file system")
+  yield lambda size: mounted(folder, "-o", f"remount,size={size}k")
+  subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_disk_full_anywhere(tmp_path, disk, whole, capsys):
+  config = corpus(tmp_path)
+  config.prepare.shards = 1
+  failures = 0
+  for size in (4, 64, 200, 300, 600, 700, 4000):
+    disk(size)
+    try:
+      with pytest.raises(SystemExit) as stop:
+        cli.guarded(lambda: build.run(config))
+    except pytest.fail.Exception:  # it was enough
+      break
+    failures += 1
+    assert stop.value.code == 2
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    full = f"error: No space left on device: {tmp_path / 'out'}"
+    assert message.startswith(full) and "Free some space" in message
+    assert not (tmp_path / "out" / "manifest.json").exists()
+  assert failures > 3
+  assert records_of(tmp_path / "out") == whole[1]
