@@ -40,7 +40,10 @@ def get_config() -> ml_collections.ConfigDict:
       # The trees: "dependency", or "constituency" where those were given
       # (config.prepare.parse.source_brackets).
       brackets="dependency",
-      weight=1.0,  # of such an example in the loss; a translation has 1
+      # Of such an example in every term of the loss, where a translation has 1:
+      # the term's sum is multiplied, what the sum is divided by is not. With .3
+      # a batch of such examples alone has .3 of its gradient.
+      weight=1.0,
       longest=250,  # leave out those with a longer side, in subwords and
       # brackets; EOS and tags included
     ),
@@ -187,7 +190,10 @@ def get_config() -> ml_collections.ConfigDict:
     epsilon=1e-9,  # Zeiler 2012 has 1e-6 for adadelta
     weight_decay=0.0,  # decoupled (AdamW) if above 0
     clip=0.0,  # largest global gradient norm; 0: no clipping
-    accumulate=1,  # batches a parameter update
+    # Batches a parameter update; exactly one batch of all their rows, also for
+    # losses that count other things than subwords. A system of n losses needs n
+    # backward passes a batch for that, and memory for n gradients more.
+    accumulate=1,
   )
 
   config.train = dict(
@@ -209,7 +215,9 @@ def get_config() -> ml_collections.ConfigDict:
     tokenizer="",
     validation_beam=1,  # beam of the validation's translations; 1: greedy
     validation_sentences=0,  # of the split, to be translated; 0: all
-    ema=0.0,  # decay of an average of the parameters, used to evaluate; 0: off
+    # Decay d of an average of the parameters, used to evaluate; 0: off. Those
+    # after update i of n weigh dⁿ⁻ⁱ; the initial ones nothing.
+    ema=0.0,
     average=1,  # translate with the mean of the last N kept checkpoints
     parallelism="jit",  # "jit" (NamedSharding) or "pmap"
     mesh=dict(data=-1, fsdp=1, tensor=1),  # devices an axis; -1: the rest

@@ -66,21 +66,22 @@ class _Heads(Loss):
     super().check(where, spec)
     _check_parser(where, spec, self.place)
 
-  def __call__(
+  def of_rows(
     self,
     logits_BTV: Array,
     maps: Mapping[str, Any],
     batch: Mapping[str, Array],
   ) -> tuple[Array, Array]:
-    added, count = 0.0, 0.0
+    sum_B, count_B = 0.0, 0.0
     for log_p_BQM, parent_BQ in parses(maps, self.place):
       here_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
       log_p_BQ = jnp.sum(jnp.where(here_BQM, log_p_BQM, 0.0), axis=2)
       asked_BQ = parent_BQ >= 0
       kept_BQ = asked_BQ & jnp.isfinite(log_p_BQ)
-      added -= jnp.sum(jnp.where(kept_BQ, log_p_BQ, 0.0))
-      count += jnp.sum(self.counted(asked_BQ, kept_BQ).astype(jnp.float32))
-    return added, count
+      sum_B -= jnp.sum(jnp.where(kept_BQ, log_p_BQ, 0.0), axis=1)
+      counted_BQ = self.counted(asked_BQ, kept_BQ).astype(jnp.float32)
+      count_B += jnp.sum(counted_BQ, axis=1)
+    return sum_B, count_B
 
   def counted(self, asked_BQ: Array, kept_BQ: Array) -> Array:
     """What the mean is over."""
@@ -200,7 +201,7 @@ class Synchronisation(Loss):
         "normalise='renorm'; take 'log'."
       )
 
-  def __call__(
+  def of_rows(
     self,
     logits_BTV: Array,
     maps: Mapping[str, Any],
@@ -226,7 +227,8 @@ class Synchronisation(Loss):
       mapped_BTT = jax.lax.stop_gradient(mapped_BTT)
     if self.stop_gradient == "decoder":
       decoder_BTT = jax.lax.stop_gradient(decoder_BTT)
-    return jnp.sum((mapped_BTT - decoder_BTT) ** 2), jnp.sum(real_BT)
+    sum_B = jnp.sum((mapped_BTT - decoder_BTT) ** 2, axis=(1, 2))
+    return sum_B, jnp.sum(real_BT, axis=1)
 
   def normalised(self, mapped_BTT: Array, shown_BTT: Array) -> Array:
     """Rows that sum to 1 over what is shown, 0 elsewhere."""

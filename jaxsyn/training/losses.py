@@ -45,8 +45,8 @@ def gold_logit(logits_BTV: Array, id_BT: Array) -> Array:
 class NegativeLogLikelihood(Loss):
   """Cross-entropy with label smoothing (Szegedy et al. 2016, section 7).
 
-  (1 - ε)·(-log p(gold)) + ε · mean over the vocabulary of -log p, in nats; a
-  subword counts as often as its pair (`weight_B` of the batch) says.
+  (1 - ε)·(-log p(gold)) + ε · mean over the vocabulary of -log p, in nats, over
+  target subwords.
 
   Attributes:
     smoothing: ε.
@@ -54,7 +54,7 @@ class NegativeLogLikelihood(Loss):
 
   smoothing: float = 0.1
 
-  def __call__(
+  def of_rows(
     self,
     logits_BTV: Array,
     maps: Mapping[str, Any],
@@ -66,9 +66,8 @@ class NegativeLogLikelihood(Loss):
     gold_BT = gold_logit(logits_BTV, batch["target_id_BT"])
     mean_BT = jnp.mean(logits_BTV, axis=-1)
     wanted_BT = (1.0 - self.smoothing) * gold_BT + self.smoothing * mean_BT
-    if "weight_B" in batch:  # pairs of a second task may count more or less
-      real_BT = real_BT * batch["weight_B"][:, None]
-    return jnp.sum((lse_BT - wanted_BT) * real_BT), jnp.sum(real_BT)
+    sum_B = jnp.sum((lse_BT - wanted_BT) * real_BT, axis=1)
+    return sum_B, jnp.sum(real_BT, axis=1)
 
 
 LOSSES: dict[str, type[Loss]] = {

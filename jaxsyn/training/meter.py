@@ -42,6 +42,7 @@ class Meter:
     self._rate = learning_rate(config.optimiser, config.model.width)
     self._peak = peak_flops()
     self._began = time.monotonic()
+    self._norm: float | None = None  # of the gradient of the last update
     self._reset()
 
   def _reset(self) -> None:
@@ -70,6 +71,9 @@ class Meter:
   def steps(self, metrics: Sequence[Mapping[str, Any]]) -> None:
     """Metrics of steps, fetched from the device."""
     self._metrics += metrics
+    for of_step in metrics:
+      if of_step["updated"]:
+        self._norm = float(of_step["grad_norm"])
 
   def pause(self, seconds: float) -> None:
     """Time that was not spent on training."""
@@ -91,7 +95,7 @@ class Meter:
       "waiting": sums["waited"] / seconds,
       "flops": sums["flops"] / seconds,
       "learning_rate": float(self._rate(updates)),
-      "grad_norm": float(self._metrics[-1]["grad_norm"]),
+      **({} if self._norm is None else {"grad_norm": self._norm}),
       "minutes": progress.minutes,
       "eta_minutes": self._left(step, progress),
     }
@@ -101,9 +105,10 @@ class Meter:
     return values
 
   def _mean(self, name: str) -> float:
-    """Of a loss term over all subwords it counted."""
+    """Of a loss term over all that it counted, in however many batches."""
     pairs = [m["terms"][name] for m in self._metrics]
-    return float(sum(s for s, _ in pairs) / max(sum(n for _, n in pairs), 1.0))
+    total, count = np.sum(pairs, axis=0, dtype=np.float64)
+    return float(total / max(count, 1.0))
 
   def _left(self, step: int, progress: Progress) -> float:
     """Minutes to the end of the run, at the speed of this call."""

@@ -1,8 +1,21 @@
-"""What a term of the objective is.
+"""What a term of the objective is, and the one rule by which it is a mean.
 
-A loss returns (sum, count) and reads the model's output and the attention maps
-it published, never the model. The objective is the weighted sum of each term's
-mean, so a term's weight means the same for any batch size.
+A loss reads the model's output and the attention maps it published, never the
+model, and gives each row of a batch a sum and a count. Both are added up over
+all that is looked at together (rows, devices, hosts, tasks; the batches of an
+update, of a log line, of a validation) before the one is divided by the other:
+
+  objective = Σ over terms of weight · (Σ sums / Σ counts)
+
+So a term's weight means the same for any batch size, and neither training nor
+what is logged depends on how examples fell into batches: a mean of their means
+would have a subword of a short batch count more than one of a long.
+
+A count is of real items: target subwords, subwords with a parent. What an
+example weighs (`weight_B`, config.data.second.weight) multiplies its sums, in
+every term, and not its counts, or it would cancel where a batch is of one task:
+with weight .3 the gradient of such a batch is .3 of what it is with 1. Rows of
+padding have no items; they weigh and count nothing.
 
 After this file: `losses`, the table, and `head_losses`, those on attention.
 """
@@ -34,7 +47,7 @@ class Loss:
   """Base of the losses; what a config may say of one.
 
   Attributes:
-    weight: of the term's mean in the objective.
+    weight: of the term's mean in the objective, see the head of this file.
   """
 
   weight: float = 1.0
@@ -60,12 +73,27 @@ class Loss:
     maps: Mapping[str, Any],
     batch: Mapping[str, Array],
   ) -> tuple[Array, Array]:
-    """The sum over a batch, and over how many; the latter without gradient.
+    """The sum over a batch, rows times what they weigh, and over how many.
 
     Args:
       logits_BTV: of every target position.
       maps: what attention and parts published, by module.
-      batch: as the model got it.
+      batch: as the model got it; without `weight_B` every row weighs 1.
+    """
+    sum_B, count_B = self.of_rows(logits_BTV, maps, batch)
+    if "weight_B" in batch:
+      sum_B = sum_B * batch["weight_B"]
+    return jnp.sum(sum_B), jnp.sum(count_B)
+
+  def of_rows(
+    self,
+    logits_BTV: Array,
+    maps: Mapping[str, Any],
+    batch: Mapping[str, Array],
+  ) -> tuple[Array, Array]:
+    """The sum of each row, and over how many items (float32, both B).
+
+    What a row weighs is not its concern; the count has no gradient.
     """
     raise NotImplementedError
 

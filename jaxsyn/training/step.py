@@ -2,10 +2,19 @@
 
 `train_step` is a function of (state, batch) alone. `jaxsyn.training.mesh`
 decides where it runs: under jit on a mesh, or under pmap.
+
+The gradient is that of the objective (`jaxsyn.training.objective`) over all
+rows of an update. What a term is divided by is known when the last of them was
+seen; so with k batches an update (config.optimiser.accumulate) each term's
+gradient is added up for itself, and k batches are exactly one batch of all
+their rows. The price, with n terms: n backward passes a batch, and n times the
+parameters in memory and in checkpoints. With one batch an update, or one term,
+a step has one backward pass.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,9 +42,10 @@ class State:
     params: the model's parameters.
     opt: the optimiser's state.
     key: raw data of the PRNG key; never changed, folded with the step.
-    ema: moving average of the parameters, or None where it is off.
-    pending: sum of gradients and of target subwords since the last update,
-      or None where every batch is an update.
+    ema: moving average of the parameters after each update, or None where it
+      is off; before the first update the parameters.
+    pending: since the last update, by term of the objective: the gradient of
+      its sum, and its count. None where every batch is an update.
   """
 
   step: Array
@@ -43,7 +53,7 @@ class State:
   opt: optax.OptState
   key: Array
   ema: Params | None = None
-  pending: tuple[Params, Array] | None = None
+  pending: dict[str, tuple[Params, Array]] | None = None
 
   @property
   def evaluated(self) -> Params:
@@ -109,10 +119,35 @@ def first_state(recipe: Recipe, batch: Mapping[str, Array], seed: int) -> State:
     opt=recipe.optimiser.init(params),
     key=jax.random.key_data(run),
     ema=jax.tree.map(jnp.copy, params) if recipe.ema > 0 else None,
-    pending=(jax.tree.map(jnp.zeros_like, params), jnp.zeros(()))
+    pending={
+      name: (jax.tree.map(jnp.zeros_like, params), jnp.zeros(()))
+      for name in recipe.losses
+    }
     if recipe.accumulate > 1
     else None,
   )
+
+
+def moving_average(
+  average: Params, params: Params, decay: float, updates: Array
+) -> Params:
+  """Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ over the parameters p₁ ... pₙ after each update.
+
+  The running form of it, a ← (1-w)·a + w·pₙ with w = (1-d) / (1-dⁿ): the first
+  update has w = 1, so that the initial parameters do not count, where a
+  constant w = 1-d would keep dⁿ of them.
+
+  Args:
+    average: that of n - 1 updates; of none, anything.
+    params: pₙ.
+    decay: d, from above 0 to below 1.
+    updates: n, from 1.
+  """
+  # 1-w = d (1-dⁿ⁻¹) / (1-dⁿ), exactly 0 at first. Powers of a d near 1 would
+  # lose in float32 what they differ from 1 by.
+  log = math.log(decay)
+  kept = jnp.expm1((updates - 1) * log) / jnp.expm1(updates * log)
+  return optax.incremental_update(params, average, 1.0 - decay * kept)
 
 
 def train_step(
@@ -129,7 +164,10 @@ def train_step(
     recipe: model, losses, optimiser.
     axis: name of the pmap axis the batch is split over; None: it is whole.
 
-  Returns: the next state; sums and counts to be logged.
+  Returns: the next state; and what is logged: "terms", each term's (sum,
+    count) in this batch; "updated", whether the parameters were; "grad_norm",
+    that of the update's gradient before clipping, and where there was none of
+    what is gathered so far.
   """
   key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
   if axis is not None:
@@ -138,9 +176,7 @@ def train_step(
   def total(x):
     return x if axis is None else jax.lax.psum(x, axis)
 
-  tokens = total(jnp.sum(real_targets(batch)))
-
-  def objective(params):
+  def sums_of_terms(params):
     logits_BTV, maps = outputs(
       recipe,
       params,
@@ -148,51 +184,69 @@ def train_step(
       train=True,
       rngs={"dropout": key, "syntax": jax.random.fold_in(key, 1)},
     )
-    terms, value = {}, 0.0
-    for name, loss in recipe.losses.items():
-      added, count = loss(logits_BTV, maps[name], batch)
-      terms[name] = (added, count)
-      # Counts do not depend on the parameters: each term is a mean over the
-      # whole batch, times the tokens that the gradient is divided by.
-      mean = added / jnp.maximum(total(count), 1.0)
-      value = value + loss.weight * mean * tokens
-    return value, terms
+    pairs = {
+      name: loss(logits_BTV, maps[name], batch)
+      for name, loss in recipe.losses.items()
+    }
+    sums, counts = ({name: p[i] for name, p in pairs.items()} for i in (0, 1))
+    return sums, counts
 
-  grads, terms = jax.grad(objective, has_aux=True)(state.params)
-  grads, terms = total((grads, terms))
-  if state.pending is not None:
-    summed = jax.tree.map(jnp.add, state.pending[0], grads)
-    pending = (summed, state.pending[1] + tokens)
+  # Counts do not depend on the parameters, so what a sum is divided by is a
+  # constant of the backward pass.
+  sums, backward, counts = jax.vjp(sums_of_terms, state.params, has_aux=True)
+  sums, counts = total((sums, counts))
+  pending = None
+  if state.pending is None:
+    (grads,) = backward(_shares(recipe, counts))
+    grads = total(grads)
   else:
-    pending = (grads, tokens)
-  mean_grads = jax.tree.map(
-    lambda g: g / jnp.maximum(pending[1], 1.0), pending[0]
-  )
-  norm = optax.tree.norm(mean_grads)
+    pending = {}
+    for name, (before, seen) in state.pending.items():
+      (of_term,) = backward(
+        {n: jnp.full_like(s, n == name) for n, s in sums.items()}
+      )
+      summed = jax.tree.map(jnp.add, before, total(of_term))
+      pending[name] = summed, seen + counts[name]
+    shares = _shares(recipe, {name: n for name, (_, n) in pending.items()})
+    grads = jax.tree.map(
+      lambda *of_terms: sum(s * g for s, g in zip(shares.values(), of_terms)),
+      *(pending[name][0] for name in shares),
+    )
+  norm = optax.tree.norm(grads)
   step = state.step + 1
 
   def update(state: State) -> State:
-    updates, opt = recipe.optimiser.update(mean_grads, state.opt, state.params)
+    updates, opt = recipe.optimiser.update(grads, state.opt, state.params)
     params = optax.apply_updates(state.params, updates)
     ema = state.ema
     if ema is not None:
-      ema = optax.incremental_update(params, ema, 1.0 - recipe.ema)
-    if state.pending is not None:
-      zero = jax.tree.map(jnp.zeros_like, pending)
-      state = state.replace(pending=zero)
-    return state.replace(params=params, opt=opt, ema=ema)
+      ema = moving_average(ema, params, recipe.ema, step // recipe.accumulate)
+    zero = jax.tree.map(jnp.zeros_like, pending)
+    return state.replace(params=params, opt=opt, ema=ema, pending=zero)
 
-  if recipe.accumulate > 1:
-    state = jax.lax.cond(
-      step % recipe.accumulate == 0,
-      update,
-      lambda state: state.replace(pending=pending),
-      state,
-    )
-  else:
+  updated = step % recipe.accumulate == 0
+  if pending is None:
     state = update(state)
-  metrics = {"terms": terms, "tokens": tokens, "grad_norm": norm}
+  else:
+    state = jax.lax.cond(
+      updated, update, lambda state: state.replace(pending=pending), state
+    )
+  terms = {name: (sums[name], counts[name]) for name in sums}
+  metrics = {"terms": terms, "grad_norm": norm, "updated": updated}
   return state.replace(step=step), metrics
+
+
+def _shares(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
+  """What one unit of each term's sum adds to the objective.
+
+  Args:
+    counts: of the terms, over all rows of the update; a term without items has
+      the sum 0.
+  """
+  return {
+    name: loss.weight / jnp.maximum(counts[name], 1.0)
+    for name, loss in recipe.losses.items()
+  }
 
 
 def evaluate_step(

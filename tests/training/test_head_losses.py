@@ -1,6 +1,7 @@
 """Losses on attention: by hand, against loops, and whom they teach."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -258,7 +259,8 @@ def test_full_context_shows_the_supervised_head_its_future():
   params = parameters(plain, BATCH)
   terms = {}
   for name, plan in (("plain", plain), ("full", full)):
-    logits, maps = outputs(plan.recipe, params, BATCH, train=False)
+    run = functools.partial(outputs, plan.recipe, train=False)
+    logits, maps = jax.jit(run)(params, BATCH)
     loss = plan.recipe.losses["target_heads"]
     terms[name] = logits, loss(logits, maps["target_heads"], BATCH)
     shares = loss.measure(maps["target_heads"], BATCH)

@@ -46,14 +46,15 @@ def test_smoothed_loss_against_loops():
   )
 
 
-def test_a_pair_counts_as_often_as_its_weight_says():
-  # Two pairs of two subwords; the second has a pad: 2 · 1 + 1 · 0.25.
+def test_the_weight_of_a_pair_is_in_the_sum_and_not_in_the_count():
+  # Two pairs of two subwords; the second has a pad and weighs 0.25. Were the
+  # count 2.25, the weight would cancel in a batch of such pairs alone.
   logits_BTV = jnp.array(np.random.default_rng(1).normal(size=(2, 2, 5)))
   batch = {"target_id_BT": jnp.array([[4, 3], [3, 0]])}
   loss = NegativeLogLikelihood(smoothing=0.0)
   log_p_BT = token_log_probability(logits_BTV, batch["target_id_BT"])
   batch["weight_B"] = jnp.array([1.0, 0.25])
   total, count = loss(logits_BTV, {}, batch)
-  assert count == 2.25
+  assert count == 3
   by_hand = -(log_p_BT[0, 0] + log_p_BT[0, 1] + 0.25 * log_p_BT[1, 0])
   assert total == pytest.approx(float(by_hand))

@@ -129,37 +129,6 @@ def test_training_noise_is_drawn_anew_at_each_step():
   assert first == again != later
 
 
-def test_accumulating_halves_is_the_whole_batch():
-  halves = [{k: v[i::2] for k, v in BATCH.items()} for i in (0, 1)]
-  recipe = plan_of("pascal").recipe
-  single = jax.jit(functools.partial(train_step, recipe=recipe))
-  whole, _ = single(start(recipe), BATCH)
-  parts = recipe.replace(accumulate=2)
-  step = jax.jit(functools.partial(train_step, recipe=parts))
-  state = start(parts)
-  first = state.params
-  state, _ = step(state, halves[0])
-  for x, y in zip(jax.tree.leaves(state.params), jax.tree.leaves(first)):
-    np.testing.assert_array_equal(x, y)  # nothing yet
-  state, _ = step(state, halves[1])
-  # The mean gradient is compared, before Adam makes ±lr of rounding noise.
-  mu, mu_whole = (s.opt[0].mu for s in (state, whole))
-  for x, y in zip(jax.tree.leaves(mu), jax.tree.leaves(mu_whole)):
-    np.testing.assert_allclose(x, y, atol=1e-7, rtol=1e-4)
-  assert float(state.pending[1]) == 0.0
-
-
-def test_the_moving_average():
-  recipe = recipe_of(ema=0.5)
-  first = start(recipe)
-  state, _ = run(recipe, 1)
-  for average, old, new in zip(
-    *(jax.tree.leaves(t) for t in (state.ema, first.params, state.params))
-  ):
-    np.testing.assert_allclose(average, (old + new) / 2, atol=1e-6)
-  assert state.evaluated is state.ema
-
-
 def test_sums_do_not_depend_on_how_pairs_are_batched():
   recipe = recipe_of()
   params = start(recipe).params

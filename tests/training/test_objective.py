@@ -1,0 +1,271 @@
+"""One rule: sums and counts are added up before the one is divided by the other.
+
+Over the rows of a batch, the batches of an update, devices and log lines.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from models_under_test import (
+  FILL,
+  JOINT,
+  batch_of,
+  config_of,
+  parameters,
+  plan_of,
+  sentence,
+)
+
+from configs.systems import SYSTEMS
+from jaxsyn import config as configs
+from jaxsyn.config import Mesh
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+from jaxsyn.training.checkpoint import Progress
+from jaxsyn.training.mesh import Layout
+from jaxsyn.training.meter import Meter
+from jaxsyn.training.step import State, train_step
+
+pytestmark = pytest.mark.usefixtures("quick_compile_file")
+
+SMALL = dict(encoder_layers=1, decoder_layers=1)
+# Sixteen pairs, long ones first; only the first eight, of which one has a
+# single word, have trees.
+PAIRS = [sentence(1 if i == 7 else 9 - i % 4, 8 - i % 3, i) for i in range(8)]
+PAIRS += [sentence(2 + i % 3, 3 + i % 2, 8 + i) for i in range(8)]
+TREES = np.arange(16) < 8
+BATCH = {k: np.asarray(v) for k, v in batch_of(PAIRS).items()}
+BATCH |= {
+  f"{side}_parsed_B": TREES.astype(np.uint8) for side in ("source", "target")
+}
+BATCH["weight_B"] = np.where(np.arange(16) % 5 == 3, 0.3, 1.0).astype("f4")
+
+
+def rows(chosen, batch=BATCH):
+  """These rows; all others are padding."""
+  return {
+    name: np.where(
+      chosen.reshape(-1, *(1,) * (array.ndim - 1)), array, FILL.get(name, 0)
+    ).astype(array.dtype)
+    for name, array in batch.items()
+  }
+
+
+def quiet(config):
+  """A config whose parts draw nothing in training."""
+
+  def still(options):
+    noise = {"ignore": 0.0, "random_sparse": 0.0}
+    return options | {k: v for k, v in noise.items() if k in options}
+
+  places = {
+    place: {name: still(options) for name, options in section.items()}
+    for place, section in vars(config.parts).items()
+  }
+  return dataclasses.replace(config, parts=configs.Places(**places))
+
+
+def joint_models():
+  """Every system, in as few models as they mix in: compiling is what costs.
+
+  Systems that are one program (a control by its trees) are in it once.
+  """
+  plans, joint = set(), []
+  for name in SYSTEMS:
+    plan = resolve(quiet(config_of(name, **SMALL)), JOINT)
+    key = repr((plan.spec, plan.recipe.losses, plan.tag))
+    if key in plans:
+      continue
+    plans.add(key)
+    for number, others in enumerate(joint):
+      try:
+        resolve(config_of(f"{others}+{name}", **SMALL), JOINT)
+      except InputError:
+        continue
+      joint[number] += f"+{name}"
+      break
+    else:
+      joint.append(name)
+  return joint
+
+
+def recipe_of(system, accumulate, clip=0.0):
+  """A recipe whose optimiser's state is the gradient of the last update."""
+  plan = resolve(quiet(config_of(system, **SMALL)), JOINT)
+  rule = [optax.clip_by_global_norm(clip)] if clip else []
+  return plan, plan.recipe.replace(
+    optimiser=optax.chain(*rule, optax.trace(0.0)), accumulate=accumulate
+  )
+
+
+def state_of(plan, recipe):
+  params = parameters(plan, BATCH)
+  pending = {  # each its own arrays: they are donated
+    name: (jax.tree.map(jnp.zeros_like, params), jnp.zeros(()))
+    for name in recipe.losses
+  }
+  return State(
+    step=jnp.zeros((), jnp.int32),
+    params=params,
+    opt=recipe.optimiser.init(params),
+    key=jax.random.key_data(jax.random.key(0)),
+    pending=pending if recipe.accumulate > 1 else None,
+  )
+
+
+def after(step, state, batches):
+  """The gradient of the last update, and the metrics of each batch."""
+  metrics = []
+  for batch in batches:
+    state, found = step(state, batch)
+    metrics.append(jax.device_get(found))
+  return jax.device_get(state.opt[-1].trace), metrics, state
+
+
+def apart(one, other):
+  """How far two gradients are apart, of the second one's norm."""
+  difference = jax.tree.map(np.subtract, one, other)
+  assert float(optax.tree.norm(other)) > 1e-3
+  return float(optax.tree.norm(difference) / optax.tree.norm(other))
+
+
+@pytest.mark.parametrize("systems", joint_models())
+def test_two_batches_of_every_system_are_one_of_all_their_rows(systems):
+  """Of different sizes, and all trees in one of them."""
+  plan, recipe = recipe_of(systems, 2)
+  step = jax.jit(functools.partial(train_step, recipe=recipe))
+  state = state_of(plan, recipe)
+  nobody = np.zeros(16, bool)
+  few = np.arange(16) < 5
+  whole, _, _ = after(step, state, [rows(~nobody), rows(nobody)])
+  halves, _, _ = after(step, state, [rows(few), rows(~few)])
+  assert apart(halves, whole) < 1e-6
+
+
+@functools.cache
+def one_batch(system):
+  """(step, state) of a batch an update, on one device."""
+  plan, recipe = recipe_of(system, 1)
+  step = jax.jit(functools.partial(train_step, recipe=recipe))
+  return step, state_of(plan, recipe)
+
+
+CLIP = 0.2
+
+
+@pytest.mark.parametrize("parallelism", ["jit", "pmap"])
+def test_accumulating_on_eight_devices_is_the_whole_batch(parallelism):
+  """With clipping, which is of the update's gradient, as is the norm."""
+  whole, (of_whole,), _ = after(*one_batch("sisa"), [BATCH])
+  norm = float(of_whole["grad_norm"])
+  assert norm == pytest.approx(float(optax.tree.norm(whole)), rel=1e-5)
+  assert norm > CLIP
+  clipped = jax.tree.map(lambda g: g * (CLIP / norm), whole)
+  plan, recipe = recipe_of("sisa", 2, CLIP)
+  layout = Layout(parallelism, Mesh(data=-1, fsdp=1, tensor=1))
+  assert layout.mesh.size == 8
+  state = layout.place_state(state_of(plan, recipe))
+  step = functools.partial(train_step, recipe=recipe)
+
+  def place_and_step(state, batch):
+    return layout.train(step, state, layout.place_batch(batch))
+
+  first = jax.device_get(layout.take_state(state).params)
+  halves = [{k: v[i : i + 8] for k, v in BATCH.items()} for i in (0, 8)]
+  _, of_first, state = after(place_and_step, state, halves[:1])
+  params = jax.device_get(layout.take_state(state).params)
+  jax.tree.map(np.testing.assert_array_equal, params, first)  # nothing yet
+  _, of_second, state = after(place_and_step, state, halves[1:])
+  state = jax.device_get(layout.take_state(state))
+  assert apart(state.opt[-1].trace, clipped) < 1e-6
+  metrics = of_first + of_second
+  norms = [float(np.ravel(m["grad_norm"])[0]) for m in metrics]
+  assert norms[1] == pytest.approx(norm, rel=1e-5)
+  assert [bool(np.ravel(m["updated"])[0]) for m in metrics] == [False, True]
+  assert not any(np.any(x) for x in jax.tree.leaves(state.pending))
+  for name, (total, count) in of_whole["terms"].items():
+    of_halves = [[np.ravel(x)[0] for x in m["terms"][name]] for m in metrics]
+    added = np.sum(of_halves, axis=0)
+    np.testing.assert_allclose(added, [total, count], rtol=1e-5)
+    assert (of_halves[1][1] == 0) == name.endswith("_heads")
+
+
+def weighing(weight, second):
+  """The batch where rows of a second task weigh so much."""
+  weight_B = np.where(second, weight, 1.0).astype(np.float32)
+  return BATCH | {"weight_B": weight_B}
+
+
+@pytest.mark.parametrize("weight", [0.3, 0.1])
+def test_the_weight_of_a_second_task_scales_its_gradient(weight):
+  """Of every term, in a batch of that task alone as in a mixed one."""
+  step, state = one_batch("sync_attention")
+  alone, mixed = np.ones(16, bool), np.arange(16) % 2 == 0
+  (plain, (of_plain,), _), (light, (of_light,), _) = (
+    after(step, state, [weighing(w, alone)]) for w in (1.0, weight)
+  )
+  assert apart(light, jax.tree.map(lambda g: weight * g, plain)) < 1e-6
+  norms = [float(m["grad_norm"]) for m in (of_light, of_plain)]
+  assert norms[0] == pytest.approx(weight * norms[1], rel=1e-5)
+  for name, (total, count) in of_plain["terms"].items():
+    assert count > 0
+    expected = weight * total, count
+    np.testing.assert_allclose(of_light["terms"][name], expected, rtol=1e-5)
+  # g(weight) is on the line from g(0), the first task alone, to g(1).
+  at = {w: after(step, state, [weighing(w, mixed)])[0] for w in (0, 1, weight)}
+  expected = jax.tree.map(
+    lambda none, all: none + weight * (all - none), at[0], at[1]
+  )
+  assert apart(at[weight], expected) < 1e-6
+  assert apart(at[0], at[1]) > 0.1
+
+
+def test_rows_of_padding_count_nothing():
+  step, state = one_batch("sync_attention")
+  kept = np.arange(16) < 5
+  _, (found,), _ = after(step, state, [rows(kept)])
+  losses = plan_of("sync_attention").recipe.losses
+  assert found["terms"].keys() == losses.keys()
+  real_T = (BATCH["target_id_BT"] != 0).sum(1)
+  parsed_S = (BATCH["source_word_BS"] >= 0).sum(1)
+  counts = {name: count for name, (_, count) in found["terms"].items()}
+  assert counts["nll"] == counts["synchronisation"] == real_T[:5].sum()
+  assert counts["source_heads"] == parsed_S[:5].sum()
+  assert all(np.isfinite(total) for total, _ in found["terms"].values())
+  nobody, (found,), _ = after(step, state, [rows(np.zeros(16, bool))])
+  assert not any(np.any(x) for x in jax.tree.leaves(nobody))
+  for total, count in found["terms"].values():
+    assert total == count == 0
+
+
+def test_a_log_line_is_of_all_its_batches():
+  """Sums (60, 3, 9) over counts (20, 1, 0), and 2 of 4 beside 5 of 5."""
+  config = config_of("sisa")
+  meter = Meter(config, plan_of("sisa").recipe.losses, 0)
+
+  def metrics(nll, heads, norm, updated):
+    terms = {"nll": np.float32(nll), "source_heads": np.float32(heads)}
+    return {"terms": terms, "grad_norm": norm, "updated": updated}
+
+  def record(*steps):
+    meter.steps(steps)
+    return meter.record(1, Progress())
+
+  # Nothing was updated yet: no gradient of an update to tell of.
+  assert "grad_norm" not in record(metrics((1, 1), (0, 0), 9.0, False))
+  found = record(
+    metrics((60, 20), (2, 4), 7.0, False),
+    metrics((3, 1), (0, 0), 8.0, True),
+    metrics((6, 0), (5, 5), 9.0, False),
+  )
+  assert found["loss/nll"] == pytest.approx(69 / 21)
+  assert found["loss/source_heads"] == pytest.approx(7 / 9)
+  assert found["loss"] == pytest.approx(69 / 21 + 7 / 9)
+  assert found["grad_norm"] == 8.0
+  # Between updates it is still the last one's.
+  assert record(metrics((1, 1), (0, 0), 9.5, False))["grad_norm"] == 8.0

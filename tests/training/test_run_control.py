@@ -1,0 +1,172 @@
+"""A real run, and what is made of its parameters: averages, resumes, scores.
+
+Its checkpoints are read with Orbax alone, and everything is computed from them
+anew.
+"""
+
+import dataclasses
+import shutil
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from configs import quickstart as config_file
+from jaxsyn import train
+from jaxsyn.data.batch_plan import Planned, Shape
+from jaxsyn.data.batches import features_for
+from jaxsyn.scoring.validation import Validator
+from jaxsyn.training.mesh import Layout
+from jaxsyn.training.step import moving_average
+from jaxsyn.translate import Session
+
+pytestmark = pytest.mark.usefixtures("quick_compile_file")
+
+DECAY, STEPS, KEPT, EVERY = 0.9, 7, 4, 2  # batches an update
+
+
+def read(workdir, step):
+  """The state of a checkpoint, as NumPy arrays."""
+  with ocp.StandardCheckpointer() as reader:
+    path = workdir / "checkpoints" / str(step) / "state"
+    return jax.tree.map(np.asarray, reader.restore(path))
+
+
+@pytest.fixture(scope="module")
+def make(prepared):
+  """A function (workdir, **of train) that trains with two batches an update."""
+
+  def run(workdir, **options):
+    config = config_file.get_config("sisa")
+    config.data.directory = str(prepared)
+    config.batch.shapes = 1
+    config.model.update(
+      encoder_layers=1, decoder_layers=1, width=16, feed_forward=16, heads=2
+    )
+    config.optimiser.update(accumulate=EVERY, warmup=1, learning_rate=0.05)
+    config.train.update(
+      ema=DECAY,
+      evaluate_every=4,
+      save_every=1,
+      log_every=1,
+      selection="likelihood",  # which translates nothing
+      **options,
+    )
+    assert train.run(config, workdir).step == options["steps"]
+    return workdir
+
+  return run
+
+
+@pytest.fixture(scope="module")
+def straight(make, tmp_path_factory):
+  """A run that nothing disturbs, and its states by step."""
+  workdir = tmp_path_factory.mktemp("runs") / "straight"
+  make(workdir, steps=STEPS, keep=STEPS)
+  return workdir, {step: read(workdir, step) for step in range(1, STEPS + 1)}
+
+
+@pytest.fixture(scope="module")
+def resumed(straight, make, tmp_path_factory):
+  """The same, ended between two updates after three steps, and gone on with."""
+  workdir = tmp_path_factory.mktemp("runs") / "resumed"
+  shutil.copytree(straight[0], workdir, ignore=shutil.ignore_patterns("best"))
+  for step in range(4, STEPS + 1):
+    shutil.rmtree(workdir / "checkpoints" / str(step))
+  return make(workdir, steps=STEPS, keep=KEPT, average=2)
+
+
+def test_the_average_is_of_the_parameters_after_each_update(straight):
+  """Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ, without the initial parameters."""
+  _, states = straight
+  for n in (1, 2, 3):
+    after = [states[EVERY * i]["params"] for i in range(1, n + 1)]
+    total = sum(DECAY ** (n - i) for i in range(1, n + 1))
+
+    def mean(*params, total=total):
+      weighted = 0.0
+      for p in params:
+        weighted = DECAY * weighted + np.float64(p)
+      return weighted / total
+
+    expected = jax.tree.map(mean, *after)
+    moved = 0.0
+    for step in (EVERY * n, EVERY * n + 1):  # and until the next update
+      for found, wanted, newest in zip(
+        *map(jax.tree.leaves, (states[step]["ema"], expected, after[-1]))
+      ):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+        moved = max(moved, np.abs(wanted - newest).max())
+    assert (moved > 0.01) == (n > 1)
+
+
+def test_three_updates_by_hand():
+  """1, 4, 10 with decay .9: 1; 4.9 / 1.9; (.81 + 3.6 + 10) / 2.71."""
+  average = np.float32(100)
+  for n, (p, wanted) in enumerate([(1, 1), (4, 4.9 / 1.9), (10, 14.41 / 2.71)]):
+    average = moving_average(average, np.float32(p), 0.9, np.int32(n + 1))
+    assert float(average) == pytest.approx(wanted, rel=1e-6)
+    assert n or average == 1  # nothing at all of the 100
+  # A decay near 1: the mean of all so far, nearly, from the first one on.
+  average = np.float32(100)
+  for n, p in enumerate([1, 4, 10]):
+    average = moving_average(average, np.float32(p), 0.99999, np.int32(n + 1))
+  assert float(average) == pytest.approx(5.0, rel=1e-4)
+
+
+def test_what_is_evaluated_and_translated_with_is_the_average(straight):
+  workdir, states = straight
+  assert [p.name for p in (workdir / "best").iterdir() if p.name.isdigit()]
+  best = Session(workdir, checkpoint="best", beam=1).params
+  last = Session(workdir, checkpoint="last", beam=1).params
+  (step,) = (int(p.name) for p in (workdir / "best").glob("[0-9]*"))
+  for found, state in ((best, states[step]), (last, states[STEPS])):
+    jax.tree.map(np.testing.assert_array_equal, found, state["ema"])
+
+
+def test_a_run_ended_between_two_updates_goes_on_to_the_bit(straight, resumed):
+  _, states = straight
+  for of_term in states[3]["pending"].values():
+    assert any(np.any(x) for x in jax.tree.leaves(of_term))
+  jax.tree.map(
+    np.testing.assert_array_equal, read(resumed, STEPS), states[STEPS]
+  )
+
+
+def test_the_mean_of_the_newest_two_of_four_is_translated_with(resumed):
+  steps = sorted(int(p.name) for p in (resumed / "checkpoints").glob("[0-9]*"))
+  assert steps == [4, 5, 6, 7]
+  *oldest, before, last = (read(resumed, step)["ema"] for step in steps)
+  found = Session(resumed, beam=1).params
+  mean = jax.tree.map(lambda a, b: (np.float64(a) + b) / 2, before, last)
+  for x, wanted, *old in zip(*map(jax.tree.leaves, (found, mean, *oldest))):
+    np.testing.assert_allclose(x, wanted, atol=1e-7)
+    if wanted.any():
+      assert np.abs(wanted - np.mean(old, axis=0)).max() > 1e-3
+
+
+def test_a_split_in_uneven_batches_is_validated_as_in_one(straight, make):
+  workdir, states = straight
+  session = Session(workdir, beam=1)
+  plan = session.plan
+  validator = Validator(
+    plan,
+    Layout("jit", plan.config.train.mesh),
+    "validation",
+    features_for(plan.needs, ["source", "target"]),
+    session.run.vocabulary("target"),
+  )
+  ids = np.concatenate([b.ids for b in validator._batches])
+  shapes = [dataclasses.astuple(b.shape) for b in validator._batches]
+  shape = Shape(24, *np.max(shapes, axis=0)[1:].tolist())
+  assert len(ids) == 24
+  found = []
+  for pieces in ([ids], [ids[:1], ids[1:4], ids[4:]]):
+    validator._batches = [Planned(shape, piece) for piece in pieces]
+    found.append(validator(states[STEPS]["ema"]).values)
+    del found[-1]["seconds"]
+  assert {"loss/nll", "loss/source_heads", "uas/source", "perplexity"} <= {
+    *found[0]
+  }
+  assert found[1] == pytest.approx(found[0], rel=1e-5)
