@@ -156,7 +156,7 @@ def of_split(
     records: the opened split.
     features: names of those to keep.
     data: config.data.
-    memory_gib: see `columns.open_columns`.
+    memory_gib: see `jaxsyn.data.column_cache`.
 
   Returns:
     columns; where there is a second task, their `notes` count the examples of
@@ -176,14 +176,12 @@ def of_split(
       f"of the source, and {records.directory} has none. Prepare it again with "
       f"{trees.lacking}."
     )
-  notes: collections.Counter = collections.Counter()
   facts = (second.task, second.brackets, second.longest)
   found = columns.open_columns(
-    examples(records, data, notes),
+    lambda notes: examples(records, data, notes),
     features,
     columns.cache_of(records, features, data.tree, *facts, RECIPE),
     memory_gib,
-    notes,
   )
   if not found.notes.get("second"):
     raise InputError(
