@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +49,8 @@ def manifest_of(
       path.parent.mkdir(parents=True, exist_ok=True)
       path.touch()
     files = integrity.sums(folder, integrity.names(folder, manifest))
-  return {**manifest, "files": files, **fields}
+  # As JSON gives it back: lists, no tuples.
+  return json.loads(json.dumps({**manifest, "files": files, **fields}))
 
 
 def write(folder: pathlib.Path, fields: Mapping[str, Any]) -> None:

@@ -3,25 +3,19 @@
 import types
 
 import pytest
+import toy_folders
 
 from jaxsyn.data import manifest as manifests
 from jaxsyn.errors import InputError
 
-MANIFEST = {
-  "name": "toy",
-  "version": "1.0.0",
-  "sides": ["source", "target"],
-  "splits": {},
-  "vocabulary": {
-    "source": {"file": "vocabulary.model", "sha256": "aa11", "size": 8},
-    "target": {"file": "vocabulary.model", "sha256": "aa11", "size": 8},
-  },
-  "parser": {
-    "source": {"file": "parser.source.udpipe", "sha256": "bb22", "name": "en"},
-    "target": {"file": "", "sha256": "", "name": ""},
-  },
-  "relations": {},
-}
+A, B, C = (digit * 64 for digit in "abc")
+VOCABULARY = {"file": "vocabulary.model", "sha256": A, "size": 8}
+PARSER = {"file": "parser.source.udpipe", "sha256": B, "name": "en"}
+MANIFEST = toy_folders.manifest_of(
+  sides=["source", "target"],
+  vocabulary={"source": VOCABULARY, "target": VOCABULARY},
+  parser={"source": PARSER, "target": {"file": "", "sha256": "", "name": ""}},
+)
 
 
 def given(sha256):
@@ -30,26 +24,26 @@ def given(sha256):
 
 def test_round_trip(tmp_path):
   manifests.write(tmp_path, MANIFEST)
-  assert manifests.read(tmp_path) == {"format": 1, **MANIFEST}
+  assert manifests.read(tmp_path) == {"format": 2, **MANIFEST}
   assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
 def test_right_files_pass():
-  manifests.check_vocabulary(MANIFEST, given("aa11"), "target")
-  manifests.check_parser(MANIFEST, given("bb22"))
+  manifests.check_vocabulary(MANIFEST, given(A), "target")
+  manifests.check_parser(MANIFEST, given(B))
   manifests.check_parser(MANIFEST, given("any"), "target")  # came as CoNLL-U
 
 
 def test_other_vocabulary():
-  message = "given.model is not the target vocabulary.*cc33.*aa11"
+  message = f"given.model is not the target vocabulary.*{C}.*{A}"
   with pytest.raises(InputError, match=message):
-    manifests.check_vocabulary(MANIFEST, given("cc33"), "target")
+    manifests.check_vocabulary(MANIFEST, given(C), "target")
 
 
 def test_other_parser():
-  message = "given.model is not the source parser.*cc33.*bb22.*parser.source"
+  message = f"given.model is not the source parser.*{C}.*{B}.*parser.source"
   with pytest.raises(InputError, match=message):
-    manifests.check_parser(MANIFEST, given("cc33"))
+    manifests.check_parser(MANIFEST, given(C))
 
 
 def test_paths(tmp_path):

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import toy_folders
 
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data import records, schema, tfds_builder
@@ -43,17 +44,7 @@ def prepared(tmp_path_factory):
   facts = tfds_builder.write(
     folder, "toy", "1.0.0", schema.tfds_features(SIDES), splits, shards=3
   )
-  manifests.write(
-    folder,
-    {
-      "name": "toy",
-      "version": "1.0.0",
-      "sides": SIDES,
-      "splits": facts,
-      "vocabulary": {},
-      "relations": {},
-    },
-  )
+  toy_folders.write(folder, {"sides": SIDES, "splits": facts})
   return folder
 
 
@@ -179,7 +170,8 @@ def test_flipped_bit(folder):
 
 def test_fewer_records_than_the_manifest_says(folder):
   manifest = manifests.read(folder)
-  manifest["splits"]["train"]["examples"] = 12
+  manifest["splits"]["train"]["examples"] += 1
+  manifest["splits"]["train"]["shards"][0]["examples"] += 1
   manifests.write(folder, manifest)
   with pytest.raises(InputError, match=r"holds 11 records.*says 12"):
     records.Records(folder, "train")
@@ -195,7 +187,7 @@ def test_no_such_split(prepared):
 def test_manifest_faults(folder):
   path = folder / "manifest.json"
   path.write_text(json.dumps({"format": 99}))
-  with pytest.raises(InputError, match=r"has format 99; this version reads 1"):
+  with pytest.raises(InputError, match=r"has format 99; this version reads 2"):
     manifests.read(folder)
   path.write_text("{")
   with pytest.raises(InputError, match=r"manifest.json is damaged"):
