@@ -8,13 +8,14 @@ are looked at together, which costs a few microseconds each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from jaxsyn.data import linearise
-from jaxsyn.data.schema import EOS, FEATURES, SIDES
+from jaxsyn.data.decoding import NotAnExample, Rows
+from jaxsyn.data.schema import EOS, SIDES
 
 
 class Check:
@@ -30,36 +31,31 @@ class Check:
     self._labels = {s: len(e) for s, e in manifest["relations"].items()}
     self._brackets = len(manifest.get("brackets", {}).get("source", ()))
 
-  def fault(
-    self, examples: Sequence[Mapping[str, np.ndarray]]
-  ) -> tuple[int, str] | None:
-    """Number in the sequence of an example that is none, and why; or None."""
-    if not examples:
-      return None
-    for bad, name, why in self._faults(_Rows(examples)):
+  def __call__(self, rows: Rows) -> None:
+    """Raises NotAnExample for the first that is none."""
+    for bad, name, why in self._faults(rows):
       if bad.any():
-        return int(np.argmax(bad)), f"{name} {why}"
-    return None
+        raise NotAnExample(int(np.argmax(bad)), f"{name} {why}")
 
-  def _faults(self, rows: _Rows) -> Iterator[tuple[np.ndarray, str, str]]:
+  def _faults(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
     """(which examples are bad, feature, why); the first ones come first."""
-    yield rows.flat("line") < 1, "line", "is no line number"
+    yield rows.flat["line"] < 1, "line", "is no line number"
     for side in SIDES:
-      id_, size = f"{side}_id", rows.size(f"{side}_id")
+      id_, size = f"{side}_id", rows.size[f"{side}_id"]
       yield size == 0, id_, "is empty; EOS is always there"
-      yield rows.flat(id_)[rows.end(id_) - 1] != EOS, id_, "does not end in EOS"
+      yield rows.flat[id_][rows.end(id_) - 1] != EOS, id_, "does not end in EOS"
       yield (
-        _beyond(rows.flat(id_), self._pieces[side]),
+        _beyond(rows.flat[id_], self._pieces[side]),
         id_,
         "has an unknown id",
       )
-      if side in self._labels and f"{side}_head" in rows.names:
+      if side in self._labels and f"{side}_head" in rows.size:
         yield from self._tree(rows, side)
-    if "source_brackets" in rows.names:
+    if "source_brackets" in rows.size:
       yield from self._bracketing(rows)
 
   def _tree(
-    self, rows: _Rows, side: str
+    self, rows: Rows, side: str
   ) -> Iterator[tuple[np.ndarray, str, str]]:
     word, head, relation, middle, distance, parsed = (
       f"{side}_{fact}"
@@ -68,28 +64,28 @@ class Check:
         *("parent_mid", "tree_distance", "parsed"),
       )
     )
-    pieces, words = rows.size(f"{side}_id"), rows.size(head)
+    pieces, words = rows.size[f"{side}_id"], rows.size[head]
     for name, due in (
       (word, pieces),
       (middle, pieces),
       (relation, words),
       (distance, words * words),
     ):
-      yield rows.size(name) != due, name, "has another number of values"
+      yield rows.size[name] != due, name, "has another number of values"
     words_S = np.repeat(words, pieces)
-    bad = _beyond(rows.flat(word) + 1, words_S + 1)
+    bad = _beyond(rows.flat[word] + 1, words_S + 1)
     yield rows.which(word, bad), word, "has a word that is not in the sentence"
-    bad = _beyond(rows.flat(relation), self._labels[side] + 1)
+    bad = _beyond(rows.flat[relation], self._labels[side] + 1)
     yield rows.which(relation, bad), relation, "has an unknown relation"
-    middle_S = rows.flat(middle)  # what is no number compares as false
+    middle_S = rows.flat[middle]  # what is no number compares as false
     bad = ~((middle_S >= 0) & (middle_S <= np.repeat(pieces - 1, pieces)))
     yield (
       rows.which(middle, bad),
       middle,
       "has a place that is not in the sentence",
     )
-    yield rows.flat(parsed) > 1, parsed, "is neither 0 nor 1"
-    head_W = rows.flat(head)
+    yield rows.flat[parsed] > 1, parsed, "is neither 0 nor 1"
+    head_W = rows.flat[head]
     bad = _beyond(head_W, np.repeat(words, words))
     yield rows.which(head, bad), head, "has a word that is not in the sentence"
     head_W = head_W + np.repeat(rows.end(head) - words, words)
@@ -98,11 +94,11 @@ class Check:
       above_W = above_W[above_W]
     yield rows.which(head, head_W[above_W] != above_W), head, "has a cycle"
 
-  def _bracketing(self, rows: _Rows) -> Iterator[tuple[np.ndarray, str, str]]:
+  def _bracketing(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
     name = "source_brackets"
-    sign_C, size = rows.flat(name), rows.size(name)
+    sign_C, size = rows.flat[name], rows.size[name]
     least = linearise.opening(self._brackets)
-    most_C = np.repeat(rows.size("source_id") - 1, size)
+    most_C = np.repeat(rows.size["source_id"] - 1, size)
     bad = (sign_C < least) | (sign_C >= most_C)
     yield rows.which(name, bad), name, "has an unknown sign"
     step_C = np.where(
@@ -112,41 +108,6 @@ class Check:
     yield rows.which(name, depth_C < 0), name, "closes what is not open"
     last = np.append(0, depth_C)[rows.end(name)]
     yield last != 0, name, "leaves brackets open"
-
-
-class _Rows:
-  """The values of many examples in one array a feature."""
-
-  def __init__(self, examples: Sequence[Mapping[str, np.ndarray]]):
-    self.names = examples[0].keys()
-    self._examples = examples
-    self._flat: dict[str, np.ndarray] = {}
-    self._size: dict[str, np.ndarray] = {}
-
-  def flat(self, name: str) -> np.ndarray:
-    if name not in self._flat:
-      arrays = [example[name] for example in self._examples]
-      axes = FEATURES[name].axes
-      self._flat[name] = np.concatenate(arrays) if axes else np.array(arrays)
-    return self._flat[name]
-
-  def size(self, name: str) -> np.ndarray:
-    """Values of each example; int64."""
-    if name not in self._size:
-      sizes = (len(example[name]) for example in self._examples)
-      self._size[name] = np.fromiter(sizes, np.int64, len(self._examples))
-    return self._size[name]
-
-  def which(self, name: str, bad: np.ndarray) -> np.ndarray:
-    """Which examples hold a bad value of a feature."""
-    if not bad.any():
-      return np.zeros(len(self._examples), bool)
-    number = np.repeat(np.arange(len(self._examples)), self.size(name))
-    return np.bincount(number[bad], minlength=len(self._examples)) > 0
-
-  def end(self, name: str) -> np.ndarray:
-    """Where the values of each example end."""
-    return np.cumsum(self.size(name))
 
 
 def _beyond(values: np.ndarray, end: np.ndarray | int) -> np.ndarray:

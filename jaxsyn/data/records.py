@@ -10,23 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxsyn import files
-from jaxsyn.data import example_check, schema, tfrecord
+from jaxsyn.data import integrity, schema, tfrecord
 from jaxsyn.data import manifest as manifests
+from jaxsyn.data.decoding import Example, NotAnExample, Rows, decoder
+from jaxsyn.data.example_check import Check
 from jaxsyn.errors import InputError
 
-Example = dict[str, np.ndarray]
-
 _TYPES = (np.int32, np.int64, np.int32, np.int32, np.int32)  # of an index
-_TOGETHER = 512  # examples that are checked at a time
+_TOGETHER = 128  # examples that are checked at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +154,8 @@ class Records:
     self.features = tuple(manifests.features(self.manifest))
     self._paths = [folder / shard["file"] for shard in facts["shards"]]
     self._files: dict[int, int] = {}
-    self._set_up()
+    self._decode = decoder(manifests.features(self.manifest))
+    self._check = Check(self.manifest)
     self._check_sizes([shard["bytes"] for shard in facts["shards"]])
     path = manifests.index_file(directory, self.manifest, split)
     index = Index.load(path)
@@ -188,79 +190,67 @@ class Records:
     except OSError as error:
       raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     number = i - int(np.searchsorted(self.index.shard, shard))
-    example = self._decoded(tfrecord.payload(frame, path, number), path, number)
-    self._check([example], path, number, i)
-    return example
+    payload = tfrecord.payload(frame, path, number)
+    rows = self._rows([payload], path, number)
+    self._check_lengths(rows, i)
+    return rows.examples()[0]
 
   def __iter__(self) -> Iterator[Example]:
     """All examples in order, read file by file; checked."""
     first = 0
-    for path in self._paths:
-      crc, waiting, number = files.Crc(), [], 0
-      for _, payload in tfrecord.scan(path, crc):
-        waiting.append(self._decoded(payload, path, number + len(waiting)))
-        if len(waiting) == _TOGETHER:
-          self._check(waiting, path, number, first + number)
-          yield from waiting
-          number += len(waiting)
-          waiting.clear()
-      self._check(waiting, path, number, first + number)
-      first += number + len(waiting)
-      name = path.relative_to(self.directory).as_posix()
-      if crc.value != self.manifest["files"][name]["crc32c"]:
-        raise InputError(
-          f"{path} has another checksum than in the manifest: it is not what"
-          " was prepared. Prepare the data again or copy the file anew."
-        )
-      yield from waiting
+    for rows, _ in self._read():
+      self._check_lengths(rows, first)
+      first += len(rows)
+      yield from rows.examples()
 
-  def _decoded(
-    self, payload: bytes, path: pathlib.Path, number: int
-  ) -> Example:
-    try:
-      return self._decode(payload)
-    except ValueError as error:
-      raise self._fault(path, number, str(error)) from None
+  def _read(self) -> Iterator[tuple[Rows, list[tuple[int, int, int]]]]:
+    """Examples, and (shard, offset, length) of each, some hundreds at a time."""
+    for shard, path in enumerate(self._paths):
+      # What is whole may still be of another data set of the same size.
+      name = path.relative_to(self.directory)
+      frames, number = tfrecord.scan(path), 0
+      while waiting := list(itertools.islice(frames, _TOGETHER)):
+        rows = self._rows([payload for _, payload in waiting], path, number)
+        yield rows, [(shard, offset, len(data)) for offset, data in waiting]
+        number += len(waiting)
+      integrity.check(self.directory, self.manifest, name)
 
-  def _check(
-    self, examples: list[Example], path: pathlib.Path, number: int, i: int
-  ) -> None:
-    """Raises InputError unless examples are such of this data set.
+  def _rows(
+    self, payloads: list[bytes], path: pathlib.Path, number: int
+  ) -> Rows:
+    """Decodes examples, the first of which is record `number` of a file.
 
-    Args:
-      examples: one after the other.
-      path, number: the file of the first, and which of its records it is.
-      i: number of the first in the split.
+    Raises:
+      InputError: they are no examples of this data set.
     """
-    if found := self._checker.fault(examples):
-      where, why = found
-      raise self._fault(path, number + where, why)
-    for name in ("source", "target"):
-      lengths = getattr(self.index, f"{name}_length")[i : i + len(examples)]
-      if lengths.tolist() != [len(e[f"{name}_id"]) for e in examples]:
-        where = manifests.index_file(self.directory, self.manifest, self.split)
+    try:
+      rows = self._decode(payloads)
+      self._check(rows)
+    except NotAnExample as error:
+      raise InputError(
+        f"{path}: record {number + error.number} is no example of this data set:"
+        f" {error.why}. Prepare the data again (python -m preprocess.build) or"
+        " copy the file anew."
+      ) from None
+    return rows
+
+  def _check_lengths(self, rows: Rows, first: int) -> None:
+    """Raises InputError unless the index has the lengths of these examples."""
+    for side in schema.SIDES:
+      found = getattr(self.index, f"{side}_length")[first : first + len(rows)]
+      if not np.array_equal(found, rows.size[f"{side}_id"]):
+        path = manifests.index_file(self.directory, self.manifest, self.split)
         raise InputError(
-          f"{where} has other lengths than the records. Delete it: it is made"
+          f"{path} has other lengths than the records. Delete it: it is made"
           " again."
         )
 
-  def _fault(self, path: pathlib.Path, number: int, why: str) -> InputError:
-    return InputError(
-      f"{path}: record {number} is no example of this data set: {why}. Prepare"
-      " the data again (python -m preprocess.build) or copy the file anew."
-    )
-
   def __getstate__(self) -> dict[str, Any]:
-    return {**self.__dict__, "_files": {}, "_decode": None, "_checker": None}
+    return {**self.__dict__, "_files": {}, "_decode": None}
 
   def __setstate__(self, state: dict[str, Any]) -> None:
     self.__dict__.update(state)
-    self._set_up()
-
-  def _set_up(self) -> None:
-    """Makes what cannot be pickled."""
     self._decode = decoder(manifests.features(self.manifest))
-    self._checker = example_check.Check(self.manifest)
 
   def _file(self, shard: int) -> int:
     if shard not in self._files:
@@ -281,53 +271,8 @@ class Records:
         )
 
   def _rebuild(self) -> Index:
-    rows = []
-    for shard, path in enumerate(self._paths):
-      for number, (offset, payload) in enumerate(tfrecord.scan(path)):
-        example = self._decoded(payload, path, number)
-        sizes = len(example["source_id"]), len(example["target_id"])
-        rows.append((shard, offset, len(payload), *sizes))
-    return Index.of(rows, self.fingerprint)
-
-
-def decoder(
-  features: Mapping[str, schema.Feature],
-) -> Callable[[bytes], Example]:
-  """A function from a serialised tf.train.Example to its arrays.
-
-  Does what `tfds.features.FeaturesDict.deserialize_example_np` does for these
-  features, about six times as fast. It raises ValueError for what has not just
-  these features in their types; what their values may be is for
-  `jaxsyn.data.example_check`.
-  """
-  from google.protobuf.message import DecodeError
-  from tensorflow_datasets.proto import tf_example_pb2
-
-  parse = tf_example_pb2.Example.FromString
-  plan = [(name, f.dtype, f.axes) for name, f in features.items()]
-
-  def decode(payload: bytes) -> Example:
-    example = {}
-    try:
-      values = parse(payload).features.feature
-      for name, dtype, axes in plan:
-        value = values[name]  # makes what is not there: counted below
-        if axes == "WW":  # bytes, so that nothing is converted
-          kind, items = "bytes_list", value.bytes_list.value
-          array = np.frombuffer(items[0] if len(items) == 1 else b"", dtype)
-        else:
-          kind = "float_list" if dtype.kind == "f" else "int64_list"
-          items = getattr(value, kind).value
-          array = np.fromiter(items, dtype, len(items))
-        if len(items) != 1 and not (axes and axes != "WW"):
-          raise ValueError(f"{name} has {len(items)} values, not one")
-        if not items and value.WhichOneof("kind") not in (None, kind):
-          raise ValueError(f"{name} has values of another type")
-        example[name] = array if axes else array[0]
-    except (DecodeError, OverflowError) as error:
-      raise ValueError(str(error)) from None
-    if len(values) != len(plan):
-      raise ValueError(f"its features are not {', '.join(example)}")
-    return example
-
-  return decode
+    found = []
+    for rows, places in self._read():
+      lengths = zip(*(rows.size[f"{side}_id"] for side in schema.SIDES))
+      found += [(*place, *own) for place, own in zip(places, lengths)]
+    return Index.of(found, self.fingerprint)

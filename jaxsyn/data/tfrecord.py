@@ -101,14 +101,8 @@ def payload(frame: bytes, path: os.PathLike | str, number: int) -> bytes:
   return data
 
 
-def scan(
-  path: os.PathLike | str, crc: files.Crc | None = None
-) -> Iterator[tuple[int, bytes]]:
+def scan(path: os.PathLike | str) -> Iterator[tuple[int, bytes]]:
   """All (offset, payload) of a file in order, CRCs checked.
-
-  Args:
-    path: of the file.
-    crc: takes in the bytes of the file on the way.
 
   Raises:
     InputError: the file is missing, truncated or damaged; the message gives
@@ -123,8 +117,6 @@ def scan(
         # No more than there is: whoever mends a checksum can ask for 2⁶⁴ bytes.
         frame = header + file.read(min(length + FOOTER, left))
         yield offset, payload(frame, path, number)
-        if crc is not None:
-          crc.update(frame)
         offset += len(frame)
         number += 1
   except FileNotFoundError:

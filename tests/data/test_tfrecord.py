@@ -6,7 +6,6 @@ import signal
 
 import pytest
 
-from jaxsyn import files
 from jaxsyn.data import tfrecord
 from jaxsyn.errors import InputError
 
@@ -115,9 +114,3 @@ def test_a_length_with_a_mended_checksum_takes_no_memory(path, length):
 def test_what_cannot_be_read_is_named(tmp_path):
   with pytest.raises(InputError, match=r"cannot be read: Is a directory"):
     list(tfrecord.scan(tmp_path))
-
-
-def test_a_sum_of_the_whole_file_on_the_way(path):
-  crc = files.Crc()
-  list(tfrecord.scan(path, crc))
-  assert crc.value == files.crc_of(path)
