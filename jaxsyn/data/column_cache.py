@@ -34,6 +34,7 @@ STAMP = "checked.json"  # which mapped files were read whole, and by which boot
 FORMAT = 1
 _START = np.dtype("<i8")
 _BOOT = pathlib.Path("/proc/sys/kernel/random/boot_id")
+_PATIENCE = 5  # looks for a file, a twentieth of a second apart
 _STALE = 24 * 3600.0  # seconds after which what is unfinished was given up
 
 Notes = collections.Counter
@@ -100,7 +101,7 @@ def open_cache(
       continue
     if refused:
       private.tell(f"columns are cached in {place}: {refused[0]}.")
-    found, why = _load(place, features, memory_gib)
+    found, why = _load(place, features, memory_gib, written=True)
     if found:
       return found
     refused.append(f"{why}, though it was just written")
@@ -116,12 +117,20 @@ def _aside(root: pathlib.Path, cache: pathlib.Path) -> pathlib.Path:
 
 
 def _load(
-  folder: pathlib.Path, features: tuple[str, ...], memory_gib: float
+  folder: pathlib.Path,
+  features: tuple[str, ...],
+  memory_gib: float,
+  written: bool = False,
 ) -> tuple[Arrays | None, str]:
-  """The columns in a folder; or None, and what is wrong if it is there."""
-  if not os.path.lexists(folder):
+  """The columns in a folder; or None, and what is wrong if it is there.
+
+  Args:
+    folder, features, memory_gib: see `open_cache`.
+    written: this process has just made it, so it is there.
+  """
+  if not written and not os.path.lexists(folder):
     return None, ""
-  for _ in range(3):
+  for _ in range(_PATIENCE):
     try:
       return _read(folder, features, memory_gib), ""
     except FileNotFoundError as error:
