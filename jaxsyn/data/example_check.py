@@ -44,11 +44,8 @@ class Check:
       id_, size = f"{side}_id", rows.size[f"{side}_id"]
       yield size == 0, id_, "is empty; EOS is always there"
       yield rows.flat[id_][rows.end(id_) - 1] != EOS, id_, "does not end in EOS"
-      yield (
-        _beyond(rows.flat[id_], self._pieces[side]),
-        id_,
-        "has an unknown id",
-      )
+      bad = _beyond(rows.flat[id_], self._pieces[side])
+      yield rows.which(id_, bad), id_, "has an unknown id"
       if side in self._labels and f"{side}_head" in rows.size:
         yield from self._tree(rows, side)
     if "source_brackets" in rows.size:
@@ -105,9 +102,9 @@ class Check:
       sign_C >= 0, 0, np.where(sign_C == linearise.CLOSE, -1, 1)
     )
     depth_C = np.cumsum(step_C)
-    yield rows.which(name, depth_C < 0), name, "closes what is not open"
     last = np.append(0, depth_C)[rows.end(name)]
-    yield last != 0, name, "leaves brackets open"
+    bad = (last != 0) | rows.which(name, depth_C < 0)
+    yield bad, name, "has brackets that do not match"
 
 
 def _beyond(values: np.ndarray, end: np.ndarray | int) -> np.ndarray:

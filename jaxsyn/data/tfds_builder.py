@@ -17,7 +17,6 @@ vocabulary, parser and relations.
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +30,7 @@ from jaxsyn import files
 from jaxsyn.data import integrity, schema, tfrecord
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.example import encode
+from jaxsyn.data.manifest_format import records_sha256
 from jaxsyn.data.parser import UDPipe
 from jaxsyn.data.records import Index
 from jaxsyn.data.text import lines_of
@@ -124,12 +124,12 @@ def _write_split(
     )
   if len(rows) != count or next(examples, None) is not None:
     raise ValueError(f"split {split} does not hold {count} examples.")
-  digest = hashlib.sha256("".join(f["sha256"] for f in facts).encode())
-  Index.of(rows, digest.hexdigest()).save(folder / f"index-{split}.npz")
+  digest = records_sha256([shard["sha256"] for shard in facts])
+  Index.of(rows, digest).save(folder / f"index-{split}.npz")
   return {
     "examples": count,
     "shards": facts,
-    "records_sha256": digest.hexdigest(),
+    "records_sha256": digest,
   }
 
 

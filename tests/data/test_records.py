@@ -7,45 +7,18 @@ import shutil
 
 import numpy as np
 import pytest
-import toy_folders
+from toy_folders import example, prepare
 
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data import records, schema, tfds_builder
+from jaxsyn.data import records
 from jaxsyn.errors import InputError
-
-SIDES = ("source",)
-
-
-def example(i: int) -> dict[str, np.ndarray]:
-  """Sentence i has 2 + i % 3 words of one subword each; values are arbitrary."""
-  words = 2 + i % 3
-  values = {
-    "line": i + 1,
-    "source_id": [*range(10, 10 + words), schema.EOS],
-    "source_word": [*range(words), -1],
-    "source_head": [0] * words,
-    "source_relation": list(range(words)),
-    "source_parent_mid": [0.5] * words + [words],
-    "source_tree_distance": list(range(words * words)),
-    "source_parsed": 1,
-    "target_id": [300 + i] * (i % 4) + [schema.EOS],
-  }
-  features = schema.features(SIDES)
-  return {k: np.asarray(v, features[k].dtype) for k, v in values.items()}
-
 
 EXAMPLES = [example(i) for i in range(11)]
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("prepared")
-  splits = {"train": (11, EXAMPLES), "test": (1, EXAMPLES[:1]), "none": (0, [])}
-  facts = tfds_builder.write(
-    folder, "toy", "1.0.0", schema.tfds_features(SIDES), splits, shards=3
-  )
-  toy_folders.write(folder, {"sides": SIDES, "splits": facts})
-  return folder
+  return prepare(tmp_path_factory.mktemp("prepared"))
 
 
 @pytest.fixture
