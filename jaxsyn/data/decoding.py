@@ -95,9 +95,9 @@ def decoder(
         found.append(parse(payload).features.feature)
       except DecodeError as error:
         raise NotAnExample(number, str(error)) from None
+    _check_names(found, features)
     flat, size, parts = {}, {}, {}
     for name, feature in features.items():
-      # Asking for what is not there makes it, empty: counted below.
       values = [one[name] for one in found]
       kind, items = _items(values, feature)
       size[name] = np.array(list(map(len, items)), np.int64)
@@ -117,12 +117,16 @@ def decoder(
       parts[name] = (
         _cut(flat[name], size[name]) if feature.axes else list(flat[name])
       )
-    for number, one in enumerate(found):
-      if len(one) != len(features):
-        raise NotAnExample(number, f"its features are not {', '.join(parts)}")
+    _check_names(found, features)  # asking for what is not there makes it
     return Rows(flat, size, parts)
 
   return decode
+
+
+def _check_names(found: list, features: Mapping[str, Feature]) -> None:
+  for number, one in enumerate(found):
+    if len(one) != len(features):
+      raise NotAnExample(number, f"its features are not {', '.join(features)}")
 
 
 def _items(values: list, feature: Feature) -> tuple[str, list]:
