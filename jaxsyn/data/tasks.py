@@ -183,14 +183,15 @@ def of_split(
     columns.cache_of(records, features, data.tree, *facts, RECIPE),
     memory_gib,
   )
-  if not found.notes.get("second"):
+  first, made = found.notes.get("first", 0), found.notes.get("second", 0)
+  if not made:
     raise InputError(
       f"config.data.second: no example is left of {len(records)} pairs "
       f"({told(found.notes)}). Raise config.data.second.longest, or look at the "
       f"{second.brackets} trees."
     )
-  weight = np.ones(found.notes["first"] + found.notes["second"])
-  weight[found.notes["first"] :] = second.weight
+  weight = np.ones(first + made)
+  weight[first:] = second.weight
   return found.weighted(weight)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tensorflow_datasets.proto import tf_example_pb2
 from toy_folders import example, prepare
 
-from jaxsyn.data import decoding, integrity, records, tfrecord
+from jaxsyn.data import decoding, integrity, records, schema, tfrecord
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.example_check import Check
 from jaxsyn.data.manifest_format import records_sha256
@@ -378,14 +378,17 @@ def test_hundreds_of_indices(folder):
 
 
 def test_records_of_other_data_of_the_same_size(folder):
-  """As when a file is copied from another preparation."""
+  """As when a file is copied from another preparation: whole, and not ours."""
   payloads = payloads_of(folder)
+  payloads[3] = changed(payloads[3], integers("source_id", 11, 10, schema.EOS))
   path = shard(folder, 1)
+  size = path.stat().st_size
   with tfrecord.Writer(path) as writer:
-    for payload in reversed(payloads[3:7]):
+    for payload in payloads[3:7]:
       writer.write(payload)
+  assert path.stat().st_size == size
   found = records.Records(folder, "train")
-  with pytest.raises(InputError, match=r"another checksum|other lengths"):
+  with pytest.raises(InputError, match=r"00001-of-00003 has another checksum"):
     list(found)
 
 
