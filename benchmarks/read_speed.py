@@ -10,6 +10,7 @@ and examples per second of processor time in the steady state.
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import shutil
 import subprocess
@@ -21,9 +22,11 @@ import numpy as np
 from absl import flags
 
 from benchmarks.figures import peak_mib, processor_seconds, show
+from configs import base
 from jaxsyn import cli
+from jaxsyn import config as configs
+from jaxsyn.data import integrity, schema, tfds_builder
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data import schema, tfds_builder
 from jaxsyn.data import tree as trees
 from jaxsyn.data.batch_plan import Plan, Position
 from jaxsyn.data.batches import features_for, stream
@@ -106,18 +109,23 @@ def synthesise(directory: pathlib.Path, count: int) -> None:
     {"train": (count, examples())},
     shards=8,
   )
-  manifests.write(
-    directory,
-    {
-      "name": "synthetic",
-      "version": tfds_builder.VERSION,
-      "sides": ["source"],
-      "splits": facts,
-      "vocabulary": {},
-      "relations": {},
-      "parser": {},
-    },
-  )
+  entry = {"file": "vocabulary.model", "sha256": "0" * 64, "size": 8000}
+  manifest = {
+    "name": "synthetic",
+    "version": tfds_builder.VERSION,
+    "sides": ["source"],
+    "splits": facts,
+    "vocabulary": dict.fromkeys(schema.SIDES, entry),
+    "relations": {"source": ["dep"]},
+    "parser": {"source": None},
+    "options": dataclasses.asdict(configs.read(base.get_config()).prepare),
+  }
+  for name in manifests.names(manifest):  # no text, no trees, no vocabulary
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+  manifest["files"] = integrity.sums(directory, manifests.names(manifest))
+  manifests.write(directory, manifest)
 
 
 def _main(values: flags.FlagValues) -> None:

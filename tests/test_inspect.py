@@ -15,6 +15,7 @@ import pytest
 from configs import systems
 from jaxsyn import config as configs
 from jaxsyn import inspect, train, workdir
+from jaxsyn.data import manifest as manifests
 from jaxsyn.data.batches import pad
 from jaxsyn.data.schema import EOS
 from jaxsyn.errors import InputError
@@ -308,11 +309,11 @@ def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
   assert report.probe["tree_read_by_the_system"] == "none"
   assert report.probe["possible"]["parent"] == 3
 
-  manifest = json.loads((folder / "manifest.json").read_text())
+  manifest = manifests.read(folder)
   parser = tmp_path / "given.udpipe"
   (folder / manifest["parser"]["source"]["file"]).rename(parser)
   manifest["parser"], manifest["sides"] = {"source": None}, []
-  (folder / "manifest.json").write_text(json.dumps(manifest))
+  manifests.write(folder, manifest)
   session = Untrained(folder)
   with pytest.raises(InputError, match=r"no parser: .*--conllu.*--parser"):
     inspect.run(session, [LINES[0]], limit=0)

@@ -1,8 +1,8 @@
 """All facts of a split, decoded once, as one flat array a feature.
 
 A batch is then a few NumPy gathers instead of hundreds of small arrays. Small
-splits live in memory, large ones in memory-mapped files beside the records;
-either way the files are a cache: deleted, they are made again.
+splits live in memory, large ones in memory-mapped files; either way they come
+from a cache beside the records, `jaxsyn.data.column_cache`.
 
 Before this file: `records` (one example at a time). After it: `batches`.
 """
@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pathlib
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from jaxsyn.data import column_cache
 from jaxsyn.data.example import retree, tagged
 from jaxsyn.data.records import Example, Records
 from jaxsyn.data.schema import FEATURES, SIDES
-
-CHUNK = 4096  # examples between writes
-NOTES = "notes"  # no feature's name
 
 
 class Lengths(NamedTuple):
@@ -151,91 +146,14 @@ class Columns:
 
 
 def open_columns(
-  examples: Iterable[Mapping[str, np.ndarray]],
+  make: column_cache.Make,
   features: tuple[str, ...],
   cache: pathlib.Path,
   memory_gib: float,
-  notes: Mapping[str, int] | None = None,
 ) -> Columns:
-  """The columns of a split, from the cache or made now.
-
-  Args:
-    examples: all examples in order; read only where the cache is missing.
-    features: names of those to keep.
-    cache: folder of the cached columns; its name must tell what is in it.
-    memory_gib: columns that are larger together are memory-mapped.
-    notes: what the maker of the examples counts meanwhile; kept with them.
-  """
-  cache = pathlib.Path(cache)
-  if not (cache / "columns.json").is_file():
-    try:
-      cache = _write(examples, features, cache, notes)
-    except PermissionError:  # a read-only data set: keep the cache elsewhere
-      aside = pathlib.Path(tempfile.gettempdir()) / f"jaxsyn-{os.getuid()}"
-      cache = aside / cache.name
-      if not (cache / "columns.json").is_file():
-        cache = _write(examples, features, cache, notes)
-  about = json.loads((cache / "columns.json").read_text())
-  size = sum((cache / f"{name}.bin").stat().st_size for name in features)
-  mapped = size > memory_gib * 2**30
-  flat, start = {}, {}
-  for name in features:
-    dtype = np.dtype(about[name])
-    path = cache / f"{name}.bin"
-    if mapped:
-      flat[name] = np.memmap(path, dtype, mode="r")
-    else:
-      flat[name] = np.fromfile(path, dtype)
-    start[name] = np.load(cache / f"{name}.start.npy")
-  return Columns(flat, start, about.get(NOTES))
-
-
-def _write(
-  examples: Iterable[Mapping[str, np.ndarray]],
-  features: tuple[str, ...],
-  cache: pathlib.Path,
-  notes: Mapping[str, int] | None,
-) -> pathlib.Path:
-  """Streams examples into one file a feature; the folder appears whole."""
-  cache.parent.mkdir(parents=True, exist_ok=True)
-  work = pathlib.Path(tempfile.mkdtemp(prefix=cache.name, dir=cache.parent))
-  try:
-    files = {name: (work / f"{name}.bin").open("wb") for name in features}
-    sizes: dict[str, list[int]] = {name: [] for name in features}
-    waiting: dict[str, list[np.ndarray]] = {name: [] for name in features}
-    dtypes = {}
-
-    def flush():
-      for name, arrays in waiting.items():
-        if arrays:
-          dtypes[name] = arrays[0].dtype.str
-          files[name].write(np.concatenate(arrays).tobytes())
-          arrays.clear()
-
-    for number, example in enumerate(examples):
-      for name in features:
-        array = np.atleast_1d(example[name]).ravel()
-        waiting[name].append(array)
-        sizes[name].append(array.size)
-      if number % CHUNK == CHUNK - 1:
-        flush()
-    flush()
-    for name in features:
-      files[name].close()
-      start = np.concatenate([[0], np.cumsum(sizes[name], dtype=np.int64)])
-      np.save(work / f"{name}.start.npy", start.astype(np.int64))
-    about = dtypes if notes is None else {**dtypes, NOTES: dict(notes)}
-    (work / "columns.json").write_text(json.dumps(about))
-    if cache.exists():  # an incomplete one
-      shutil.rmtree(cache, ignore_errors=True)
-    try:
-      os.replace(work, cache)
-    except OSError:  # another process was first
-      if not (cache / "columns.json").is_file():
-        raise
-  finally:
-    shutil.rmtree(work, ignore_errors=True)
-  return cache
+  """The columns of a split; see `jaxsyn.data.column_cache.open_cache`."""
+  found = column_cache.open_cache(make, features, cache, memory_gib)
+  return Columns(found.flat, found.start, found.notes)
 
 
 def examples_of(
@@ -271,12 +189,16 @@ def of_split(
     records: the opened split.
     features: names of those to keep.
     tree, seed, tag: see `examples_of`.
-    memory_gib: see `open_columns`.
+    memory_gib: see `jaxsyn.data.column_cache`.
   """
   facts = tree_facts(tree, seed) + ([] if tag is None else [tag])
   cache = cache_of(records, features, *facts)
-  examples = examples_of(records, tree, seed, tag)
-  return open_columns(examples, features, cache, memory_gib)
+  return open_columns(
+    lambda notes: examples_of(records, tree, seed, tag),
+    features,
+    cache,
+    memory_gib,
+  )
 
 
 def tree_facts(tree: str, seed: int) -> list[str | int]:

@@ -164,11 +164,16 @@ def check_vocabulary(
 
   Args:
     manifest: of the data.
-    vocabulary: has `path` and `sha256` (`jaxsyn.data.vocabulary.Vocabulary`).
+    vocabulary: has `path`, `sha256`, `size` (`jaxsyn.data.vocabulary.Vocabulary`).
     side: "source" or "target".
   """
   expected = manifest["vocabulary"][side]
   _check(manifest, f"{side} vocabulary", expected, vocabulary)
+  if vocabulary.size != expected["size"]:
+    raise InputError(
+      f"{vocabulary.path} has {vocabulary.size} ids, the manifest of"
+      f" {manifest['name']} says {expected['size']}. Prepare the data again."
+    )
 
 
 def check_parser(

@@ -8,9 +8,10 @@ taken on trust: no number is out of bounds, and no name leads out of the folder.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxsyn import config as configs
@@ -96,6 +97,11 @@ class Manifest:
   seconds: float = 0.0
 
 
+def records_sha256(shards: Sequence[str]) -> str:
+  """The hash of a split's records, from those of its files in order."""
+  return hashlib.sha256("".join(shards).encode()).hexdigest()
+
+
 def check(manifest: Mapping[str, Any]) -> None:
   """Raises InputError for what is no manifest; names the field and the value.
 
@@ -175,6 +181,13 @@ def _split(
     file = manifest.files.get(f"{folder}/{shard.file}")
     if file and file.bytes != shard.bytes:
       yield f"{here}.bytes", shard.bytes, f"{file.bytes}, as in files"
+  due = records_sha256([shard.sha256 for shard in split.shards])
+  if split.records_sha256 != due:
+    yield (
+      f"{where}.records_sha256",
+      split.records_sha256,
+      f"{due}, of its shards",
+    )
   total = sum(shard.examples for shard in split.shards)
   if total != split.examples:
     yield f"{where}.examples", split.examples, f"the sum of its shards, {total}"

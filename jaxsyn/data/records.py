@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import weakref
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from jaxsyn import files
+from jaxsyn.data import integrity, schema, tfrecord
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data import schema, tfrecord
+from jaxsyn.data.decoding import Example, NotAnExample, Rows, decoder
+from jaxsyn.data.example_check import Check
 from jaxsyn.errors import InputError
 
-Example = dict[str, np.ndarray]
+_TYPES = (np.int32, np.int64, np.int32, np.int32, np.int32)  # of an index
+_TOGETHER = 128  # examples that are checked at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,30 +57,69 @@ class Index:
   def of(cls, rows: Sequence[Sequence[int]], fingerprint: str) -> Index:
     """From rows (shard, offset, length, source_length, target_length)."""
     table = np.array(rows, dtype=np.int64).reshape(-1, 5)
-    types = (np.int32, np.int64, np.int32, np.int32, np.int32)
-    columns = (table[:, i].astype(t) for i, t in enumerate(types))
+    columns = (table[:, i].astype(t) for i, t in enumerate(_TYPES))
     return cls(*columns, fingerprint)
 
   def save(self, path: os.PathLike | str) -> None:
-    """Writes an .npz, whole or not at all."""
-    path = pathlib.Path(path)
-    temporary = path.with_name(path.name + ".partial")
-    try:
-      with open(temporary, "wb") as file:
-        np.savez(file, **dataclasses.asdict(self))
-      os.replace(temporary, path)
-    finally:
-      temporary.unlink(missing_ok=True)
+    """Writes an .npz, whole or not at all; the same bytes always."""
+    with files.publish(path) as file:
+      np.savez(file, **dataclasses.asdict(self))
 
   @classmethod
   def load(cls, path: os.PathLike | str) -> Index | None:
     """The index of a file; None if there is none, or it cannot be read."""
+    fields = {field.name: None for field in dataclasses.fields(cls)}
     try:
-      with np.load(path) as arrays:
-        values = {f.name: arrays[f.name] for f in dataclasses.fields(cls)}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+      most = os.stat(path).st_size
+      with np.load(path, allow_pickle=False) as arrays:
+        for entry in arrays.zip.infolist():
+          # Ours are not packed; what is may have any size when unpacked.
+          if entry.compress_type or entry.file_size > most:
+            return None
+        for name in fields:
+          fields[name] = arrays[name]
+    except Exception:  # it is a cache: whatever is wrong, it is made again
       return None
-    return cls(**{**values, "fingerprint": str(values["fingerprint"])})
+    index = cls(**{**fields, "fingerprint": str(fields["fingerprint"])})
+    same = all(
+      array.dtype == dtype and array.shape == index.shard.shape
+      for array, dtype in zip(index._columns, _TYPES)
+    )
+    return index if same else None
+
+  @property
+  def _columns(self) -> tuple[np.ndarray, ...]:
+    return (
+      *(self.shard, self.offset, self.length),
+      *(self.source_length, self.target_length),
+    )
+
+  def fits(self, shards: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether its records fill the files, one after the other.
+
+    Args:
+      shards: of the manifest: "examples" and "bytes" of each file.
+    """
+    counts = np.array([shard["examples"] for shard in shards], np.int64)
+    if self.shard.ndim != 1 or len(self) != counts.sum():
+      return False
+    if any(least < 0 for least in map(_least, self._columns[:3])):
+      return False
+    if any(least < 1 for least in map(_least, self._columns[3:])):  # EOS
+      return False
+    frame = self.length.astype(np.int64) + tfrecord.HEADER + tfrecord.FOOTER
+    ends = np.append(0, np.cumsum(frame))
+    borders = np.append(0, np.cumsum(counts))
+    first = np.repeat(ends[borders[:-1]], counts)
+    return (
+      np.array_equal(self.shard, np.repeat(np.arange(len(counts)), counts))
+      and np.array_equal(self.offset, ends[:-1] - first)
+      and np.diff(ends[borders]).tolist() == [s["bytes"] for s in shards]
+    )
+
+
+def _least(array: np.ndarray) -> int:
+  return int(array.min(initial=np.iinfo(array.dtype).max))
 
 
 class Records:
@@ -108,15 +151,19 @@ class Records:
     self.split = split
     self.directory = pathlib.Path(directory)
     self.fingerprint = facts["records_sha256"]
-    features = manifests.features(self.manifest)
-    self.features = tuple(features)
+    self.features = tuple(manifests.features(self.manifest))
     self._paths = [folder / shard["file"] for shard in facts["shards"]]
     self._files: dict[int, int] = {}
-    self._decode = decoder(features)
+    self._decode = decoder(manifests.features(self.manifest))
+    self._check = Check(self.manifest)
     self._check_sizes([shard["bytes"] for shard in facts["shards"]])
-    path = folder / f"index-{split}.npz"
+    path = manifests.index_file(directory, self.manifest, split)
     index = Index.load(path)
-    if index is None or index.fingerprint != self.fingerprint:
+    if (
+      index is None
+      or index.fingerprint != self.fingerprint
+      or not index.fits(facts["shards"])
+    ):
       index = self._rebuild()
       # A folder that may only be read: then the index is made each time.
       with contextlib.suppress(OSError):
@@ -132,20 +179,71 @@ class Records:
     return len(self.index)
 
   def __getitem__(self, i: int) -> Example:
-    """Example number i, in the order of the text; checksums checked."""
+    """Example number i, in the order of the text; checked."""
     if not 0 <= i < len(self):
       raise IndexError(f"record {i} of {len(self)}")
     shard = int(self.index.shard[i])
+    path = self._paths[shard]
     size = tfrecord.HEADER + int(self.index.length[i]) + tfrecord.FOOTER
-    frame = os.pread(self._file(shard), size, int(self.index.offset[i]))
+    try:
+      frame = os.pread(self._file(shard), size, int(self.index.offset[i]))
+    except OSError as error:
+      raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     number = i - int(np.searchsorted(self.index.shard, shard))
-    return self._decode(tfrecord.payload(frame, self._paths[shard], number))
+    payload = tfrecord.payload(frame, path, number)
+    rows = self._rows([payload], path, number)
+    self._check_lengths(rows, i)
+    return rows.examples()[0]
 
   def __iter__(self) -> Iterator[Example]:
-    """All examples in order, read file by file."""
-    for path in self._paths:
-      for _, payload in tfrecord.scan(path):
-        yield self._decode(payload)
+    """All examples in order, read file by file; checked."""
+    first = 0
+    for rows, _ in self._read():
+      self._check_lengths(rows, first)
+      first += len(rows)
+      yield from rows.examples()
+
+  def _read(self) -> Iterator[tuple[Rows, list[tuple[int, int, int]]]]:
+    """Examples, and (shard, offset, length) of each, some hundreds at a time."""
+    for shard, path in enumerate(self._paths):
+      # What is whole may still be of another data set of the same size.
+      name = path.relative_to(self.directory)
+      frames, number = tfrecord.scan(path), 0
+      while waiting := list(itertools.islice(frames, _TOGETHER)):
+        rows = self._rows([payload for _, payload in waiting], path, number)
+        yield rows, [(shard, offset, len(data)) for offset, data in waiting]
+        number += len(waiting)
+      integrity.check(self.directory, self.manifest, name)
+
+  def _rows(
+    self, payloads: list[bytes], path: pathlib.Path, number: int
+  ) -> Rows:
+    """Decodes examples, the first of which is record `number` of a file.
+
+    Raises:
+      InputError: they are no examples of this data set.
+    """
+    try:
+      rows = self._decode(payloads)
+      self._check(rows)
+    except NotAnExample as error:
+      raise InputError(
+        f"{path}: record {number + error.number} is no example of this data set:"
+        f" {error.why}. Prepare the data again (python -m preprocess.build) or"
+        " copy the file anew."
+      ) from None
+    return rows
+
+  def _check_lengths(self, rows: Rows, first: int) -> None:
+    """Raises InputError unless the index has the lengths of these examples."""
+    for side in schema.SIDES:
+      found = getattr(self.index, f"{side}_length")[first : first + len(rows)]
+      if not np.array_equal(found, rows.size[f"{side}_id"]):
+        path = manifests.index_file(self.directory, self.manifest, self.split)
+        raise InputError(
+          f"{path} has other lengths than the records. Delete it: it is made"
+          " again."
+        )
 
   def __getstate__(self) -> dict[str, Any]:
     return {**self.__dict__, "_files": {}, "_decode": None}
@@ -173,40 +271,8 @@ class Records:
         )
 
   def _rebuild(self) -> Index:
-    rows = []
-    for shard, path in enumerate(self._paths):
-      for offset, payload in tfrecord.scan(path):
-        example = self._decode(payload)
-        sizes = len(example["source_id"]), len(example["target_id"])
-        rows.append((shard, offset, len(payload), *sizes))
-    return Index.of(rows, self.fingerprint)
-
-
-def decoder(
-  features: Mapping[str, schema.Feature],
-) -> Callable[[bytes], Example]:
-  """A function from a serialised tf.train.Example to its arrays.
-
-  Does what `tfds.features.FeaturesDict.deserialize_example_np` does for these
-  features, about six times as fast.
-  """
-  from tensorflow_datasets.proto import tf_example_pb2
-
-  parse = tf_example_pb2.Example.FromString
-  plan = [(name, f.dtype, f.axes) for name, f in features.items()]
-
-  def decode(payload: bytes) -> Example:
-    values = parse(payload).features.feature
-    example = {}
-    for name, dtype, axes in plan:
-      if axes == "WW":  # bytes, so that nothing is converted
-        raw = values[name].bytes_list.value[0]
-        example[name] = np.frombuffer(raw, dtype)
-        continue
-      kind = "float_list" if dtype.kind == "f" else "int64_list"
-      items = getattr(values[name], kind).value
-      array = np.fromiter(items, dtype, len(items))
-      example[name] = array if axes else array[0]
-    return example
-
-  return decode
+    found = []
+    for rows, places in self._read():
+      lengths = zip(*(rows.size[f"{side}_id"] for side in schema.SIDES))
+      found += [(*place, *own) for place, own in zip(places, lengths)]
+    return Index.of(found, self.fingerprint)

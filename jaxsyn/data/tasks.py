@@ -161,7 +161,7 @@ def of_split(
     features: names of those to keep.
     data: config.data.
     seed: config.seed, for random trees.
-    memory_gib: see `columns.open_columns`.
+    memory_gib: see `jaxsyn.data.column_cache`.
 
   Returns:
     columns; where there is a second task, their `notes` count the examples of
@@ -181,24 +181,23 @@ def of_split(
       f"of the source, and {records.directory} has none. Prepare it again with "
       f"{trees.lacking}."
     )
-  notes: collections.Counter = collections.Counter()
   trees_used = columns.tree_facts(data.tree, seed)
   facts = (*trees_used, second.task, second.brackets, second.longest, RECIPE)
   found = columns.open_columns(
-    examples(records, data, seed, notes),
+    lambda notes: examples(records, data, seed, notes),
     features,
     columns.cache_of(records, features, *facts),
     memory_gib,
-    notes,
   )
-  if not found.notes.get("second"):
+  first, made = found.notes.get("first", 0), found.notes.get("second", 0)
+  if not made:
     raise InputError(
       f"config.data.second: no example is left of {len(records)} pairs "
       f"({told(found.notes)}). Raise config.data.second.longest, or look at the "
       f"{second.brackets} trees."
     )
-  weight = np.ones(found.notes["first"] + found.notes["second"])
-  weight[found.notes["first"] :] = second.weight
+  weight = np.ones(first + made)
+  weight[first:] = second.weight
   return found.weighted(weight)
 
 

@@ -17,11 +17,8 @@ vocabulary, parser and relations.
 from __future__ import annotations
 
 import functools
-import gzip
-import hashlib
 import itertools
 import pathlib
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -29,11 +26,14 @@ import numpy as np
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core import dataset_info, example_serializer
 
+from jaxsyn import files
+from jaxsyn.data import integrity, schema, tfrecord
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data import schema, tfrecord
 from jaxsyn.data.example import encode
+from jaxsyn.data.manifest_format import records_sha256
 from jaxsyn.data.parser import UDPipe
 from jaxsyn.data.records import Index
+from jaxsyn.data.text import lines_of
 from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 
@@ -84,21 +84,12 @@ def write(
   Raises:
     ValueError: a split does not hold as many examples as it said.
   """
-  final = pathlib.Path(directory) / name / version
-  folder = final.with_name(version + ".partial")
-  shutil.rmtree(folder, ignore_errors=True)
-  folder.mkdir(parents=True)
-  try:
+  with files.publish_folder(pathlib.Path(directory) / name / version) as folder:
     facts = {
       split: _write_split(folder, name, split, features, *value, shards)
       for split, value in splits.items()
     }
     _write_metadata(folder, name, version, features, facts)
-    if final.exists():
-      shutil.rmtree(final)
-    folder.rename(final)
-  finally:
-    shutil.rmtree(folder, ignore_errors=True)
   return facts
 
 
@@ -133,12 +124,12 @@ def _write_split(
     )
   if len(rows) != count or next(examples, None) is not None:
     raise ValueError(f"split {split} does not hold {count} examples.")
-  digest = hashlib.sha256("".join(f["sha256"] for f in facts).encode())
-  Index.of(rows, digest.hexdigest()).save(folder / f"index-{split}.npz")
+  digest = records_sha256([shard["sha256"] for shard in facts])
+  Index.of(rows, digest).save(folder / f"index-{split}.npz")
   return {
     "examples": count,
     "shards": facts,
-    "records_sha256": digest.hexdigest(),
+    "records_sha256": digest,
   }
 
 
@@ -244,13 +235,13 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):
       )
     texts = self._texts or {
       split: tuple(
-        str(manifests.text_file(prepared, split, side)) for side in schema.SIDES
+        str(_own_text(prepared, manifest, split, side)) for side in schema.SIDES
       )
       for split in manifest["splits"]
     }
     return {
-      split: self._generate_examples(prepared, *files)
-      for split, files in texts.items()
+      split: self._generate_examples(prepared, *pair)
+      for split, pair in texts.items()
     }
 
   def _generate_examples(self, prepared: str, source: str, target: str):
@@ -275,20 +266,24 @@ def beam_lib():
   return apache_beam
 
 
+def _own_text(
+  prepared: str, manifest: Mapping[str, Any], split: str, side: str
+) -> pathlib.Path:
+  """The text of a prepared folder, its checksum checked."""
+  integrity.check(prepared, manifest, manifests.text_file("", split, side))
+  return manifests.text_file(prepared, split, side)
+
+
 def _line_pairs(source: str, target: str) -> Iterator[tuple[int, str, str]]:
   """(line number from 1, source, target) of two parallel files."""
-  files = []
-  for path in (source, target):
-    opener = gzip.open if str(path).endswith(".gz") else open
-    files.append(opener(path, "rt", encoding="utf-8", newline="\n"))
-  with files[0], files[1]:
-    try:
-      for i, (s, t) in enumerate(zip(*files, strict=True), start=1):
-        yield i, s.rstrip("\r\n"), t.rstrip("\r\n")
-    except ValueError as error:  # one file is longer, or no UTF-8
-      raise InputError(
-        f"{source} and {target} must be UTF-8 and have as many lines ({error})."
-      ) from None
+  pairs = zip(lines_of(source), lines_of(target), strict=True)
+  try:
+    for number, pair in enumerate(pairs, start=1):
+      yield number, *pair
+  except ValueError as error:  # one file is longer, or cannot be read
+    raise InputError(
+      f"{source} and {target} must be UTF-8 and have as many lines ({error})."
+    ) from None
 
 
 class _Encode:
@@ -300,10 +295,11 @@ class _Encode:
   @functools.cached_property
   def _models(self):
     manifest = manifests.read(self._prepared)
-    vocabularies = tuple(
-      Vocabulary(manifests.vocabulary_file(self._prepared, manifest, side))
-      for side in schema.SIDES
-    )
+    vocabularies = []
+    for side in schema.SIDES:
+      path = manifests.vocabulary_file(self._prepared, manifest, side)
+      vocabularies.append(Vocabulary(path))
+      manifests.check_vocabulary(manifest, vocabularies[-1], side)
     parsers = {}
     for side in manifest["sides"]:
       path = manifests.parser_file(self._prepared, manifest, side)
@@ -313,11 +309,12 @@ class _Encode:
           f" the {side}; set config.prepare.parse.{side}_model."
         )
       parsers[side] = UDPipe(path, manifest["options"]["parse"]["beam"])
+      manifests.check_parser(manifest, parsers[side], side)
     relations = {
       side: schema.relation_ids(labels)
       for side, labels in manifest["relations"].items()
     }
-    return parsers, vocabularies, relations
+    return parsers, tuple(vocabularies), relations
 
   def __getstate__(self):
     return {"_prepared": self._prepared}  # models cannot be sent

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pathlib
 import struct
 from collections.abc import Iterator
 
 import google_crc32c
 
+from jaxsyn import files
 from jaxsyn.errors import InputError
 
 HEADER = 12  # bytes before a payload
@@ -48,11 +48,10 @@ class Writer:
   """
 
   def __init__(self, path: os.PathLike | str):
-    self.path = pathlib.Path(path)
-    self._temporary = self.path.with_name(self.path.name + ".partial")
+    self._publish = files.publish(path)
 
   def __enter__(self) -> Writer:
-    self._file = open(self._temporary, "wb")
+    self._file = self._publish.__enter__()
     self._digest = hashlib.sha256()
     self.size = 0
     return self
@@ -72,13 +71,8 @@ class Writer:
     self.size += len(frame)
     return offset, length
 
-  def __exit__(self, kind, value, trace) -> None:
-    try:
-      self._file.close()  # the last bytes may not fit on the disk
-      if kind is None:
-        os.replace(self._temporary, self.path)
-    finally:
-      self._temporary.unlink(missing_ok=True)
+  def __exit__(self, kind, value, trace) -> bool | None:
+    return self._publish.__exit__(kind, value, trace)
 
 
 def payload(frame: bytes, path: os.PathLike | str, number: int) -> bytes:
@@ -115,17 +109,20 @@ def scan(path: os.PathLike | str) -> Iterator[tuple[int, bytes]]:
       the file, the record and its byte.
   """
   try:
-    file = open(path, "rb")  # noqa: SIM115, closed by the with below
+    with open(path, "rb") as file:
+      left = os.fstat(file.fileno()).st_size
+      offset = number = 0
+      while header := file.read(HEADER):
+        length = _length(header, path, number)
+        # No more than there is: whoever mends a checksum can ask for 2⁶⁴ bytes.
+        frame = header + file.read(min(length + FOOTER, left))
+        yield offset, payload(frame, path, number)
+        offset += len(frame)
+        number += 1
   except FileNotFoundError:
     raise InputError(f"{path} is missing. {_REMEDY}") from None
-  with file:
-    offset = number = 0
-    while header := file.read(HEADER):
-      length = _length(header, path, number)
-      rest = file.read(length + FOOTER)
-      yield offset, payload(header + rest, path, number)
-      offset += HEADER + length + FOOTER
-      number += 1
+  except OSError as error:
+    raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _length(header: bytes, path: os.PathLike | str, number: int) -> int:

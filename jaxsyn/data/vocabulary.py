@@ -16,7 +16,6 @@ import functools
 import hashlib
 import io
 import itertools
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import NamedTuple
 
 import sentencepiece
 
+from jaxsyn import files
 from jaxsyn.data.schema import BOS, EOS, PAD, SPECIAL, UNK
 from jaxsyn.errors import InputError
 
@@ -196,13 +196,8 @@ def train(
     character_coverage=1.0 if type == "word" else character_coverage,
     normalization_rule_name=normalisation,
   )
-  path.parent.mkdir(parents=True, exist_ok=True)
-  unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-  try:
-    unfinished.write_bytes(model)
-    os.replace(unfinished, path)
-  finally:
-    unfinished.unlink(missing_ok=True)
+  with files.publish(path) as file:
+    file.write(model)
   return Vocabulary(path)
 
 

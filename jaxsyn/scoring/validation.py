@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import gzip
 import itertools
 import math
 import time
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Config
+from jaxsyn.data import integrity
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.batch_plan import Plan as BatchPlan
 from jaxsyn.data.batches import Change, assemble, changed
@@ -164,6 +164,4 @@ def _longest(records: Records) -> int:
 
 def read_text(directory: str, split: str, side: str) -> list[str]:
   """The raw lines of a side of a prepared split, as its records number them."""
-  path = manifests.text_file(directory, split, side)
-  with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-    return file.read().split("\n")[:-1]
+  return integrity.read_text(directory, manifests.read(directory), split, side)

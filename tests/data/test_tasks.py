@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+import toy_folders
+from toy_folders import SHA256
 
 from jaxsyn.config import Data, Second
-from jaxsyn.data import manifest as manifests
 from jaxsyn.data import schema, tasks, tfds_builder, tree
 from jaxsyn.data.batch_plan import Plan, Planned, Position, Shape
 from jaxsyn.data.batches import assemble, stream
@@ -77,16 +78,17 @@ def make(tmp_path_factory):
       {"train": (len(examples), examples)},
     )
     manifest = {
-      "name": "toy",
-      "version": "1.0.0",
       "sides": ["source"],
       "splits": facts,
-      "vocabulary": {"source": {"size": SOURCE}, "target": {"size": TARGET}},
+      "vocabulary": {
+        side: {"file": f"{side}.model", "sha256": SHA256, "size": size}
+        for side, size in (("source", SOURCE), ("target", TARGET))
+      },
       "relations": {"source": ["det", "obj", "root"]},
     }
     if brackets:
       manifest["brackets"] = {"source": ["NP", "S"]}
-    manifests.write(folder, manifest)
+    toy_folders.write(folder, manifest)
     return Records(folder, "train")
 
   return prepare

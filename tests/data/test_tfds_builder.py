@@ -7,8 +7,8 @@ import pytest
 import tensorflow_datasets as tfds
 
 from configs import base
+from jaxsyn.data import decoding, records, schema, tfds_builder, tfrecord
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data import records, schema, tfds_builder, tfrecord
 from jaxsyn.errors import InputError
 from preprocess import build
 
@@ -59,7 +59,7 @@ def test_metadata_without_tensorflow(tmp_path):
     named = [path.name for path in builder.info.splits[split].filepaths]
     assert named == [shard["file"] for shard in facts_of["shards"]]
   # What TFDS decodes by features.json is what went in, and what we decode.
-  decode = records.decoder(schema.features(SIDES))
+  decode = decoding.decoder(schema.features(SIDES))
   payloads = [
     payload
     for path in builder.info.splits["train"].filepaths
@@ -67,7 +67,7 @@ def test_metadata_without_tensorflow(tmp_path):
   ]
   for payload, expected in zip(payloads, EXAMPLES, strict=True):
     same(builder.info.features.deserialize_example_np(payload), expected)
-    same(decode(payload), expected)
+    same(decode([payload]).examples()[0], expected)
 
 
 def test_same_bytes_always(tmp_path):

@@ -1,7 +1,8 @@
 """TFRecord framing: known bytes, random access, every kind of damage."""
 
 import os
-import pathlib
+import resource
+import signal
 
 import pytest
 
@@ -82,14 +83,34 @@ def test_nothing_stays_after_a_failure(tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(
-  not pathlib.Path("/dev/full").exists(), reason="no /dev/full"
-)
 def test_full_disk(tmp_path):
-  (tmp_path / "x.partial").symlink_to("/dev/full")  # where x is written first
-  with (
-    pytest.raises(OSError, match=r"No space left"),
-    tfrecord.Writer(tmp_path / "x") as writer,
-  ):
-    writer.write(b"a")
+  """A limit on the size of files, which says when the last bytes are written."""
+  signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+  try:
+    with (
+      pytest.raises(OSError, match=r"File too large"),
+      tfrecord.Writer(tmp_path / "x") as writer,
+    ):
+      writer.write(b"a")
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
   assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", [600, 2**40, 2**63, 2**64 - 1])
+def test_a_length_with_a_mended_checksum_takes_no_memory(path, length):
+  header = length.to_bytes(8, "little")
+  data = bytearray(path.read_bytes())
+  crc = tfrecord.masked_crc(header).to_bytes(4, "little")
+  data[37:49] = header + crc  # of the third record
+  path.write_bytes(data)
+  message = rf"record 2 is truncated: 516 of its {length + 16} bytes"
+  with pytest.raises(InputError, match=message):
+    list(tfrecord.scan(path))
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+  with pytest.raises(InputError, match=r"cannot be read: Is a directory"):
+    list(tfrecord.scan(tmp_path))

@@ -1,0 +1,113 @@
+"""Flipped, cut and foreign models: refused, and no process dies of them."""
+
+import random
+import shutil
+import subprocess
+import sys
+
+import mutations
+import pytest
+import toy_folders
+
+from jaxsyn.data import manifest as manifests
+from jaxsyn.data import parser, tfds_builder
+from jaxsyn.data.vocabulary import Vocabulary, train
+from jaxsyn.errors import InputError
+
+LINES = [f"the {a} {b}" for a in ("cat", "dog", "owl") for b in ("ran", "sat")]
+
+LOAD = """
+import random, sys
+import mutations
+from jaxsyn.data.parser import UDPipe
+from jaxsyn.errors import InputError
+path, harmed = sys.argv[1:]
+data = open(path, "rb").read()
+for seed in range(6):
+  with open(harmed, "wb") as file:
+    file.write(mutations.of_bytes(data, random.Random(seed)))
+  try:
+    UDPipe(harmed)("Two men play.")
+  except InputError as error:
+    print(error)
+"""
+
+
+def test_damaged_parsers_are_refused(shared_data, tmp_path):
+  model = shared_data / "udpipe" / "english.udpipe"
+  if not model.is_file():
+    pytest.skip(f"no parser at {model}")
+  harmed = tmp_path / "harmed.udpipe"
+  done = subprocess.run(
+    [sys.executable, "-c", LOAD, str(model), str(harmed)],
+    capture_output=True,
+    text=True,
+    check=False,
+    env={"PYTHONPATH": ":".join(sys.path)},
+  )
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.count(f"{harmed}: not a (whole) UDPipe 1 model") == 6
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """A prepared folder with a real vocabulary, and a parser in name only."""
+  (tmp_path / "toy").mkdir()
+  vocabulary = train(LINES, tmp_path / "vocabulary.model", size=30)
+  entry = {
+    "file": "vocabulary.model",
+    "sha256": vocabulary.sha256,
+    "size": vocabulary.size,
+  }
+  given = {"source": entry, "target": entry}
+  toy_folders.write(tmp_path, {"vocabulary": given})
+  return tmp_path
+
+
+def refused(folder):
+  """Why a vocabulary is not taken, by whoever reads its folder."""
+  manifest = manifests.read(folder)
+  with pytest.raises(InputError) as told:
+    vocabulary = Vocabulary(folder / "vocabulary.model")
+    manifests.check_vocabulary(manifest, vocabulary)
+  with pytest.raises(InputError) as builder:
+    tfds_builder._Encode(str(folder))((1, "the cat", "the cat"))
+  assert str(builder.value) == str(told.value)
+  return str(told.value)
+
+
+def test_damaged_vocabularies_are_refused(folder):
+  """SentencePiece takes some of them: their hash does not fit."""
+  path = folder / "vocabulary.model"
+  data, taken = path.read_bytes(), 0
+  for seed in range(40):
+    harmed = mutations.of_bytes(data, random.Random(seed))
+    if harmed == data:
+      continue
+    path.write_bytes(harmed)
+    message = refused(folder)
+    taken += "is not the source vocabulary of data set toy" in message
+    assert str(path) in message
+  assert taken >= 3
+
+
+def test_a_vocabulary_of_another_data_set_is_refused(folder, tmp_path):
+  train([*LINES, "more text"], tmp_path / "other" / "x.model", size=35)
+  shutil.copy(tmp_path / "other" / "x.model", folder / "vocabulary.model")
+  assert "is not the source vocabulary of data set toy" in refused(folder)
+
+
+def test_a_parser_of_another_data_set_is_refused(folder, shared_data):
+  """By the builder too, which parses with what lies in the folder."""
+  model = shared_data / "udpipe" / "english.udpipe"
+  if not model.is_file():
+    pytest.skip(f"no parser at {model}")
+  shutil.copy(model, folder / "parser.source.udpipe")
+  entry = {"file": "parser.source.udpipe", "sha256": "7" * 64, "name": "en"}
+  manifest = manifests.read(folder)
+  manifest["parser"] = {"source": entry}
+  manifest["files"]["parser.source.udpipe"] = {"bytes": 1, "crc32c": "0" * 8}
+  manifests.write(folder, manifest)
+  assert parser.UDPipe(model).sha256 != "7" * 64
+  with pytest.raises(InputError, match=r"is not the source parser of data set"):
+    tfds_builder._Encode(str(folder))((1, "the cat", "the cat"))
