@@ -114,7 +114,7 @@ def shared_piece():
 
 def test_words_that_outnumber_subwords_are_all_there(tmp_path):
   one = shared_piece()
-  columns = open_columns([one], tuple(one), tmp_path / "cache", 1.0)
+  columns = open_columns(lambda _: [one], tuple(one), tmp_path / "cache", 1.0)
   plan = Plan(*columns.lengths(), tokens=8, shapes=1, seed=0, row_multiple=1)
   (shape,) = plan.shapes
   assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
@@ -129,7 +129,7 @@ def test_words_that_outnumber_subwords_are_all_there(tmp_path):
 @pytest.mark.parametrize("name", ["source_id", *NARROW])
 def test_nothing_is_cut(name, tmp_path):
   one = shared_piece()
-  columns = open_columns([one], tuple(one), tmp_path / "cache", 1.0)
+  columns = open_columns(lambda _: [one], tuple(one), tmp_path / "cache", 1.0)
   source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
   planned = Planned(Shape(1, source, 2, words), np.array([0]))
   why = (
@@ -148,7 +148,7 @@ def test_a_split_without_any_word(tmp_path):
     "source_head": np.zeros(0, np.int32),
     "source_tree_distance": np.zeros(0, np.uint8),
   }
-  columns = open_columns([none], tuple(none), tmp_path / "cache", 1.0)
+  columns = open_columns(lambda _: [none], tuple(none), tmp_path / "cache", 1.0)
   plan = Plan(*columns.lengths(), tokens=8, shapes=1, seed=0)
   batch = assemble(columns, tuple(none), plan.epoch(0)[0])
   assert batch["source_head_BW"].tolist() == [[0]] * 8
