@@ -15,6 +15,7 @@ import sys
 import disks
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from jaxsyn import config as configs
 from jaxsyn import files
@@ -65,8 +66,8 @@ def opened(cache, gib=1.0, make=examples):
   assert found.notes == {"made": 11}
   for name, expected in EXPECTED.items():
     assert found.flat[name].dtype == expected.dtype
-    np.testing.assert_array_equal(found.flat[name], expected)
-    np.testing.assert_array_equal(found.start[name], START[name])
+    assert_array_equal(found.flat[name], expected)
+    assert_array_equal(found.start[name], START[name])
   return True
 
 
