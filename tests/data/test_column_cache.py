@@ -15,6 +15,7 @@ import sys
 import disks
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from jaxsyn import config as configs
 from jaxsyn import files
@@ -65,8 +66,8 @@ def opened(cache, gib=1.0, make=examples):
   assert found.notes == {"made": 11}
   for name, expected in EXPECTED.items():
     assert found.flat[name].dtype == expected.dtype
-    np.testing.assert_array_equal(found.flat[name], expected)
-    np.testing.assert_array_equal(found.start[name], START[name])
+    assert_array_equal(found.flat[name], expected)
+    assert_array_equal(found.start[name], START[name])
   return True
 
 
@@ -252,26 +253,27 @@ def _at_once(cache, barrier, results):
 
 
 def test_processes_that_make_the_same_at_once(tmp_path):
-  context = multiprocessing.get_context("fork")
-  barrier, results = context.Barrier(4), context.Queue()
+  context = multiprocessing.get_context("spawn")
+  barrier, results = context.Barrier(3), context.Queue()
   work = tmp_path / "cache", barrier, results
-  children = [context.Process(target=_at_once, args=work) for _ in range(4)]
+  children = [context.Process(target=_at_once, args=work) for _ in range(3)]
   for child in children:
     child.start()
-  assert [results.get(timeout=60) for _ in range(8)] == [True] * 8
+  assert [results.get(timeout=60) for _ in range(6)] == [True] * 6
   for child in children:
     child.join()
     assert child.exitcode == 0
   assert os.listdir(tmp_path) == ["cache"]
 
 
-def test_killed_while_it_is_made(tmp_path):
-  def dies(notes):
-    yield next(iter(examples(notes)))
-    os.kill(os.getpid(), signal.SIGKILL)
+def _dies(notes):
+  yield next(iter(examples(notes)))
+  os.kill(os.getpid(), signal.SIGKILL)
 
-  child = multiprocessing.get_context("fork").Process(
-    target=opened, args=(tmp_path / "cache", 1.0, dies)
+
+def test_killed_while_it_is_made(tmp_path):
+  child = multiprocessing.get_context("spawn").Process(
+    target=opened, args=(tmp_path / "cache", 1.0, _dies)
   )
   child.start()
   child.join()
@@ -329,7 +331,7 @@ def test_a_folder_of_somebody_else(tmp_path):
   folder.mkdir()
   home.mkdir(mode=0o700)
   os.chown(home, 65534, 65534)
-  context = multiprocessing.get_context("fork")
+  context = multiprocessing.get_context("spawn")
   results = context.Queue()
   work = folder, home, results
   child = context.Process(target=_as_nobody, args=work)
