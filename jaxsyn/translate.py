@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from absl import flags, logging
 
 from jaxsyn import cli, workdir
-from jaxsyn import config as configs
+from jaxsyn.config import Decode
 from jaxsyn.data import conllu as trees
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data import text
@@ -31,6 +31,7 @@ from jaxsyn.data.example import encode
 from jaxsyn.data.parser import UDPipe
 from jaxsyn.decode.translator import Translation, Translator
 from jaxsyn.errors import InputError
+from jaxsyn.fields import from_config
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.scoring import selection
@@ -81,7 +82,7 @@ class Session:
     fields = dataclasses.asdict(self.run.config.decode) | decode
     config = dataclasses.replace(
       self.run.config,
-      decode=configs.from_config(configs.Decode, fields, "decode"),
+      decode=from_config(Decode, fields, "decode"),
     )
     self.plan: Plan = resolve(config, self.run.manifest)
     sides = self.run.manifest["sides"]
