@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 from jaxsyn.config import Config, Model
 from jaxsyn.data import tasks

@@ -135,13 +135,19 @@ def test_an_integer_is_a_float():
       r"config\.model\.heads=3 must divide config\.model\.width=128",
     ),
     ({"model__width": 9, "model__heads": 3}, "must be even"),
-    ({"model__dropout": 1.5}, r"config\.model\.dropout must be from 0 to below 1, got 1\.5"),
+    (
+      {"model__dropout": 1.5},
+      r"config\.model\.dropout must be from 0 to below 1, got 1\.5",
+    ),
     (
       {"model__encoder_layers": 0},
       r"config\.model\.encoder_layers must be from 1 to 1,000, got 0",
     ),
     ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
-    ({"optimiser__learning_rate": 0.0}, r"learning_rate must be above 0 and up"),
+    (
+      {"optimiser__learning_rate": 0.0},
+      r"learning_rate must be above 0 and up",
+    ),
     (
       {"optimiser__name": "adadelta", "optimiser__rho": 1.0},
       r"config\.optimiser\.rho must be from 0 to below 1, got 1\.0",

@@ -188,7 +188,9 @@ ODD = (
 def test_mutated_configs_are_read_or_refused():
   """Two random fields of a random system; the rest of the config is good."""
   draw = random.Random(4)
-  plain = [multi30k_en_de.get_config(name).to_dict() for name in systems.SYSTEMS]
+  plain = [
+    multi30k_en_de.get_config(name).to_dict() for name in systems.SYSTEMS
+  ]
   taken = refused = 0
   for _ in range(1500):
     config = copy.deepcopy(draw.choice(plain))
