@@ -266,9 +266,8 @@ def _main(values: flags.FlagValues) -> None:
     )
   if faults:
     _say(
-      f"{len(faults)} lines could not be read, so their translations are "
-      f"{'empty' if values.errors == 'skip' else 'of what could be'}; the first: "
-      f"{faults[0]}"
+      f"{len(faults)} of the lines could not be read (--errors "
+      f"{values.errors}); the first: {faults[0]}"
     )
 
 

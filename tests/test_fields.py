@@ -154,7 +154,9 @@ def test_options_of_parts_windows_and_losses_are_finite(where, name, kind):
 def test_smoothing_leaves_something_to_the_gold_subword():
   config = base.get_config()
   config.losses.nll.smoothing = 2.0
-  with pytest.raises(InputError, match="nll.smoothing must be from 0 to below"):
+  with pytest.raises(
+    InputError, match=r"nll\.smoothing must be from 0 to below"
+  ):
     resolve(configs.read(config), MANIFEST)
 
 

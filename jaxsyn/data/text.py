@@ -21,6 +21,7 @@ import sys
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from typing import IO
 
 from jaxsyn import files
 from jaxsyn.errors import InputError
@@ -225,17 +226,22 @@ def _unpacked(
 
 def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
   """The lines of blocks."""
-  rest = b""
+  rest, passing = b"", False  # a line begun; one that was given and goes on
   for block in blocks:
     if block is PAUSE:
       yield PAUSE
       continue
     *whole, last = block.split(b"\n")
     for line in whole:
-      yield (rest + line)[: LONGEST + 1]
-      rest = b""
-    if len(rest) <= LONGEST:
-      rest = (rest + last)[: LONGEST + 1]
+      if not passing:
+        yield (rest + line)[: LONGEST + 1]
+      rest, passing = b"", False
+    if passing:
+      continue
+    rest += last
+    if len(rest) > LONGEST:  # at once: /dev/zero has no end
+      yield rest[: LONGEST + 1]
+      rest, passing = b"", True
   if rest:
     yield rest
 
@@ -253,8 +259,14 @@ def writer(path: str | os.PathLike) -> Iterator[Callable[[str], None]]:
   at each line, for whoever waits at the other end.
   """
   if os.fspath(path) == "-":
-    yield lambda line: print(line, flush=True)
+    yield lambda line: _answer(line, sys.stdout, True)
     return
   with files.publish(path, "w") as file:
     live = not file.seekable()
-    yield lambda line: print(line, file=file, flush=live)
+    yield lambda line: _answer(line, file, live)
+
+
+def _answer(line: str, file: IO[str], live: bool) -> None:
+  file.write(line + "\n")  # at once: a reader may take half a line for one
+  if live:
+    file.flush()
