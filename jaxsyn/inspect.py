@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import os
 import pathlib
 import sys
@@ -36,7 +35,7 @@ import numpy as np
 from absl import flags, logging
 from tqdm import tqdm
 
-from jaxsyn import cli, exits
+from jaxsyn import cli, exits, files
 from jaxsyn.data import stream, text
 from jaxsyn.data.align import words_of_pieces
 from jaxsyn.data.batches import features_for
@@ -259,9 +258,7 @@ def run(
       "no_tree": report.no_tree,
     },
   }
-  (folder / "probe.json").write_text(
-    json.dumps(report.probe, indent=1) + "\n", encoding="utf-8"
-  )
+  files.write_json(folder / "probe.json", report.probe)
   return report
 
 

@@ -152,13 +152,15 @@ BEFORE_WORK = [
 def test_what_cannot_work_is_told_before_work_begins(place):
   code = """
 import json, os, runpy, sys
-import jaxsyn.compare, jaxsyn.inspect  # once; each command is a fork
+import jaxsyn.compare, jaxsyn.scoring.buckets  # once; commands are forks
 for i, (module, words) in enumerate(json.load(sys.stdin)):
   if not (child := os.fork()):
     os.dup2(os.open(f"{sys.argv[1]}/said{i}", os.O_WRONLY | os.O_CREAT), 2)
     sys.argv[1:] = words
-    runpy.run_module(f"jaxsyn.{module}", run_name="__main__", alter_sys=True)
-    os._exit(0)
+    try:
+      runpy.run_module(f"jaxsyn.{module}", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+      os._exit(end.code)
   print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
   cases = []

@@ -51,10 +51,13 @@ def test_what_is_there_is_taken_and_a_slow_writer_is_answered():
 def test_an_answer_comes_before_the_next_line_is_written():
   there, here = os.pipe()
   with os.fdopen(here, "wb", buffering=0) as writer:
+    stop = threading.Timer(20, writer.close)  # it would wait for ever
+    stop.start()
     answers = chunks(sentences(f"/dev/fd/{there}", trees=False), 1000)
     for line in (b"a", b"b", b"c"):
       writer.write(line + b"\n")
-      assert next(answers) == [line.decode()]  # else it waits for ever
+      assert next(answers) == [line.decode()]
+    stop.cancel()
   assert list(answers) == []
   os.close(there)
 
