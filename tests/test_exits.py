@@ -27,7 +27,7 @@ def shell(words, how="", env=None, **more):
   """A command of words, then redirections and the like of a shell."""
   command = " ".join(words) + " " + how
   return subprocess.run(
-    ["bash", "-c", command], cwd=ROOT, env={**os.environ, **(env or {})},
+    ["bash", "-c", command], cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "", **(env or {})},
     capture_output=True, text=True, check=False, timeout=120, **more,
   )  # fmt: skip
 
