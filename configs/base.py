@@ -3,7 +3,7 @@
 This is the only complete list. A data set's file calls `get_config`, changes
 what differs, and lets `systems.apply` add the parts of a system. Any field can
 be changed on the command line: --config.optimiser.learning_rate=1e-3.
-`jaxsyn.config` checks names and types; `jaxsyn.plan` checks that they fit.
+`jaxsyn.config` checks names, types and bounds; `jaxsyn.plan`, that they fit.
 """
 
 from __future__ import annotations

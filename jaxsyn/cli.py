@@ -7,16 +7,12 @@ An entry point ends in
       flags.DEFINE_string("workdir", None, "Folder of the run.")
       cli.main(_main)  # _main(values) calls run(values.config, ...)
 
-Exit status: 0 fine, 2 wrong input or a full disk (one message, no traceback),
-130 interrupted, 141 the reader of standard output went away. Anything else is
-a fault of ours and keeps its traceback.
+How a command ends, and with which exit status: `jaxsyn.exits`.
 """
 
 from __future__ import annotations
 
-import errno
 import importlib.util
-import os
 import pathlib
 import re
 import sys
@@ -29,19 +25,19 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.exits import guarded
+from jaxsyn.fields import Range, range_of
 
 flags.disclaim_key_flags()  # --config shows in the help of the command
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def config_flag() -> None:
   """Defines --config FILE[:SYSTEM] and its overrides --config.a.b=value."""
   config_flags.DEFINE_config_file(
     "config",
-    help_string="A file of configs/, after ':' a system of configs/systems.py."
-    " Any option of configs/base.py can follow: --config.model.width=256.",
+    help_string="A file of configs/, after ':' a system of configs/systems.py. "
+    "It is a Python program and is run: read one from elsewhere first. "
+    "Any option of configs/base.py can follow: --config.model.width=256.",
   )
 
 
@@ -102,34 +98,59 @@ def edges_of(values: flags.FlagValues) -> tuple[int, ...]:
     ) from None
 
 
+def number_flag(
+  name: str,
+  default: float | None,
+  bounds: Range,
+  meaning: str,
+  kind: type = int,
+) -> None:
+  """Defines a flag that takes the numbers of a Range.
+
+  Args:
+    name, default: of the flag.
+    bounds: what it may be; NaN is never.
+    meaning: for --help.
+    kind: int or float.
+  """
+  flags.DEFINE(
+    _Number(bounds, kind), name, default, meaning, flags.FLAGS,
+    flags.ArgumentSerializer(),
+  )  # fmt: skip
+
+
+def field_flag(
+  section: type, name: str, meaning: str, kind: type = int
+) -> None:
+  """A flag instead of a field of the config, within the field's bounds."""
+  number_flag(name, None, range_of(section, name), meaning, kind)
+
+
+class _Number(flags.ArgumentParser):
+  """Reads a flag's number."""
+
+  def __init__(self, bounds: Range, kind: type):
+    super().__init__()
+    self._bounds, self._kind = bounds, kind
+    self.syntactic_help = f"a number {bounds}"
+
+  def flag_type(self) -> str:
+    return self._kind.__name__
+
+  def parse(self, argument: Any) -> float:
+    try:
+      value = self._kind(argument)
+    except ValueError:
+      value = float("nan")
+    if value not in self._bounds:
+      whole = "a whole number " if self._kind is int else ""
+      raise ValueError(f"it must be {whole}{self._bounds}.")
+    return value
+
+
 def main(function: Callable[[flags.FlagValues], Any]) -> None:
   """Parses the flags, calls function(flags) and exits; see the module."""
   guarded(lambda: function(parse(sys.argv)))
-
-
-def guarded(function: Callable[[], Any]) -> None:
-  """Calls a function; what goes wrong is one message and an exit status."""
-  try:
-    function()
-    sys.stdout.flush()
-  except InputError as error:
-    _stop(f"error: {error}", 2)
-  except KeyboardInterrupt:
-    _stop("interrupted", 130)
-  except BrokenPipeError:
-    # Python flushes standard output once more at exit; let that go nowhere.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(141)
-  except OSError as error:
-    path = error.filename2 or error.filename  # of a copy, the second is written
-    place = f": {path}" if path else ""
-    if error.errno in _FULL:
-      advice = "Free some space and run the same command again."
-    elif error.errno in _DENIED:
-      advice = "Change the permissions, or choose another place."
-    else:
-      raise
-    _stop(f"error: {error.strerror}{place}. {advice}", 2)
 
 
 def parse(argv: Sequence[str]) -> flags.FlagValues:
@@ -213,8 +234,3 @@ def _check_option(section: Any, path: str) -> None:
         f"{where} has no option {name!r}. {did_you_mean(name, section)}"
       )
     where, section = f"{where}.{name}", section[name]
-
-
-def _stop(message: str, status: int) -> None:
-  print(message, file=sys.stderr)
-  sys.exit(status)

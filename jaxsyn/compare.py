@@ -26,7 +26,7 @@ import ml_collections
 from absl import flags, logging
 from ml_collections import config_flags
 
-from jaxsyn import cli, inspect, train, translate
+from jaxsyn import cli, exits, inspect, train, translate
 from jaxsyn import config as configs
 from jaxsyn.comparison import (
   analysis,
@@ -43,6 +43,7 @@ from jaxsyn.data import text
 from jaxsyn.data.columns import examples_of
 from jaxsyn.data.records import Records
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.fields import Range
 from jaxsyn.scoring import significance
 from jaxsyn.training.mesh import set_up_jax
 
@@ -274,6 +275,7 @@ def _field(config: ml_collections.ConfigDict, path: str) -> Any:
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name a folder for all runs.")
+  exits.check_target(values.workdir, "--workdir", folder=True)
   if bool(values.systems) == bool(values.table):
     raise InputError("give --systems, or --table, and not both.")
   logging.set_verbosity(logging.WARNING)
@@ -330,22 +332,23 @@ if __name__ == "__main__":
     "table",
     "",
     "An ablation instead: a table of configs/papers by name, as in "
-    "pascal_layers, or a file; its first row is the baseline.",
+    "pascal_layers, or a file (a Python program, which is run); its first row "
+    "is the baseline.",
   )
-  flags.DEFINE_integer(
+  cli.number_flag(
     "seeds",
     3,
+    Range(1, 1000),
     "Runs of each system, with config.seed = 0, 1, ... More may be added later.",
-    lower_bound=1,
   )
   flags.DEFINE_string("workdir", None, "Folder of the comparison.")
   cli.scoring_flags(["bleu", "chrf"])
-  flags.DEFINE_integer(
+  cli.number_flag(
     "processes",
     1,
+    Range(1, 1000),
     "Runs at a time on the same devices; more than 1 where one leaves them "
     "idle.",
-    lower_bound=1,
   )
   flags.DEFINE_list(
     "devices",

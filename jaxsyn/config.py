@@ -1,39 +1,58 @@
 """Typed sections: what a config may say, checked at the door.
 
 `configs/base.py` holds the defaults and meanings; here stand the same names as
-frozen dataclasses without defaults (but for what older runs do not say). `read` turns a ConfigDict (or a plain dict,
-from a checkpoint) into a `Config` and refuses unknown, missing or mistyped
-fields by name. `jaxsyn.plan` comes after and checks that the fields fit.
+frozen dataclasses without defaults (but for what older runs do not say), with
+the bounds of every number. Upper bounds are beyond anything that works: they
+tell a slip of the keyboard before memory or arithmetic does. `read` turns a
+ConfigDict (or a plain dict, from a checkpoint) into a `Config` and refuses
+unknown, missing or mistyped fields by name. `jaxsyn.plan` comes after and
+checks that the fields fit.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import types
-import typing
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.fields import Folder, Name, Range, Text, from_config
+
+_MOST = 2**31 - 1  # counters on the device have 32 bits
+
+Count = Annotated[int, Range(1, _MOST)]
+CountOrOff = Annotated[int, Range(0, _MOST)]  # 0: off, all, or as many as fit
+Layers = Annotated[int, Range(1, 1000)]
+Units = Annotated[int, Range(1, 2**20)]
+Axis = Annotated[int, Range(1, 2**16, also=-1)]
+Rate = Annotated[float, Range(0, 1, below=True)]  # of dropout; also a decay
+Amount = Annotated[float, Range(0, 1_000_000)]
+Positive = Annotated[float, Range(0, 1_000_000, above=True)]
+Language = Annotated[
+  str,
+  Text(
+    r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*",
+    "a language's code, as in en, de or zh_Hant",
+  ),
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class Second:
   task: Literal["none", "parse", "source"]
   brackets: Literal["dependency", "constituency"]
-  weight: float
-  longest: int
+  weight: Amount
+  longest: Count
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-  name: str
-  directory: str
-  source_language: str
-  target_language: str
-  train: str
-  validation: str
-  test: tuple[str, ...]
+  name: Name
+  directory: Folder
+  source_language: Language
+  target_language: Language
+  train: Name
+  validation: Name
+  test: tuple[Name, ...]
   tree: Literal["parsed", "linear", "random"]
   # Runs of before it was there had none.
   second: Second = Second("none", "dependency", 1.0, 250)
@@ -43,9 +62,9 @@ class Data:
 class Clean:
   empty: bool
   control: bool
-  max_words: int
-  max_characters: int
-  max_ratio: float
+  max_words: CountOrOff
+  max_characters: CountOrOff
+  max_ratio: Amount
   duplicates: bool
   nfc: bool
   language: bool
@@ -58,18 +77,18 @@ class Parse:
   target_model: str
   source_conllu: dict[str, str]
   target_conllu: dict[str, str]
-  beam: int
+  beam: Annotated[int, Range(0, 100)]
   # Absent from the configs of older runs.
   source_brackets: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-  size: int
+  size: Annotated[int, Range(5, 2**24)]  # four are special symbols
   type: Literal["bpe", "unigram", "word", "char"]
   joint: bool
-  character_coverage: float
-  normalisation: str
+  character_coverage: Annotated[float, Range(0.98, 1)]  # of SentencePiece
+  normalisation: Name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,51 +96,51 @@ class Prepare:
   raw_dir: str
   splits: dict[str, tuple[str, ...]]
   downloads: tuple[tuple[str, ...], ...]
-  workers: int
-  shards: int
+  workers: Annotated[int, Range(0, 1024)]
+  shards: Annotated[int, Range(1, 10_000)]
   clean: Clean
   parse: Parse
   vocabulary: Pieces
-  max_subwords: int
+  max_subwords: Annotated[int, Range(2, _MOST)]  # one, and the end sign
 
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-  tokens: int
-  shapes: int
-  length_multiple: int
-  row_multiple: int
-  memory_gib: float
+  tokens: Count
+  shapes: Annotated[int, Range(1, 1000)]
+  length_multiple: Annotated[int, Range(1, 2**16)]
+  row_multiple: Annotated[int, Range(1, 2**16)]
+  memory_gib: Amount
 
 
 @dataclasses.dataclass(frozen=True)
 class Gru:
-  hidden: int = 256
-  alignment: int = 0
+  hidden: Units = 256
+  alignment: Annotated[int, Range(0, 2**20)] = 0
   update: Literal["first", "all"] = "first"
   initialisation: Literal["xavier", "orthogonal"] = "xavier"
-  dropout_embedding: float = 0.2
-  dropout_hidden: float = 0.2
-  dropout_source: float = 0.0
-  dropout_target: float = 0.0
+  dropout_embedding: Rate = 0.2
+  dropout_hidden: Rate = 0.2
+  dropout_source: Rate = 0.0
+  dropout_target: Rate = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
   family: Literal["transformer", "gru"]
-  encoder_layers: int
-  decoder_layers: int
-  width: int
-  feed_forward: int
-  heads: int
+  encoder_layers: Layers
+  decoder_layers: Layers
+  width: Units
+  feed_forward: Units
+  heads: Units
   norm: Literal["pre", "post"]
   activation: Literal["relu", "gelu"]
   positions: bool
   tie_embeddings: bool
   tie_output: bool
-  dropout: float
-  attention_dropout: float
-  activation_dropout: float
+  dropout: Rate
+  attention_dropout: Rate
+  activation_dropout: Rate
   dtype: Literal["float32", "bfloat16"]
   gru: Gru = Gru()  # absent from the configs of older runs
 
@@ -137,66 +156,66 @@ class Places:
 
 @dataclasses.dataclass(frozen=True)
 class Optimiser:
-  name: str
-  learning_rate: float
+  name: Name
+  learning_rate: Positive
   schedule: Literal["inverse_sqrt", "noam", "constant"]
-  warmup: int
-  warmup_start: float
-  minimum: float
-  beta1: float
-  beta2: float
-  epsilon: float
-  weight_decay: float
-  clip: float
-  accumulate: int
+  warmup: CountOrOff
+  warmup_start: Amount
+  minimum: Amount
+  beta1: Rate
+  beta2: Rate
+  epsilon: Annotated[float, Range(1e-30, 1)]  # 0: the first step is 0 / 0
+  weight_decay: Amount
+  clip: Amount
+  accumulate: Count
   # Absent from the configs of older runs.
-  rho: float = 0.95
+  rho: Rate = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  data: int
-  fsdp: int
-  tensor: int
+  data: Axis
+  fsdp: Axis
+  tensor: Axis
 
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-  steps: int
-  minutes: float
-  evaluate_every: int
-  save_every: int
-  keep: int
-  log_every: int
-  patience: int
+  steps: Count
+  minutes: Annotated[float, Range(0, 1_000_000_000)]
+  evaluate_every: Count
+  save_every: Count
+  keep: Count
+  log_every: Count
+  patience: CountOrOff
   selection: Literal["bleu", "chrf", "ribes", "likelihood"]
   tokenizer: str
-  validation_beam: int
-  validation_sentences: int
-  ema: float
-  average: int
+  validation_beam: Annotated[int, Range(1, 1000)]
+  validation_sentences: CountOrOff
+  ema: Rate
+  average: Count
   parallelism: Literal["jit", "pmap"]
   mesh: Mesh
-  prefetch: int
+  prefetch: Annotated[int, Range(0, 10_000)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Decode:
-  beam: int
+  beam: Annotated[int, Range(1, 1000)]
   length_penalty: Literal["fairseq", "gnmt"]
-  alpha: float
+  alpha: Annotated[float, Range(0, 8)]  # a length to the 9th overflows
   stop: Literal["first", "bound"]
-  max_length_factor: float
-  max_length_offset: int
+  max_length_factor: Annotated[float, Range(0, 1000)]
+  max_length_offset: Annotated[int, Range(0, 100_000)]
   checkpoint: Literal["best", "last"]
-  sentences: int
-  nbest: int
+  sentences: Annotated[int, Range(1, 2**16)]
+  nbest: Annotated[int, Range(1, 1000)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-  system: str
-  seed: int
+  system: Name
+  seed: Annotated[int, Range(0, 2**32 - 1)]  # JAX takes more, modulo this
   data: Data
   prepare: Prepare
   batch: Batch
@@ -228,71 +247,3 @@ def read(config: Mapping[str, Any]) -> Config:
 def to_dict(config: Config) -> dict[str, Any]:
   """The plain nested dict that `read` takes back: for JSON and checkpoints."""
   return dataclasses.asdict(config)
-
-
-def from_config(cls: type, section: Mapping[str, Any], where: str) -> Any:
-  """An instance of a frozen dataclass from a section of a config.
-
-  Fields with a default may be left out; nothing is swallowed.
-
-  Args:
-    cls: a dataclass whose annotations say the types.
-    section: field name -> value.
-    where: dotted name of the section, for messages.
-
-  Raises:
-    InputError: unknown, missing or mistyped field.
-  """
-  if not isinstance(section, Mapping):
-    raise InputError(f"{where} must be a section, got {section!r}.")
-  fields = {f.name: f for f in dataclasses.fields(cls)}
-  hints = typing.get_type_hints(cls)
-  for name in section:
-    if name not in fields:
-      raise InputError(
-        f"{where} has no option {name!r}. {did_you_mean(name, fields)}"
-      )
-  values = {}
-  for name, field in fields.items():
-    if name in section:
-      values[name] = _typed(hints[name], section[name], f"{where}.{name}")
-    elif field.default is field.default_factory is dataclasses.MISSING:
-      told = "; see configs/base.py" if where.startswith("config") else ""
-      raise InputError(f"{where}.{name} is missing{told}.")
-  return cls(**values)
-
-
-def _typed(hint: Any, value: Any, where: str) -> Any:
-  """The value in the hinted type, or an InputError that names the field."""
-  if dataclasses.is_dataclass(hint):
-    return from_config(hint, value, where)
-  origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-  if origin is Literal:
-    if value in arguments:
-      return value
-    known = ", ".join(map(repr, arguments))
-    raise InputError(f"{where} must be one of {known}, got {value!r}.")
-  if origin is tuple and isinstance(value, (tuple, list)):
-    return tuple(
-      _typed(arguments[0], item, f"{where}[{i}]")
-      for i, item in enumerate(value)
-    )
-  if origin is dict and isinstance(value, Mapping):
-    return {
-      key: _typed(arguments[1], item, f"{where}.{key}")
-      for key, item in value.items()
-    }
-  if origin in (typing.Union, types.UnionType):
-    if value is None and type(None) in arguments:
-      return None
-    return _typed(arguments[0], value, where)
-  if hint is Any:
-    return value
-  if hint is float and type(value) is int:
-    return float(value)
-  if isinstance(hint, type) and type(value) is hint:
-    return value
-  name = getattr(origin or hint, "__name__", str(hint))
-  raise InputError(
-    f"{where} must be of type {name}, got {value!r} ({type(value).__name__})."
-  )

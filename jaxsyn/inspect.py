@@ -25,11 +25,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import os
 import pathlib
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -37,22 +35,23 @@ import numpy as np
 from absl import flags, logging
 from tqdm import tqdm
 
-from jaxsyn import cli
-from jaxsyn.data import text
+from jaxsyn import cli, exits, files
+from jaxsyn.data import stream, text
 from jaxsyn.data.align import words_of_pieces
 from jaxsyn.data.batches import features_for
 from jaxsyn.data.conllu import Parse
 from jaxsyn.data.linearise import TRANSLATE, symbols
 from jaxsyn.data.schema import EOS, NO_WORD
+from jaxsyn.data.stream import Source as Given
 from jaxsyn.errors import InputError
+from jaxsyn.fields import Range
 from jaxsyn.inspection.files import write
 from jaxsyn.inspection.maps import Maps, Published
 from jaxsyn.inspection.pooling import END, pool, source_units, target_units
 from jaxsyn.inspection.probe import Probe, as_text
 from jaxsyn.inspection.sentence import Sentence, Source, sentence
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.translate import Session, read_conllu
-from jaxsyn.translate import Source as Given
+from jaxsyn.translate import Session
 
 CHUNK = 128  # sentences in memory at a time
 TAG = symbols([])[TRANSLATE]  # pooled with the end sign, where there are tags
@@ -107,7 +106,7 @@ class Inspector:
     session = self.session
     if isinstance(given, str):
       if session.run.manifest["options"]["clean"]["nfc"]:
-        given = unicodedata.normalize("NFC", given)
+        given = text.normal(given)
       if not given.strip():
         return None
     raw = given if isinstance(given, str) else given.text
@@ -259,9 +258,7 @@ def run(
       "no_tree": report.no_tree,
     },
   }
-  (folder / "probe.json").write_text(
-    json.dumps(report.probe, indent=1) + "\n", encoding="utf-8"
-  )
+  files.write_json(folder / "probe.json", report.probe)
   return report
 
 
@@ -312,18 +309,15 @@ def _main(values: flags.FlagValues) -> None:
     raise InputError(
       f"--layers={','.join(values.layers)}: numbers from 0, as in 0,2."
     ) from None
-  if values.limit < 0:
-    raise InputError(f"--limit={values.limit}: a number of sentences, from 0.")
+  if values.output:
+    exits.check_target(values.output, "--output", folder=True)
   logging.set_verbosity(logging.ERROR)
   set_up_jax()
   session = Session(
     values.workdir, checkpoint=values.checkpoint, parser=values.parser
   )
-  name = values.input
-  if values.conllu or name.endswith((".conllu", ".conllu.gz")):
-    sources = read_conllu("/dev/stdin" if name == "-" else name)
-  else:
-    sources = text.lines_of(name)
+  trees = values.conllu or stream.is_conllu(values.input)
+  sources = stream.whole(stream.sentences(values.input, trees))
   report = run(session, sources, values.output, values.limit, layers)
   print(f"parameters: {session.chosen}")
   if report.probe["heads"]:
@@ -348,7 +342,9 @@ if __name__ == "__main__":
   flags.DEFINE_string("input", None, "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", None, "Folder of the files; WORKDIR/inspect.")
   flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")
-  flags.DEFINE_integer("limit", 20, "Sentences drawn; the probe is of all.")
+  cli.number_flag(
+    "limit", 20, Range(0, 1_000_000), "Sentences drawn; the probe is of all."
+  )
   flags.DEFINE_list("layers", [], "Layers drawn, from 0, as in 0,2; all.")
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
   flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")

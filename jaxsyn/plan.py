@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
-from jaxsyn.config import Config, Model, from_config
+from jaxsyn.config import Config, Model
 from jaxsyn.data import tasks
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.fields import from_config
 from jaxsyn.models import contract
 from jaxsyn.models.spec import ModelSpec, Named, Parts, Windows
 from jaxsyn.syntax import PARTS, WINDOWS
@@ -63,8 +63,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
   Raises:
     InputError: names the fields that do not fit, their values and what to do.
   """
-  _check_model(config.model)
-  _check_training(config)
+  _check_fit(config)
   source, target = (manifest["vocabulary"][s] for s in ("source", "target"))
   relations = {
     side: len(names) for side, names in manifest["relations"].items()
@@ -195,45 +194,22 @@ def _context_needs(spec: ModelSpec) -> frozenset[str]:
   )
 
 
-def _check_model(model: Model) -> None:
-  for name in ("width", "feed_forward", "heads", "encoder_layers"):
-    _at_least(getattr(model, name), 1, f"config.model.{name}")
-  _at_least(model.decoder_layers, 1, "config.model.decoder_layers")
-
-
-def _check_training(config: Config) -> None:
-  train, batch, decode = config.train, config.batch, config.decode
-  second = config.data.second
-  for value, least, name in (
-    (train.steps, 1, "train.steps"),
-    (train.evaluate_every, 1, "train.evaluate_every"),
-    (train.save_every, 1, "train.save_every"),
-    (train.log_every, 1, "train.log_every"),
-    (train.keep, 1, "train.keep"),
-    (train.average, 1, "train.average"),
-    (train.patience, 0, "train.patience"),
-    (train.minutes, 0, "train.minutes"),
-    (train.validation_beam, 1, "train.validation_beam"),
-    (batch.tokens, 1, "batch.tokens"),
-    (batch.shapes, 1, "batch.shapes"),
-    (batch.length_multiple, 1, "batch.length_multiple"),
-    (batch.row_multiple, 1, "batch.row_multiple"),
-    (config.optimiser.accumulate, 1, "optimiser.accumulate"),
-    (config.optimiser.warmup, 0, "optimiser.warmup"),
-    (decode.beam, 1, "decode.beam"),
-    (decode.sentences, 1, "decode.sentences"),
-    (decode.nbest, 1, "decode.nbest"),
-    (decode.alpha, 0, "decode.alpha"),
-    (second.weight, 0, "data.second.weight"),
-    (second.longest, 1, "data.second.longest"),
-  ):
-    _at_least(value, least, f"config.{name}")
+def _check_fit(config: Config) -> None:
+  """Fields that must fit each other; each alone is in its bounds."""
+  train, decode = config.train, config.decode
   if decode.nbest > decode.beam:
     raise InputError(
       f"config.decode.nbest={decode.nbest} is more than "
       f"config.decode.beam={decode.beam}; a beam gives as many as it keeps."
     )
-  if second.brackets == "constituency" and config.data.tree != "parsed":
+  if decode.max_length_factor == decode.max_length_offset == 0:
+    raise InputError(
+      "config.decode.max_length_factor and config.decode.max_length_offset are "
+      "both 0, so no output has room for a subword; set one of them back."
+    )
+  if config.data.second.brackets == "constituency" and (
+    config.data.tree != "parsed"
+  ):
     raise InputError(
       f"config.data.tree={config.data.tree!r} is a dependency tree and does not "
       "reach config.data.second.brackets='constituency'; set one of them back."
@@ -243,17 +219,3 @@ def _check_training(config: Config) -> None:
       f"config.train.average={train.average} is more than "
       f"config.train.keep={train.keep}: as many checkpoints must be kept."
     )
-  if not 0.0 <= train.ema < 1.0:
-    raise InputError(
-      f"config.train.ema is a decay from 0 (off) to below 1, got {train.ema}."
-    )
-  if config.optimiser.learning_rate <= 0:
-    raise InputError(
-      "config.optimiser.learning_rate must be above 0, got "
-      f"{config.optimiser.learning_rate}."
-    )
-
-
-def _at_least(value: Any, least: float, where: str) -> None:
-  if value < least:
-    raise InputError(f"{where} must be at least {least}, got {value}.")

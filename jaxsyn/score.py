@@ -22,6 +22,7 @@ from jaxsyn import cli
 from jaxsyn.data import conllu
 from jaxsyn.data.text import read_lines
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.fields import Range
 from jaxsyn.scoring import buckets, significance, tokenizers
 from jaxsyn.scoring.metrics import measure, scorer_of
 from jaxsyn.scoring.tables import Report, as_text
@@ -206,8 +207,8 @@ if __name__ == "__main__":
   flags.DEFINE_string(
     "baseline", None, "The hypothesis to compare with; the first unless given."
   )
-  flags.DEFINE_integer(
-    "seed", significance.SEED, "Of the tests; sacreBLEU's.", lower_bound=0
+  cli.number_flag(
+    "seed", significance.SEED, Range(0, 2**32 - 1), "Of the tests; sacreBLEU's."
   )
   flags.DEFINE_string(
     "source", None, "File of the sources: adds scores by length, in words."

@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from jaxsyn import cli, workdir
+from jaxsyn import cli, exits, workdir
 from jaxsyn import config as configs
 from jaxsyn.data import tasks
 from jaxsyn.data.batch_plan import Plan as BatchPlan
@@ -107,6 +107,7 @@ def run(
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise cli.InputError("--workdir is missing: name the folder of the run.")
+  exits.check_target(values.workdir, "--workdir", folder=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   set_up_jax()
   config = selection.settled(configs.read(values.config))

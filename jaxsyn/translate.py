@@ -3,41 +3,42 @@
   echo "Two young men are playing football." |
     python -m jaxsyn.translate --workdir runs/pascal
 
-Lines are parsed with the run's own parser where the system reads trees,
-translated in batches of similar length, and printed in order as plain text.
+Lines are parsed with the run's own parser where the system reads trees, and
+answered in order as plain text: those of a file in batches of similar length,
+those of a program or a terminal as they come. Line N answers line N.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import pathlib
-import re
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 from absl import flags, logging
 
-from jaxsyn import cli, workdir
-from jaxsyn import config as configs
+from jaxsyn import cli, exits, workdir
+from jaxsyn.config import Decode
 from jaxsyn.data import conllu as trees
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data import text
+from jaxsyn.data import stream, text
 from jaxsyn.data.batches import Change, features_for, pad
 from jaxsyn.data.example import encode
 from jaxsyn.data.parser import UDPipe
+from jaxsyn.data.stream import Source
+from jaxsyn.data.text import Faulty
 from jaxsyn.decode.translator import Translation, Translator
 from jaxsyn.errors import InputError
+from jaxsyn.fields import Range, from_config
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.mesh import set_up_jax
 
-Source = str | trees.Parse
+NOTHING = Translation("", 0.0, 0.0, ())  # of an empty line
 
 
 class Session:
@@ -81,7 +82,7 @@ class Session:
     fields = dataclasses.asdict(self.run.config.decode) | decode
     config = dataclasses.replace(
       self.run.config,
-      decode=configs.from_config(configs.Decode, fields, "decode"),
+      decode=from_config(Decode, fields, "decode"),
     )
     self.plan: Plan = resolve(config, self.run.manifest)
     sides = self.run.manifest["sides"]
@@ -173,7 +174,7 @@ class Session:
     """
     clean = self.run.manifest["options"]["clean"]
     if isinstance(source, str) and clean["nfc"]:  # as the training text was
-      source = unicodedata.normalize("NFC", source)
+      source = text.normal(source)
     raw = source if isinstance(source, str) else source.text
     pieces = self._vocabularies[0].encode(raw)
     if len(pieces.id) >= self.longest:
@@ -208,37 +209,29 @@ class Session:
 
 
 def run(
-  session: Session, sources: Iterable[Source], buffer: int = 1000
+  session: Session,
+  sources: Iterable[Source | Faulty | None],
+  buffer: int = 1000,
 ) -> Iterator[list[Translation]]:
   """Translates a stream in order; the n best of each sentence.
 
   Args:
     session: an opened run.
-    sources: raw lines or parses, read as they are needed.
-    buffer: sentences sorted by length and translated together.
+    sources: raw lines or parses, read as they are needed; of
+      `jaxsyn.data.stream.sentences`, answered as they come.
+    buffer: at most so many sentences are sorted by length and translated
+      together.
   """
-  sources = iter(sources)
-  while chunk := list(itertools.islice(sources, buffer)):
-    yield from session(chunk)
-
-
-def read_conllu(path: str) -> Iterator[trees.Parse]:
-  """One sentence for each tree; trees of one sent_id are one sentence."""
-  for _, blocks in itertools.groupby(
-    enumerate(trees.read(path)), key=lambda pair: _id(pair[1]) or pair[0]
-  ):
-    taken = [block for _, block in blocks]
-    yield trees.attach(taken, " ".join(block.text for block in taken))
-
-
-def _id(block: trees.Block) -> str:
-  found = (re.match(r"#\s*sent_id\s*=\s*(\S+)", c) for c in block.comments)
-  return next((match[1] for match in found if match), "")
+  for chunk in stream.chunks(sources, buffer):
+    given = [s.text if isinstance(s, Faulty) else s for s in chunk]
+    found = iter(session([s for s in given if s is not None]))
+    yield from ([NOTHING] if s is None else next(found) for s in given)
 
 
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name the folder of a trained run.")
+  exits.check_target(values.output, "--output")
   logging.set_verbosity(logging.ERROR)
   set_up_jax()
   decode = {
@@ -259,23 +252,37 @@ def _main(values: flags.FlagValues) -> None:
     parser=values.parser,
     **decode,
   )
-  name = values.input
-  is_conllu = values.conllu or name.endswith((".conllu", ".conllu.gz"))
-  if is_conllu:
-    sources = read_conllu("/dev/stdin" if name == "-" else name)
-  else:
-    sources = text.lines_of(name)
-  buffer = 1 if name == "-" and sys.stdin.isatty() else values.buffer
+  trees = values.conllu or stream.is_conllu(values.input)
+  faults: list[str] = []
+  sources = _noted(stream.sentences(values.input, trees, values.errors), faults)
   with text.writer(values.output) as write:
-    for number, found in enumerate(run(session, sources, buffer)):
+    for number, found in enumerate(run(session, sources, values.buffer)):
       for line in _lines(number, found, values):
         write(line)
   if session.cut:
-    print(
-      f"{session.cut} lines were longer than {session.longest} subwords; only their "
-      "beginning was translated.",
-      file=sys.stderr,
+    _say(
+      f"{session.cut} lines were longer than {session.longest} subwords; only "
+      "their beginning was translated."
     )
+  if faults:
+    _say(
+      f"{len(faults)} of the lines could not be read (--errors "
+      f"{values.errors}); the first: {faults[0]}"
+    )
+
+
+def _noted(
+  items: Iterable[Source | Faulty | None], faults: list[str]
+) -> Iterator[Source | Faulty | None]:
+  """The items; what cannot be read of them is told in the list."""
+  for item in items:
+    if isinstance(item, Faulty):
+      faults.append(item.message)
+    yield item
+
+
+def _say(message: str) -> None:
+  print(message, file=sys.stderr)
 
 
 def _lines(
@@ -294,9 +301,9 @@ if __name__ == "__main__":
   flags.DEFINE_string("input", "-", "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
   flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")
-  flags.DEFINE_integer(
+  cli.field_flag(
+    Decode,
     "nbest",
-    None,
     "Print N hypotheses a line: LINE ||| text ||| score, LINE from 0.",
   )
   flags.DEFINE_bool(
@@ -304,9 +311,24 @@ if __name__ == "__main__":
     False,
     "Append a tab and the score: log probability over the length penalty.",
   )
-  flags.DEFINE_integer("beam", None, "Beam size, instead of the config's.")
-  flags.DEFINE_float("alpha", None, "Length penalty, instead of the config's.")
+  cli.field_flag(Decode, "beam", "Beam size, instead of the config's.")
+  cli.field_flag(
+    Decode, "alpha", "Length penalty, instead of the config's.", float
+  )
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
   flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
-  flags.DEFINE_integer("buffer", 1000, "Lines read before the first answer.")
+  cli.number_flag(
+    "buffer",
+    1000,
+    Range(1, 1_000_000),
+    "Lines translated together, at most: what is there is answered.",
+  )
+  flags.DEFINE_enum(
+    "errors",
+    "strict",
+    text.ERRORS,
+    "What a line becomes that cannot be read (no UTF-8, NUL, no tree): strict: "
+    "the end, once the lines before it are answered; replace: what can be read "
+    "of it; skip: an empty line.",
+  )
   cli.main(_main)

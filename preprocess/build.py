@@ -26,7 +26,7 @@ import numpy as np
 from absl import flags
 from tqdm import tqdm
 
-from jaxsyn import cli, files, lock
+from jaxsyn import cli, exits, files, lock
 from jaxsyn import config as configs
 from jaxsyn.data import conllu, example, integrity, schema
 from jaxsyn.data import manifest as manifests
@@ -337,10 +337,12 @@ def _publish(
 
 
 def _main(values: flags.FlagValues) -> None:
+  directory = configs.read(values.config).data.directory
   if values.verify:
-    verify.run(configs.read(values.config).data.directory)
-  else:
-    run(values.config, values.raw_dir)
+    verify.run(directory)
+    return
+  exits.check_target(directory, "config.data.directory", folder=True)
+  run(values.config, values.raw_dir)
 
 
 if __name__ == "__main__":

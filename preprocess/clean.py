@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 
 from jaxsyn import config as configs
+from jaxsyn.data import text
 from jaxsyn.data.align import visible
 from jaxsyn.errors import InputError
 
@@ -89,7 +89,7 @@ def clean(
 
 def nfc(lines: Sequence[str]) -> tuple[list[str], int]:
   """The lines in Unicode NFC, and how many that changed."""
-  normal = [unicodedata.normalize("NFC", line) for line in lines]
+  normal = [text.normal(line) for line in lines]
   return normal, sum(a != b for a, b in zip(lines, normal))
 
 

@@ -92,12 +92,6 @@ def check(config: configs.Config) -> None:
         f" (source, target), then perhaps the lines (1-800), got {files!r}."
       )
   _check_names(data, prepare.splits)
-  for field, least in (("shards", 1), ("workers", 0), ("max_subwords", 2)):
-    if getattr(prepare, field) < least:
-      raise InputError(
-        f"config.prepare.{field} must be at least {least}, got"
-        f" {getattr(prepare, field)}."
-      )
   for side in schema.SIDES:
     given = getattr(prepare.parse, f"{side}_conllu")
     lacking = sorted(set(prepare.splits) - set(given)) if given else []

@@ -88,6 +88,7 @@ def test_help_shows_the_programs_own_flags(program):
   assert done.returncode == 0
   assert "What this program is for." in done.stdout
   assert "--raw_dir" in done.stdout and "--config" in done.stdout
+  assert "It is a Python program and is run" in " ".join(done.stdout.split())
   assert "--verbosity" not in done.stdout
 
 

@@ -135,24 +135,30 @@ def test_an_integer_is_a_float():
       r"config\.model\.heads=3 must divide config\.model\.width=128",
     ),
     ({"model__width": 9, "model__heads": 3}, "must be even"),
-    ({"model__dropout": 1.5}, r"config\.model\.dropout is a probability"),
+    (
+      {"model__dropout": 1.5},
+      r"config\.model\.dropout must be from 0 to below 1, got 1\.5",
+    ),
     (
       {"model__encoder_layers": 0},
-      r"config\.model\.encoder_layers must be at least 1",
+      r"config\.model\.encoder_layers must be from 1 to 1,000, got 0",
     ),
     ({"optimiser__name": "adan"}, "no optimiser 'adan'. Did you mean 'adam'"),
-    ({"optimiser__learning_rate": 0.0}, r"learning_rate must be above 0"),
+    (
+      {"optimiser__learning_rate": 0.0},
+      r"learning_rate must be above 0 and up",
+    ),
     (
       {"optimiser__name": "adadelta", "optimiser__rho": 1.0},
-      r"config\.optimiser\.rho is a decay from 0 to below 1, got 1\.0",
+      r"config\.optimiser\.rho must be from 0 to below 1, got 1\.0",
     ),
     (
       {"optimiser__name": "adadelta", "optimiser__epsilon": 0.0},
-      r"optimiser\.epsilon must be above 0 for adadelta",
+      r"optimiser\.epsilon must be from 1e-30 to 1, got 0\.0",
     ),
     ({"decode__nbest": 9}, r"config\.decode\.nbest=9 is more than"),
-    ({"data__second__weight": -0.5}, r"second\.weight must be at least 0"),
-    ({"data__second__longest": 0}, r"second\.longest must be at least 1"),
+    ({"data__second__weight": -0.5}, r"second\.weight must be from 0 to"),
+    ({"data__second__longest": 0}, r"second\.longest must be from 1 to"),
     (
       {"data__second__brackets": "constituency", "data__tree": "linear"},
       r"config\.data\.tree='linear' .* does not reach .*second\.brackets",

@@ -6,6 +6,7 @@ Everything is real: processes, signals, UDPipe, SentencePiece, Orbax.
 import json
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
@@ -277,6 +278,69 @@ def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
     "".join(parser.conllu(t, str(i)) for i, t in enumerate(full))
   )
   assert translate("--input", str(trees)) == [plain[0], plain[2], plain[3]]
+
+
+def test_a_program_that_waits_for_each_answer_gets_it(straight, environment):
+  workdir, _ = straight
+  process = subprocess.Popen(
+    [
+      *(sys.executable, "-m", "jaxsyn.translate", "--workdir", str(workdir)),
+      *("--errors", "skip", "--scores"),
+    ],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    env=environment,
+    cwd=ROOT,
+  )
+  duck, bad, nothing = b"The duck arrived .\n", b"so f\xfcr\n", b"\n"
+  answers = []
+  for line in (duck, bad, duck, nothing, b"nul \0\n", duck):
+    process.stdin.write(line)
+    process.stdin.flush()
+    assert select.select([process.stdout], [], [], 120)[0], "it waits for more"
+    answers.append(os.read(process.stdout.fileno(), 10_000))
+  first, empty = answers[0], b"\t0.0000\n"
+  assert first.count(b"\n") == 1 and first[0] != b"\t"
+  assert answers == [first, empty, first, empty, empty, first]
+  process.send_signal(signal.SIGTERM)
+  assert process.communicate() == (b"", b"ended by SIGTERM\n")
+  assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_what_came_before_a_bad_line_is_answered(straight, environment):
+  workdir, _ = straight
+  done = subprocess.run(
+    [sys.executable, "-m", "jaxsyn.translate", "--workdir", str(workdir)],
+    input=b"The duck arrived .\n\nso f\xfcr\nThe duck arrived .\n",
+    env=environment,
+    cwd=ROOT,
+    capture_output=True,
+    check=False,
+  )
+  assert done.returncode == 2
+  assert done.stdout.count(b"\n") == 2 and done.stdout.endswith(b"\n\n")
+  assert done.stderr.startswith(b"error: standard input:3: byte 5 (0xfc)")
+  assert done.stderr.count(b"\n") == 1
+
+
+def test_what_can_be_read_of_a_line_is_translated(straight, tmp_path):
+  from jaxsyn import translate
+  from jaxsyn.data import stream
+
+  session = translate.Session(straight[0])
+  lines = ["The duck arrived .", "so f\ufffdr", "A farmer saw a duck ."]
+  (tmp_path / "in").write_bytes(b"%s\nso f\xfcr\n%s\n" % (
+    lines[0].encode(), lines[2].encode()
+  ))  # fmt: skip
+
+  def answers(errors):
+    given = stream.sentences(str(tmp_path / "in"), False, errors)
+    return [best[0].text for best in translate.run(session, given)]
+
+  expected = [best[0].text for best in session(lines)]
+  assert answers("replace") == expected
+  assert answers("skip") == [expected[0], "", expected[2]]
 
 
 def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):

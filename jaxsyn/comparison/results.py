@@ -13,8 +13,8 @@ from typing import Any
 
 from jaxsyn import files
 from jaxsyn.comparison.hierarchical import Hierarchical
-from jaxsyn.config import from_config
 from jaxsyn.errors import InputError
+from jaxsyn.fields import from_config
 from jaxsyn.scoring.metrics import Score
 from jaxsyn.scoring.significance import Difference
 
@@ -314,7 +314,7 @@ def from_json(text: str, where: str = FILE, cls: type = Results) -> Any:
       f"{where} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
-  return from_config(cls, found, where)
+  return from_config(cls, found, where, bounded=False)
 
 
 def write(path: pathlib.Path, text: str) -> None:

@@ -12,12 +12,12 @@ members hangs that is nearest to the root.
 from __future__ import annotations
 
 import dataclasses
-import gzip
+import itertools
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from jaxsyn.data import text as plain
 from jaxsyn.data.align import visible, visible_positions
 from jaxsyn.errors import InputError
 
@@ -52,6 +52,11 @@ class Block:
   head_W: tuple[int, ...]
   relation_W: tuple[str, ...]
   space_after_W: tuple[bool, ...]
+
+  @property
+  def name(self) -> str:
+    """The sentence's `# sent_id`; "" if there is none."""
+    return _name(self.comments)
 
   @property
   def parsed(self) -> bool:
@@ -111,21 +116,28 @@ def read(path: str | Path) -> Iterator[Block]:
     InputError: the file cannot be read, or a line is malformed; the message
       starts with FILE:LINE.
   """
-  path = Path(path)
-  opener = gzip.open if path.suffix == ".gz" else open
-  try:
-    with opener(path, "rb") as file:
-      yield from _blocks(file, str(path))
-  except (OSError, EOFError, zlib.error) as error:
-    raise InputError(
-      f"{path}: cannot be read ({error}); check that the file is there and"
-      " whole."
-    ) from error
+  return _whole(arriving(path))
+
+
+def arriving(
+  path: str | Path, errors: str = "strict"
+) -> Iterator[Block | plain.Faulty | None]:
+  """The same as they come: a malformed block is a Faulty, and others follow.
+
+  Args:
+    path: of a file, a pipe, or "-".
+    errors: "replace": bytes that are not UTF-8 are U+FFFD, not a fault.
+
+  Raises:
+    InputError: the file is missing, no gzip or cut off.
+  """
+  name = plain.name_of(path)
+  return _blocks(plain.raw_lines(path), name, errors == "replace")
 
 
 def blocks_of_text(text: str, name: str) -> list[Block]:
   """The trees of CoNLL-U in a string; `name` stands for the file in errors."""
-  return list(_blocks(text.encode().split(b"\n"), name))
+  return list(_whole(_blocks(text.encode().split(b"\n"), name)))
 
 
 def attach(blocks: Iterable[Block], text: str) -> Parse:
@@ -253,40 +265,49 @@ def to_text(parse: Parse, sentence_id: str) -> str:
   return "\n".join(rows) + "\n\n"
 
 
-def _blocks(lines: Iterable[bytes], file: str) -> Iterator[Block]:
-  """Blocks of lines, which end in LF, CRLF or nothing."""
-  comments, rows, first = [], [], 1
-  for number, raw in enumerate(lines, start=1):
-    raw = raw.rstrip(b"\r\n")
+def _whole(items: Iterable[Block | plain.Faulty | None]) -> Iterator[Block]:
+  """The blocks of a file that must have no fault."""
+  for item in items:
+    if isinstance(item, plain.Faulty):
+      raise InputError(item.message)
+    if item is not plain.PAUSE:
+      yield item
+
+
+def _blocks(
+  lines: Iterable[bytes | None], file: str, replace: bool = False
+) -> Iterator[Block | plain.Faulty | None]:
+  """Blocks of lines without their ends, but for a carriage return."""
+  comments, rows, first, number, fault = [], [], 1, 0, ""
+  for raw in itertools.chain(lines, [b""]):
+    if raw is plain.PAUSE:
+      yield plain.PAUSE
+      continue
+    number += 1
+    raw = raw.rstrip(b"\r")
     if number == 1:
       raw = raw.removeprefix(b"\xef\xbb\xbf")  # byte order mark
-    try:
-      line = raw.decode()
-    except UnicodeDecodeError as error:
-      raise InputError(
-        f"{file}:{number}: not valid UTF-8 at byte {error.start}"
-        f" ({raw[error.start]:#04x}); convert the file to UTF-8."
-      ) from None
-    if not line:
-      if rows:
-        yield _block(file, first, comments, rows)
-      elif fault := _lost(file, first, comments):
-        raise InputError(fault)
-      comments, rows, first = [], [], number + 1
-    elif line.startswith("#"):
+    if not raw:
+      if not rows:
+        fault = fault or _lost(file, first, comments)
+      if rows or fault:
+        yield _block(file, first, comments, rows, fault)
+      comments, rows, first, fault = [], [], number + 1, ""
+      continue
+    wrong, line = plain.decoded(raw)
+    if wrong and not replace:
+      fault = fault or f"{file}:{number}: {wrong}"
+    if line.startswith("#"):
       comments.append(line)
-    else:
-      columns = line.split("\t")
-      if len(columns) != _COLUMNS:
-        raise InputError(
-          f"{file}:{number}: {len(columns)} columns, but CoNLL-U has"
-          f" {_COLUMNS}, separated by tabs; an empty line ends a sentence."
-        )
+      continue
+    columns = line.split("\t")
+    if len(columns) != _COLUMNS:
+      fault = fault or (
+        f"{file}:{number}: {len(columns)} columns, but CoNLL-U has"
+        f" {_COLUMNS}, separated by tabs; an empty line ends a sentence."
+      )
+    if not fault:
       rows.append((number, columns))
-  if rows:
-    yield _block(file, first, comments, rows)
-  elif fault := _lost(file, first, comments):
-    raise InputError(fault)
 
 
 def _lost(file: str, first: int, comments: list[str]) -> str:
@@ -304,7 +325,23 @@ def _lost(file: str, first: int, comments: list[str]) -> str:
   return ""
 
 
-def _block(file, first, comments, rows) -> Block:
+def _block(file, first, comments, rows, fault) -> Block | plain.Faulty:
+  """The tree of one sentence, or what is wrong with it."""
+  if not fault:
+    try:
+      return _tree(file, first, comments, rows)
+    except InputError as error:
+      fault = str(error)
+  return plain.Faulty(fault, name=_name(comments))
+
+
+def _name(comments: Iterable[str]) -> str:
+  """The sent_id of a block; "" if it has none."""
+  found = (re.match(r"#\s*sent_id\s*=\s*(\S+)", c) for c in comments)
+  return next((match[1] for match in found if match), "")
+
+
+def _tree(file, first, comments, rows) -> Block:
   """Joins the multi-word tokens of one sentence."""
   heads, relations, row_of, units = _words(file, rows)
   depths = _depths(file, heads, row_of)

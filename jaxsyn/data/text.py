@@ -1,21 +1,56 @@
-"""Plain text, line by line and strictly: for corpora, input and output.
+"""Plain text, line by line: for corpora, input and output.
 
 A line ends at "\\n" and nowhere else, so that line N of one file belongs to
 line N of another whatever the text holds. A byte order mark at the start is
-dropped, and so is one carriage return at the end of a line.
+dropped, and so is one carriage return at the end of a line. What is packed by
+gzip is unpacked, by its content.
+
+Corpora are read strictly (`read_lines`, `lines_of`). Input that is answered
+while it comes may say what a line that is no text becomes, and where nothing
+more is there for the moment (`arriving_lines`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import gzip
+import dataclasses
+import itertools
 import os
-import pathlib
+import select
 import sys
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from typing import IO
 
+from jaxsyn import files
 from jaxsyn.errors import InputError
+
+# Bytes of a line. More is no sentence (nor would SentencePiece hold it), and
+# /dev/zero would fill the memory.
+LONGEST = 1 << 24
+PAUSE = None  # among lines: nothing more is there for the moment
+PATIENCE = 20  # milliseconds before it is a pause
+ERRORS = ("strict", "replace", "skip")
+
+_BLOCK = 1 << 20
+_GZIP = 31  # zlib's number for gzip's format with the largest window
+_MAGIC = b"\x1f\x8b"
+
+
+@dataclasses.dataclass(frozen=True)
+class Faulty:
+  """What stands in the place of input that cannot be read.
+
+  Attributes:
+    message: where it is, and what is wrong.
+    text: what to take for it; None: nothing.
+    name: of a tree, its sent_id.
+  """
+
+  message: str
+  text: str | None = None
+  name: str = ""
 
 
 def read_lines(path: str | os.PathLike) -> list[str]:
@@ -24,62 +59,214 @@ def read_lines(path: str | os.PathLike) -> list[str]:
 
 
 def lines_of(path: str | os.PathLike) -> Iterator[str]:
-  """The lines of a UTF-8 file, plain or .gz, or of standard input ("-").
+  """The lines of UTF-8 text, plain or .gz, or of standard input ("-").
 
   Raises:
-    InputError: the file is missing, no gzip, cut off, or not UTF-8; the
-      message gives the line.
+    InputError: the file is missing, no gzip, cut off, or not UTF-8, or a line
+      is longer than LONGEST; the message gives the line.
+  """
+  for item in _lines(path, "strict", nul=True):
+    if item is not PAUSE:
+      yield item
+
+
+def arriving_lines(
+  path: str | os.PathLike, errors: str = "strict"
+) -> Iterator[str | Faulty | None]:
+  """The same as they come, with a PAUSE wherever the writer makes one.
+
+  Args:
+    path: of a file, a pipe, or "-".
+    errors: what a line becomes that is not UTF-8, holds NUL (which is no text,
+      but the mark of UTF-16) or is too long. "strict": raises. "replace": what
+      can be read of it, U+FFFD in the place of what cannot. "skip": nothing.
+
+  Raises:
+    InputError: as `lines_of`.
+  """
+  return _lines(path, errors, nul=False)
+
+
+def _lines(path, errors: str, nul: bool) -> Iterator[str | Faulty | None]:
+  name = name_of(path)
+  number = 0
+  for raw in raw_lines(path):
+    if raw is PAUSE:
+      yield PAUSE
+      continue
+    number += 1
+    fault, line = decoded(raw, nul)
+    if number == 1:
+      line = line.removeprefix("\ufeff")
+    line = line.removesuffix("\r")
+    if not fault:
+      yield line
+      continue
+    fault = f"{name}:{number}: {fault}"
+    if errors == "strict":
+      raise InputError(fault)
+    yield Faulty(fault, line if errors == "replace" else None)
+
+
+def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:
+  """What is wrong with a line ("": nothing), and as much as can be read.
+
+  Args:
+    raw: of `raw_lines`.
+    nul: whether NUL is a character as others are.
+  """
+  fault = ""
+  if len(raw) > LONGEST:
+    fault = f"the line has more than {LONGEST:,} bytes; a line is a sentence."
+    raw = raw[:LONGEST]
+  try:
+    line = raw.decode("utf-8")
+  except UnicodeDecodeError as error:
+    line = raw.decode("utf-8", "replace")
+    fault = fault or (
+      f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not UTF-8. Mend "
+      "the line, or convert the file: iconv -f latin1 -t utf-8 (say which "
+      "encoding it has)."
+    )
+  if not nul and "\0" in line:
+    fault = fault or (
+      f"character {line.index(chr(0)) + 1} is NUL. Mend the line; if all are "
+      "so, it may be UTF-16: iconv -f utf-16 -t utf-8."
+    )
+    line = line.replace("\0", "\ufffd")
+  return fault, line
+
+
+def name_of(path: str | os.PathLike) -> str:
+  """What messages call it."""
+  name = os.fspath(path)
+  return "standard input" if name == "-" else name
+
+
+def raw_lines(path: str | os.PathLike) -> Iterator[bytes | None]:
+  """The lines as bytes, without "\\n", unpacked; and a PAUSE where there is one.
+
+  Of a line of more than LONGEST bytes LONGEST + 1 are given.
+
+  Raises:
+    InputError: the file is missing, no gzip or cut off.
   """
   name = os.fspath(path)
-  if name == "-":
-    yield from _decode(iter(sys.stdin.buffer.readline, b""), "standard input")
-    return
   try:
-    with open(name, "rb") as file:
-      packed = file.peek(2)[:2] == b"\x1f\x8b"
-      if name.endswith(".gz") and not packed:
-        raise gzip.BadGzipFile("it does not start as gzip does")
-      unpacked = gzip.GzipFile(fileobj=file) if packed else file
-      yield from _decode(unpacked, name)
+    if name == "-":
+      if sys.stdin is None:
+        raise InputError("standard input is closed; name a file instead.")
+      yield from _split(_unpacked(_arriving(sys.stdin.fileno()), False))
+      return
+    with open(name, "rb", buffering=0) as file:
+      blocks = _arriving(file.fileno())
+      yield from _split(_unpacked(blocks, name.endswith(".gz")))
   except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-    raise InputError(f"{name} is missing or no file.") from None
-  except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    raise InputError(f"{name_of(path)} is missing or no file.") from None
+  except (EOFError, zlib.error) as error:
     raise InputError(
-      f"{name} cannot be unpacked ({error}). Copy or fetch it again."
+      f"{name_of(path)} cannot be unpacked ({error}). Copy or fetch it again."
     ) from None
 
 
-def _decode(raw: Iterable[bytes], name: str) -> Iterator[str]:
-  for number, line in enumerate(raw, start=1):
-    try:
-      decoded = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-      raise InputError(
-        f"{name}:{number}: byte {error.start + 1} (0x{line[error.start]:02x}) "
-        "is not UTF-8. Mend the line, or convert the file: iconv -f latin1 -t "
-        "utf-8 (say which encoding it has)."
-      ) from None
-    if number == 1:
-      decoded = decoded.removeprefix("\ufeff")
-    yield decoded.removesuffix("\n").removesuffix("\r")
+def _arriving(file: int) -> Iterator[bytes | None]:
+  """Blocks of bytes; before it waits for more, a PAUSE."""
+  # No thread that reads ahead: one that waits in a read at the end of the
+  # process would hold the lock of the stream, and Python aborts.
+  poller = select.poll()
+  poller.register(file, select.POLLIN)
+  while True:
+    if not poller.poll(PATIENCE):
+      yield PAUSE
+      poller.poll()
+    block = os.read(file, _BLOCK)
+    if not block:
+      return
+    yield block
+
+
+def _unpacked(
+  blocks: Iterator[bytes | None], packed: bool
+) -> Iterator[bytes | None]:
+  """The bytes of blocks, which may be gzip's members one after another.
+
+  Args:
+    packed: they must be.
+  """
+  head = b""
+  for block in blocks:
+    if block is PAUSE:
+      yield PAUSE
+      continue
+    head += block
+    if head != _MAGIC[: len(head)]:  # else perhaps gzip's first byte
+      break
+  if not head.startswith(_MAGIC):
+    if packed:
+      raise zlib.error("it does not start as gzip does")
+    yield head
+    yield from blocks
+    return
+  unpack = zlib.decompressobj(_GZIP)
+  for block in itertools.chain([head], blocks):
+    if block is PAUSE:
+      yield PAUSE
+    while block:
+      if unpack.eof:  # another member follows, or a tape's padding
+        block = block.lstrip(b"\0")
+        if not block:
+          break
+        unpack = zlib.decompressobj(_GZIP)
+      yield unpack.decompress(block, _BLOCK)
+      block = unpack.unused_data or unpack.unconsumed_tail
+  yield unpack.flush()
+  if not unpack.eof:
+    raise EOFError("it ends too early")
+
+
+def _split(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
+  """The lines of blocks."""
+  rest, passing = b"", False  # a line begun; one that was given and goes on
+  for block in blocks:
+    if block is PAUSE:
+      yield PAUSE
+      continue
+    *whole, last = block.split(b"\n")
+    for line in whole:
+      if not passing:
+        yield (rest + line)[: LONGEST + 1]
+      rest, passing = b"", False
+    if passing:
+      continue
+    rest += last
+    if len(rest) > LONGEST:  # at once: /dev/zero has no end
+      yield rest[: LONGEST + 1]
+      rest, passing = b"", True
+  if rest:
+    yield rest
+
+
+def normal(line: str) -> str:
+  """The line in Unicode NFC, as config.prepare.clean.nfc makes it."""
+  return unicodedata.normalize("NFC", line)
 
 
 @contextlib.contextmanager
 def writer(path: str | os.PathLike) -> Iterator[Callable[[str], None]]:
   """A function that writes a line to a file, or to standard output ("-").
 
-  A file gets its name when it is whole; standard output is flushed at each
-  line, for whoever waits at the other end.
+  A file gets its name when it is whole; standard output and pipes are flushed
+  at each line, for whoever waits at the other end.
   """
-  name = os.fspath(path)
-  if name == "-":
-    yield lambda line: print(line, flush=True)
+  if os.fspath(path) == "-":
+    yield lambda line: _answer(line, sys.stdout, True)
     return
-  temporary = pathlib.Path(name + ".partial")
-  temporary.parent.mkdir(parents=True, exist_ok=True)
-  try:
-    with temporary.open("w", encoding="utf-8", newline="\n") as file:
-      yield lambda line: print(line, file=file)
-    os.replace(temporary, name)
-  finally:
-    temporary.unlink(missing_ok=True)
+  with files.publish(path, "w") as file:
+    live = not file.seekable()
+    yield lambda line: _answer(line, file, live)
+
+
+def _answer(line: str, file: IO[str], live: bool) -> None:
+  file.write(line + "\n")  # at once: a reader may take half a line for one
+  if live:
+    file.flush()

@@ -59,20 +59,6 @@ class Gru(nn.Module):
           "layer a side and one head; take one of its systems (gru_*), which "
           "set it to 1."
         )
-    for name in ("hidden", "alignment"):
-      least = name == "hidden"
-      if getattr(model.gru, name) < least:
-        raise InputError(
-          f"config.model.gru.{name} must be at least {int(least)}, got "
-          f"{getattr(model.gru, name)}."
-        )
-    for name in ("embedding", "hidden", "source", "target"):
-      rate = getattr(model.gru, f"dropout_{name}")
-      if not 0.0 <= rate < 1.0:
-        raise InputError(
-          f"config.model.gru.dropout_{name} is a probability from 0 to below "
-          f"1, got {rate}."
-        )
     if not spec.contexts:
       raise InputError(
         "config.contexts is empty: a model of family 'gru' looks at its source "

@@ -62,12 +62,6 @@ class Transformer(nn.Module):
         f"config.model.width={model.width} must be even: position encodings "
         "are pairs of sine and cosine."
       )
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
-      rate = getattr(model, name)
-      if not 0.0 <= rate < 1.0:
-        raise InputError(
-          f"config.model.{name} is a probability from 0 to below 1, got {rate}."
-        )
     if spec.contexts:
       raise InputError(
         f"config.contexts.{spec.contexts[0][0]} is a window of a recurrent "

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.config import from_config
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.fields import Range, from_config
 from jaxsyn.training.head_losses import (
   SourceHeads,
   Synchronisation,
@@ -52,7 +52,7 @@ class NegativeLogLikelihood(Loss):
     smoothing: ε.
   """
 
-  smoothing: float = 0.1
+  smoothing: Annotated[float, Range(0, 1, below=True)] = 0.1
 
   def of_rows(
     self,

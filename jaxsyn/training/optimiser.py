@@ -55,20 +55,7 @@ def _adadelta(config: Optimiser) -> optax.GradientTransformation:
 
   RMS(x) = √(E[x²] + epsilon), E a running mean with decay `rho`, from 0. The
   rule needs no learning rate: a constant 1 leaves it as published.
-
-  Raises:
-    InputError: a decay that forgets nothing, or an epsilon that keeps the
-      first step at 0.
   """
-  if not 0 <= config.rho < 1:
-    raise InputError(
-      f"config.optimiser.rho is a decay from 0 to below 1, got {config.rho}."
-    )
-  if config.epsilon <= 0:
-    raise InputError(
-      "config.optimiser.epsilon must be above 0 for adadelta, or nothing ever "
-      f"moves; got {config.epsilon}. Zeiler 2012 has 1e-6."
-    )
   return optax.scale_by_adadelta(rho=config.rho, eps=config.epsilon)
 
 

@@ -201,19 +201,21 @@ def test_messages_name_file_and_line(tmp_path):
 def test_invalid_utf8_names_the_line(tmp_path):
   path = tmp_path / "latin1.conllu"
   path.write_bytes(MONKEY.encode() + "1\tÄ\n".encode("latin-1"))
-  with pytest.raises(InputError, match=r"conllu:7: not valid UTF-8 .*0xc4"):
+  with pytest.raises(
+    InputError, match=r"conllu:7: byte 3 \(0xc4\) is not UTF-8"
+  ):
     list(conllu.read(path))
 
 
 def test_missing_and_broken_files(tmp_path):
-  with pytest.raises(InputError, match=r"none.conllu: cannot be read"):
+  with pytest.raises(InputError, match=r"none.conllu is missing"):
     list(conllu.read(tmp_path / "none.conllu"))
   path = tmp_path / "half.conllu.gz"
   path.write_bytes(gzip.compress(MONKEY.encode() * 50)[:-20])
-  with pytest.raises(InputError, match=r"half.conllu.gz: cannot be read"):
+  with pytest.raises(InputError, match=r"half.conllu.gz cannot be unpacked"):
     list(conllu.read(path))
   path.write_bytes(b"plain text")
-  with pytest.raises(InputError, match=r"half.conllu.gz: cannot be read"):
+  with pytest.raises(InputError, match=r"half.conllu.gz cannot be unpacked"):
     list(conllu.read(path))
 
 

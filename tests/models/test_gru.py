@@ -188,8 +188,11 @@ def test_one_draw_of_dropout_holds_for_a_whole_sentence():
   "change, message",
   [
     ({"model.heads": 2}, r"config\.model\.heads=2: family 'gru' has one"),
-    ({"model.gru.hidden": 0}, r"config\.model\.gru\.hidden must be at least 1"),
-    ({"model.gru.dropout_hidden": 1.0}, r"gru\.dropout_hidden is a probab"),
+    ({"model.gru.hidden": 0}, r"config\.model\.gru\.hidden must be from 1 "),
+    (
+      {"model.gru.dropout_hidden": 1.0},
+      r"gru\.dropout_hidden must be from 0 to b",
+    ),
     ({"contexts": {}}, r"config\.contexts is empty"),
     ({"contexts": {"golbal": {}}}, r"no window 'golbal'.* 'global'"),
     ({"contexts": {"local": {"reach": -1}}}, r"contexts\.local\.reach must"),

@@ -235,7 +235,11 @@ def test_failure_leaves_the_old_folder(tmp_path):
   [
     ("data.name", "To-y", "config.data.name must be lower case.*'To-y'"),
     ("data.train", "trian", "config.data.train: no split 'trian'.*'train'"),
-    ("prepare.shards", 0, "config.prepare.shards must be at least 1, got 0"),
+    (
+      "prepare.shards",
+      0,
+      "config.prepare.shards must be from 1 to 10,000, got 0",
+    ),
     ("prepare.splits.test", ("a",), r"splits.test must be .* two files"),
     ("prepare.downloads", (("a", "b"),), "downloads must hold"),
     ("prepare.vocabulary.type", "pbe", "vocabulary.type must be one of"),

@@ -1,0 +1,191 @@
+"""How a command ends: one clear message, and an exit status that is told.
+
+Exit status:
+
+  0    fine
+  2    the world outside did not play along: wrong input, a file or folder that
+       cannot be read or written, a full disk or file, no memory left, standard
+       output closed. One message on standard error, no traceback.
+  130  interrupted (SIGINT); 143 asked to end (SIGTERM), 129 (SIGHUP). What was
+       answered on standard output stays; a file appears whole or not at all.
+  141  the reader of standard output or standard error went away. No message.
+
+Anything else is a fault of ours and keeps its traceback. An error of the system
+that names a path counts as the world's, for all that is read or written has one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jaxsyn.errors import InputError
+
+_ADVICE = {
+  **dict.fromkeys(
+    (errno.ENOSPC, errno.EDQUOT),
+    "Free some space and run the same command again.",
+  ),
+  **dict.fromkeys(
+    (errno.EACCES, errno.EPERM, errno.EROFS),
+    "Change the permissions, or choose another place.",
+  ),
+  **dict.fromkeys(
+    (errno.EEXIST, errno.ENOTDIR),
+    "A file stands where a folder is needed; choose another place.",
+  ),
+  errno.EISDIR: "A folder stands where a file is needed; choose another name.",
+  errno.EFBIG: "Files may not grow so large here: raise the limit (ulimit -f), "
+  "or choose another place.",
+  errno.ENAMETOOLONG: "Choose a shorter name.",
+  errno.EMFILE: "Too many files are open: raise the limit (ulimit -n).",
+  errno.ENFILE: "Too many files are open on this machine: end other programs.",
+  errno.ENOMEM: "End other programs, or take a machine with more memory.",
+  errno.EIO: "The disk, or the way to it, failed; look after it.",
+}
+# Without a path these are of standard output, or of the machine; any other
+# error without one may as well be a fault of ours.
+_PATHLESS = (
+  *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+  *(errno.ENOMEM, errno.EMFILE, errno.ENFILE),
+)
+
+
+class Ended(BaseException):
+  """A signal asked the process to end; no Exception, as KeyboardInterrupt."""
+
+  def __init__(self, number: int):
+    super().__init__(number)
+    self.number = number
+
+
+def guarded(function: Callable[[], Any]) -> None:
+  """Calls a function; what goes wrong is one message and an exit status."""
+  try:
+    with _signals():
+      _check_streams()
+      function()
+      sys.stdout.flush()
+  except InputError as error:
+    _stop(f"error: {error}", 2)
+  except KeyboardInterrupt:
+    _stop("interrupted", 130)
+  except Ended as end:
+    _stop(f"ended by {signal.Signals(end.number).name}", 128 + end.number)
+  except BrokenPipeError:
+    _stop("", 141)
+  except MemoryError:
+    _stop(
+      "error: out of memory. End other programs, take less at a time "
+      "(config.batch.tokens, config.decode.sentences, --buffer), or a machine "
+      "with more.",
+      2,
+    )
+  except OSError as error:
+    path = error.filename2 or error.filename  # of a copy, the second is written
+    if path is None and error.errno not in _PATHLESS:
+      raise
+    place = "" if path is None else f": {os.fsdecode(path)}"
+    advice = _ADVICE.get(error.errno, "Check the name, and what is there.")
+    _stop(f"error: {error.strerror or error}{place}. {advice}", 2)
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+  """SIGTERM and SIGHUP end the block as Ctrl-C does: with what must be undone.
+
+  Training and comparisons have their own way for as long as they run.
+  """
+  if threading.current_thread() is not threading.main_thread():
+    yield
+    return
+
+  def end(number, frame):
+    raise Ended(number)
+
+  old = {}
+  for number in (signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_DFL:  # nohup's stays
+      old[number] = signal.signal(number, end)
+  try:
+    yield
+  finally:
+    for number, handler in old.items():
+      signal.signal(number, handler)
+
+
+def _check_streams() -> None:
+  """Makes the three standard streams safe to use, where they were closed."""
+  # The next file to be opened would get a free number below 3, and whatever
+  # C++ prints would go into it.
+  while (number := os.open(os.devnull, os.O_RDWR)) < 3:
+    pass
+  os.close(number)
+  closed = sys.stdout is None
+  # Without a stream print(file=sys.stderr) goes to standard output.
+  for name in ("stdout", "stderr"):
+    if getattr(sys, name) is None:
+      nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+      setattr(sys, name, nowhere)
+  if closed:
+    raise InputError(
+      "standard output is closed; send it somewhere, if only to /dev/null."
+    )
+  # What jaxsyn prints is UTF-8, whatever a terminal of old is set to.
+  if hasattr(sys.stdout, "reconfigure"):
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def check_target(path: str, flag: str, folder: bool = False) -> None:
+  """Finds out that nothing can be written, before hours of work.
+
+  Args:
+    path: of a file ("-": standard output), or of a folder.
+    flag: that named it, for the message.
+    folder: it is to be one, made where it is not there.
+
+  Raises:
+    InputError: a folder stands where a file must, or the other way round; or
+      permissions are lacking.
+  """
+  if path == "-" and not folder:
+    return
+  target = pathlib.Path(os.path.realpath(path))
+  if target.is_dir() and not folder:
+    raise InputError(f"{flag} {path} is a folder; name a file.")
+  if target.exists() and folder and not target.is_dir():
+    raise InputError(f"{flag} {path} is a file; name a folder.")
+  there = target
+  if not folder and not (target.exists() and not target.is_file()):
+    there = target.parent  # files are renamed to their place
+  while not there.exists():
+    there = there.parent
+  if there != target and not there.is_dir():
+    raise InputError(f"{flag} {path}: {there} is a file, and no folder.")
+  if not os.access(there, os.W_OK | (os.X_OK if there.is_dir() else 0)):
+    raise InputError(
+      f"{flag} {path}: nothing can be written to {there}. "
+      f"{_ADVICE[errno.EACCES]}"
+    )
+
+
+def _stop(message: str, status: int) -> None:
+  """Says it, as far as anybody listens, and exits."""
+  if message:
+    with contextlib.suppress(OSError):
+      print(message, file=sys.stderr, flush=True)
+  for stream in (sys.stdout, sys.stderr):
+    try:
+      stream.flush()
+    except OSError:
+      # Python flushes once more at exit, and would change the status; let what
+      # is left go nowhere.
+      os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+  sys.exit(status)

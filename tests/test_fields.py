@@ -1,0 +1,214 @@
+"""Every value that a config can hold is in its bounds, or is named."""
+
+import copy
+import dataclasses
+import math
+import random
+import typing
+
+import pytest
+
+from configs import base, multi30k_en_de, systems
+from jaxsyn import config as configs
+from jaxsyn.comparison import results
+from jaxsyn.errors import InputError
+from jaxsyn.fields import Range, from_config, range_of
+from jaxsyn.plan import resolve
+from jaxsyn.syntax import PARTS, WINDOWS
+from jaxsyn.training.losses import LOSSES
+
+SIDE = {"size": 100, "sha256": "a"}
+MANIFEST = {
+  "vocabulary": {"source": SIDE, "target": SIDE},
+  "relations": {"source": ["det", "obj"], "target": ["det"]},
+}
+HUGE = (10**18, -(10**18), 10**5000, 1e300, -1e300)
+NOT_NUMBERS = (math.nan, math.inf, -math.inf, True, "1", None, (1,), {"a": 1})
+
+
+def numbers(cls, path=()):
+  """(dotted path, bare type, Range or None) of every number below a section."""
+  for name, hint in typing.get_type_hints(cls, include_extras=True).items():
+    form, here = None, (*path, name)
+    if typing.get_origin(hint) is typing.Annotated:
+      hint, form = hint.__origin__, hint.__metadata__[0]
+    if dataclasses.is_dataclass(hint):
+      yield from numbers(hint, here)
+    elif hint in (int, float):
+      yield here, hint, form
+
+
+FIELDS = list(numbers(configs.Config))
+
+
+def changed(path, value):
+  config = base.get_config().to_dict()
+  section = config
+  for name in path[:-1]:
+    section = section[name]
+  section[path[-1]] = value
+  return config
+
+
+def test_the_config_has_numbers_and_each_says_its_bounds():
+  assert len(FIELDS) > 60
+  assert [".".join(path) for path, _, form in FIELDS if form is None] == []
+
+
+@pytest.mark.parametrize(
+  ("path", "kind", "form"), FIELDS, ids=[".".join(p) for p, _, _ in FIELDS]
+)
+def test_a_number_is_in_its_bounds_or_named(path, kind, form):
+  dotted = "config." + ".".join(path)
+
+  def refused(value):
+    with pytest.raises(InputError) as caught:
+      configs.read(changed(path, value))
+    assert str(caught.value).startswith(f"{dotted} must be "), caught.value
+    assert len(str(caught.value)) < 300
+
+  for value in (*HUGE, *NOT_NUMBERS):
+    refused(value)
+  outside = [form.low, form.high] if kind is float else []
+  if not form.above:
+    outside += [form.low - 1 if form.low - 1 != form.also else form.low - 2]
+  if not form.below:
+    outside += [form.high + 1]
+  for value in outside:
+    if value not in form:
+      refused(value)
+  inside = [v for v in (form.low, form.high, form.also) if v is not None]
+  for value in (v for v in inside if v in form and isinstance(v, int)):
+    found = configs.read(changed(path, value))
+    for name in path:
+      found = getattr(found, name)
+    assert found == value and type(found) is kind
+
+
+@pytest.mark.parametrize(
+  ("path", "value", "message"),
+  [
+    ("prepare.parse.beam", -1, "from 0 to 100, got -1"),
+    ("seed", -1, r"from 0 to 4,294,967,295, got -1"),
+    ("seed", int("9" * 20), "from 0 to 4,294,967,295, got 9{20}"),
+    ("decode.max_length_factor", -1, "from 0 to 1,000, got -1"),
+    ("train.validation_sentences", -4, "from 0 to"),
+    ("optimiser.beta1", 2, "from 0 to below 1, got 2"),
+    ("optimiser.epsilon", -1, "from 1e-30 to 1, got -1"),
+    ("prepare.clean.max_ratio", math.nan, "from 0 to 1,000,000, got nan"),
+    ("prepare.clean.max_words", -3, "from 0 to"),
+    ("train.mesh.data", 0, "from 1 to 65,536, or -1, got 0"),
+    ("train.mesh.fsdp", -2, "from 1 to 65,536, or -1, got -2"),
+    ("optimiser.learning_rate", 0, "above 0 and up to 1,000,000, got 0"),
+    ("data.directory", "", "the name of a folder, got ''"),
+    ("data.source_language", "../en", "a language's code"),
+    ("data.train", "", "1 to 200 characters"),
+    ("prepare.raw_dir", "a\0b", r"the control character '\\x00'"),
+    ("data.directory", "caf\udce9", "is not UTF-8"),
+    ("system", "x" * 10**6, "1 to 200 characters"),
+    ("decode.checkpoint", ["best"], "must be one of 'best', 'last'"),
+    ("prepare.splits", {"a\nb": ("a", "b")}, "a name in .*control character"),
+    ("prepare.splits", {3: ("a", "b")}, "a name in .* type str, got 3"),
+    ("losses", {3: {}}, "a name in config.losses must be of type str"),
+    ("model", {3: 4}, "config.model has no option 3"),
+  ],
+)
+def test_what_was_a_traceback_a_hang_or_taken_is_named(path, value, message):
+  with pytest.raises(InputError, match=message):
+    configs.read(changed(path.split("."), value))
+
+
+def test_no_output_without_room():
+  config = base.get_config()
+  config.decode.update(max_length_factor=0.0, max_length_offset=0)
+  with pytest.raises(InputError, match="no output has room"):
+    resolve(configs.read(config), MANIFEST)
+
+
+@pytest.mark.parametrize(
+  ("where", "name", "kind"),
+  [
+    (where, name, kind)
+    for where, table in (
+      ("parts.encoder", PARTS),
+      ("contexts", WINDOWS),
+      ("losses", LOSSES),
+    )
+    for name, kind in table.items()
+  ],
+)
+def test_options_of_parts_windows_and_losses_are_finite(where, name, kind):
+  there = f"config.{where}.{name}"
+  hints = typing.get_type_hints(kind)
+  for field in dataclasses.fields(kind):
+    if hints[field.name] in (int, float):
+      far = [v for v in HUGE if hints[field.name] is int or abs(v) > 1e39]
+      for value in (*far, *NOT_NUMBERS):
+        with pytest.raises(InputError, match=rf"^{there}.{field.name} must be"):
+          from_config(kind, {field.name: value}, there)
+  if "layers" in hints:
+    with pytest.raises(InputError, match=rf"^{there}.layers\[1\] must be"):
+      from_config(kind, {"layers": (0, 10**18)}, there)
+
+
+def test_smoothing_leaves_something_to_the_gold_subword():
+  config = base.get_config()
+  config.losses.nll.smoothing = 2.0
+  with pytest.raises(
+    InputError, match=r"nll\.smoothing must be from 0 to below"
+  ):
+    resolve(configs.read(config), MANIFEST)
+
+
+def test_what_was_measured_may_be_anything():
+  values = {"loss": math.nan}
+  point = {"step": 10**12, "minutes": math.inf, "values": values}
+  found = from_config(results.Point, point, "point", bounded=False)
+  assert found.step == 10**12 and math.isnan(found.values["loss"])
+
+
+def test_bounds_can_be_asked_for_and_read_well():
+  assert range_of(configs.Decode, "beam") == Range(1, 1000)
+  assert str(Range(0, 1, above=True, below=True)) == "above 0 and below 1"
+
+
+def leaves(section, path=()):
+  for name, value in section.items():
+    yield (*path, name)
+    if isinstance(value, dict):
+      yield from leaves(value, (*path, name))
+
+
+ODD = (
+  *(math.nan, math.inf, -math.inf, 10**18, -(10**18), -1, 0, 1, 2, 3, 0.5, 1.0),
+  *("", "\0", "a\nb", "\ud800", "none", "adam", "x" * 5000, b"x", None, True),
+  *((), [], (0, 1), (-1,), ("a",), ((),), {}, {"": 1}, {1: {}}, {"nll": 3}),
+  *({"localness": {}}, {"tree_scaled": {"sigma": math.nan}}, object()),
+)
+
+
+def test_mutated_configs_are_read_or_refused():
+  """Two random fields of a random system; the rest of the config is good."""
+  draw = random.Random(4)
+  plain = [
+    multi30k_en_de.get_config(name).to_dict() for name in systems.SYSTEMS
+  ]
+  taken = refused = 0
+  for _ in range(1500):
+    config = copy.deepcopy(draw.choice(plain))
+    for path in draw.sample(list(leaves(config)), draw.choice((1, 1, 2))):
+      section = config
+      for name in path[:-1]:
+        section = section.get(name) if isinstance(section, dict) else None
+      if not isinstance(section, dict) or path[-1] not in section:
+        continue  # the other change took it away
+      same = [v for v in ODD if type(v) is type(section[path[-1]])]
+      odd = same if same and draw.random() < 0.7 else ODD
+      section[path[-1]] = draw.choice(odd)
+    try:
+      resolve(configs.read(config), MANIFEST)
+      taken += 1
+    except InputError as error:
+      assert "config" in str(error), error
+      refused += 1
+  assert taken > 100 and refused > 500, (taken, refused)
