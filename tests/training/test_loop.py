@@ -56,7 +56,7 @@ class Said:
 def train(tiny, prepared, tmp_path):
   """A function: trains in one folder by what a validation says."""
   records = Records(prepared, "train")
-  columns = of_split(records, NAMES, "parsed", 1.0)
+  columns = of_split(records, NAMES, "parsed", 0, 1.0)
 
   def run(said, **changes):
     config = tiny("transformer")
@@ -68,8 +68,7 @@ def train(tiny, prepared, tmp_path):
     plan = resolve(config, records.manifest)
     layout = Layout(config.train.parallelism, config.train.mesh)
     batches = BatchPlan(
-      columns.sizes("source_id"),
-      columns.sizes("target_id"),
+      *columns.lengths(),
       tokens=config.batch.tokens,
       shapes=1,
       seed=0,
