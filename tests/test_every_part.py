@@ -30,7 +30,7 @@ from jaxsyn.syntax import PARTS, Where
 # none but the end sign, and one is longer than all others together.
 PAIRS = [
   sentence(5, 6, 1),
-  sentence(3, 4, 2, bare=17),
+  sentence(3, 4, 226, bare=17),  # its three words are neighbours in the tree
   sentence(7, 8, 3),
   sentence(1, 3, 4),
   sentence(0, 2, 5),

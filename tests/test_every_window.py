@@ -15,7 +15,7 @@ from jaxsyn.syntax import WINDOWS, WindowSpec
 
 PAIRS = [
   sentence(5, 6, 1),
-  sentence(3, 4, 2, bare=17),  # more words than subwords
+  sentence(3, 4, 226, bare=17),  # more words than subwords
   sentence(60, 8, 3),
   sentence(1, 3, 4),
 ]

@@ -80,11 +80,10 @@ def train_on(world: World, origin: World) -> Digests:
       resolve(config, records.manifest).needs, records.manifest["sides"]
     )
     columns = tasks.of_split(
-      records, names, config.data, config.batch.memory_gib
+      records, names, config.data, config.seed, config.batch.memory_gib
     )
     plan = Plan(
-      columns.sizes("source_id"),
-      columns.sizes("target_id"),
+      *columns.lengths(),
       tokens=config.batch.tokens,
       shapes=2,
       seed=0,
@@ -155,9 +154,8 @@ def _abstract_state(folder: pathlib.Path) -> Any:
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   names = features_for(plan.needs, records.manifest["sides"])
-  columns = tasks.of_split(records, names, config.data, 1.0)
-  lengths = columns.sizes("source_id"), columns.sizes("target_id")
-  batch_plan = Plan(*lengths, tokens=1024, shapes=2, seed=0)
+  columns = tasks.of_split(records, names, config.data, config.seed, 1.0)
+  batch_plan = Plan(*columns.lengths(), tokens=1024, shapes=2, seed=0)
   batch = Feed(columns, names, batch_plan).empty()[0]
   layout = Layout("jit", config.train.mesh)
   make = functools.partial(first_state, plan.recipe, seed=0)
