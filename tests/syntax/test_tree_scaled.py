@@ -230,16 +230,16 @@ def test_the_random_technique_comes_before_the_window():
 
 def test_254_edges_or_more_are_far_but_may_be_dropped():
   # Stored as 254, whatever they are: weight 0 for any sigma. Dropped at random,
-  # such a pair counts k edges as any other: φ(2 / 9) / 9 = 0.043246.
+  # such a pair counts k edges as any other: φ(0.002) / 1000 = 0.000398941.
   distance_WW = np.where(np.eye(5, dtype=bool), 0, 254).astype(np.uint8)[None]
-  wide = dict(**BOTH, sigma=9.0)
+  wide = dict(**BOTH, sigma=1000.0)
   out = rescored(TreeScaled(**wide), tree_distance_BWW=distance_WW)
   words = ~np.eye(5, dtype=bool)
   assert (out[0, :, :5, :5][:, words] == 0).all()
   spec = TreeScaled(**wide, random_sparse=1.0, random_distance=2)
   out = rescored(spec, tree_distance_BWW=distance_WW, train=True)
   np.testing.assert_allclose(
-    out[0, :, :5, :5], SCORE[0, :, :5, :5] * 0.043246, rtol=1e-4
+    out[0, :, :5, :5], SCORE[0, :, :5, :5] * 0.000398941, rtol=1e-4
   )
 
 
