@@ -90,8 +90,8 @@ def sync_attention(config: Config) -> None:
   dbsa(config)
   config.losses.synchronisation = dict(
     weight=0.5,
-    layer=max(config.model.decoder_layers - 2, 0),  # of the cross-attention,
-    # from 0: the last but one
+    layer=-2,  # of the cross-attention, from 0; from the end where negative:
+    # -2 is the last but one, and the only one of a decoder of one layer
     normalise="softmax",  # rows of the mapped parse; "renorm" or "log" are
     # sharper
     temperature=1.0,  # of that softmax

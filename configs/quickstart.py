@@ -32,7 +32,10 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   # The source is parsed, as real text is; the target, which has trees in
   # training only, has those of the grammar.
   config.prepare.parse.sides = ("source", "target")
-  config.prepare.parse.source_model = f"{RAW}/quickstart.udpipe"
+  # Beside the text, also where raw_dir is set later.
+  config.prepare.parse.source_model = (
+    config.prepare.get_ref("raw_dir") + "/quickstart.udpipe"
+  )
   config.prepare.vocabulary.size = 1000
 
   config.batch.tokens = 1024

@@ -8,6 +8,8 @@ Representation" (EMNLP), recalled.
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_collections
 
 Config = ml_collections.ConfigDict
@@ -73,10 +75,11 @@ def gru_double_syntax(config: Config) -> None:
   gru_syntax(config)
 
 
-def _source_dependency(config: Config) -> dict[str, int]:
+def _source_dependency(config: Config) -> dict[str, Any]:
   return dict(
-    size=3 * config.model.width // 8,  # of V, the vector of a word's relatives;
-    # 260 beside embeddings of 620 in the paper
+    # Of V, the vector of a word's relatives; 260 beside embeddings of 620 in
+    # the paper. Follows a width that is set later, unless it is set itself.
+    size=config.model.get_ref("width") * 3 // 8,
     length=10,  # parent, siblings and children taken, at most
     kernel=3,  # of them that the convolution sees at once, odd
   )

@@ -63,7 +63,8 @@ def deps_san(config: Config) -> None:
   All heads of the first three encoder layers, variance 1: the paper's best.
   """
   config.parts.encoder.tree_scaled = dict(
-    layers=(0, 1, 2)[: config.model.encoder_layers],  # encoder layers, from 0
+    layers=placeholder(tuple),  # encoder layers, from 0; None: the lowest
+    lowest=3,  # so many of them, or all where there are fewer; 0: all
     heads=placeholder(tuple),  # of those layers, from 0; None: all
     sigma=1.0,  # standard deviation in edges; its square is the variance
     learn_sigma=False,  # a parameter of each head, starting at sigma
@@ -117,7 +118,8 @@ def label_embedding(config: Config) -> None:
 
 def _localness(config: Config, window: str) -> None:
   config.parts.encoder.localness = dict(
-    layers=(0, 1, 2)[: config.model.encoder_layers],  # encoder layers, from 0
+    layers=placeholder(tuple),  # encoder layers, from 0; None: the lowest
+    lowest=3,  # so many of them, or all where there are fewer; 0: all
     heads=placeholder(tuple),  # of those layers, from 0; None: all
     window=window,  # "fixed", or predicted from the "layer" or the "query"
     width=10.0,  # of the "fixed" window, in subwords; twice its sigma

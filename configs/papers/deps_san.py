@@ -50,6 +50,7 @@ from __future__ import annotations
 import dataclasses
 
 import ml_collections
+from ml_collections.config_dict import placeholder
 
 from configs import base, systems
 from jaxsyn.errors import InputError, did_you_mean
@@ -108,7 +109,7 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
   )
   systems.apply(config, system)
   if "parent_scaled" in config.parts.encoder:
-    config.parts.encoder.parent_scaled.heads = tuple(range(8))
+    config.parts.encoder.parent_scaled.heads = placeholder(tuple)  # all
   if "relative" in system.split("+"):
     for place in (config.parts.encoder, config.parts.decoder):
       place.relative.update(clip=16, tie=True)

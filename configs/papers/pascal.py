@@ -5,6 +5,14 @@ authors' scripts do. One file a task stands beside configs/base.py; this is what
 they share. The corpora are not ours to give: put the files named in `splits`
 into one folder and name it with --raw_dir.
 
+Vocabulary: theirs is told in merges of BPE, 16,000 or 32,000, ours in pieces,
+which count characters and the special symbols too. So the size here is merges
++ CHARACTERS + 4. How many characters a corpus has is not known before it is
+there: those here were counted in smaller ones, so they are a lower bound, and
+each one more takes the place of a merge. For the exact number count yours and
+set --config.prepare.vocabulary.size. Their dictionary of tokens, where a
+character inside a word and one at its end are two, is of another size again.
+
 Differs from the authors: words are aligned by characters in raw text instead
 of tokenised and re-joined text, and the parser is UDPipe unless CoNLL-U of
 another one (theirs: CoreNLP) is given. All sources are padded on the right.
@@ -17,6 +25,7 @@ import dataclasses
 import ml_collections
 
 from configs import base, systems
+from jaxsyn.data.schema import SPECIAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +60,12 @@ TASKS = {
   "wat_en_ja": Task("en", "ja", True, False, 7, 0.0, 0.997),
 }
 
+# Different characters, the blank's sign among them, after the default
+# normalisation: of Multi30k's training part and PUD (60,000 lines of English
+# and German), of PUD alone (2,000 of English and Turkish), of Tanaka's corpus
+# and PUD (102,000 of English and Japanese).
+CHARACTERS = {"de": 113, "tr": 109, "ja": 2187}
+
 # Peak learning rate and Adam's second decay of the rivals' rows, by task; from
 # the authors' scripts, as PASCAL's beta2 is.
 RIVALS = {
@@ -84,7 +99,9 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
   for split in ("train", "validation", "test"):
     config.prepare.splits[split] = tuple(f"{split}.{side}" for side in sides)
   config.prepare.clean.update(max_words=80, language=facts.filtered)
-  config.prepare.vocabulary.size = 32_000 if facts.large else 16_000
+  merges = 32_000 if facts.large else 16_000
+  other = facts.source if facts.target == "en" else facts.target
+  config.prepare.vocabulary.size = merges + CHARACTERS[other] + len(SPECIAL)
   config.batch.update(tokens=32_768, length_multiple=4)
   config.model.update(
     encoder_layers=6,

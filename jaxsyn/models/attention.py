@@ -92,12 +92,16 @@ class Attention(nn.Module):
     agree(q_BQHK=q_BQHK, k_BMHK=k_BMHK, v_BMHK=v_BMHK)
     for part in parts:
       q_BQHK, k_BMHK = part.project(q_BQHK, k_BMHK, view, train=train)
-    score_BHQM = jnp.einsum("BQHK,BMHK->BHQM", q_BQHK, k_BMHK)
+    # In float32 from the product on, also where the operands are bfloat16:
+    # rounded there, scores near 8 lie 1/32 apart before a part has seen them.
+    score_BHQM = jnp.einsum(
+      "BQHK,BMHK->BHQM", q_BQHK, k_BMHK, preferred_element_type=jnp.float32
+    )
     for part in parts:
       score_BHQM = part.rescore(score_BHQM, q_BQHK, k_BMHK, view, train=train)
     # Mask last: a product after the mask would bring pads back to score 0.
     lowest = jnp.finfo(jnp.float32).min
-    score_BHQM = jnp.where(allowed_B1QM, score_BHQM.astype(jnp.float32), lowest)
+    score_BHQM = jnp.where(allowed_B1QM, score_BHQM, lowest)
     weight_BHQM = jax.nn.softmax(score_BHQM, axis=-1)
     publish(self, "weight_BHQM", weight_BHQM)
     weight_BHQM = self.drop(weight_BHQM, train=train).astype(v_BMHK.dtype)

@@ -169,14 +169,15 @@ class Alignment(nn.Module):
     settings = (self.initialisation, self.dtype)
     self.query = linear(self.units, *settings, bias=False)
     self.key = linear(self.units, *settings)
-    self.score = linear(1, *settings)
+    # Scores are float32 in bfloat16 models too, as those of attention.
+    self.score = linear(1, self.initialisation, "float32")
 
   def remember(self, annotation_BSE: Array) -> Array:
     """key_BSA of all steps."""
     return self.key(annotation_BSE)
 
   def __call__(self, query_BNG: Array, key_BSA: Array) -> Array:
-    """score_BNS."""
+    """score_BNS, float32."""
     query_BNA = self.query(query_BNG)
     hidden_BNSA = jnp.tanh(query_BNA[:, :, None] + key_BSA[:, None])
     return self.score(hidden_BNSA)[..., 0]

@@ -16,8 +16,8 @@ from jaxsyn.syntax.part import Part, View, publish
 
 Array = jax.Array
 
-# Added to a score it leaves nothing of it after the softmax, and it is finite
-# in bfloat16 too: a row that is hidden as a whole has no NaN.
+# Added to a score it leaves nothing of it after the softmax, and it is finite:
+# a row that is hidden as a whole has no NaN.
 HIDDEN = -1e9
 
 
@@ -114,6 +114,8 @@ class GaussianPart(Part):
     score_BHQM: Array,
     exponent_BHQM: Array,
     view: View,
+    *,
+    constant: Array | float | None = None,
     untouched_BHQM: Array | None = None,
   ) -> Array:
     """The scores of the chosen heads with the weight on them.
@@ -122,22 +124,22 @@ class GaussianPart(Part):
       score_BHQM: before.
       exponent_BHQM: ln(weight / c); -inf where the weight is 0.
       view: a sentence without a tree keeps its scores.
+      constant: c; None: that of the Gaussian. Its axes may be 1.
       untouched_BHQM: where a score stays as it is; its axes may be 1.
     """
     spec: Gaussian = self.spec
-    weight_BHQM = jnp.exp(exponent_BHQM)
-    if spec.normalise == "pdf":
-      weight_BHQM = peak(self.sigma_1H11()) * weight_BHQM
+    if constant is None:
+      constant = peak(self.sigma_1H11()) if spec.normalise == "pdf" else 1.0
+    weight_BHQM = constant * jnp.exp(exponent_BHQM)
     publish(
       self, "weighting_BHQM", jnp.broadcast_to(weight_BHQM, score_BHQM.shape)
     )
     if spec.apply == "multiply":
-      new_BHQM = score_BHQM * weight_BHQM.astype(score_BHQM.dtype)
+      new_BHQM = score_BHQM * weight_BHQM
     elif spec.apply == "add":
-      new_BHQM = score_BHQM + weight_BHQM.astype(score_BHQM.dtype)
+      new_BHQM = score_BHQM + weight_BHQM
     else:
-      bias_BHQM = jnp.maximum(exponent_BHQM, HIDDEN)
-      new_BHQM = score_BHQM + bias_BHQM.astype(score_BHQM.dtype)
+      new_BHQM = score_BHQM + jnp.maximum(exponent_BHQM, HIDDEN)
     if untouched_BHQM is not None:
       new_BHQM = jnp.where(untouched_BHQM, score_BHQM, new_BHQM)
     new_BHQM = view.if_parsed(new_BHQM, score_BHQM)

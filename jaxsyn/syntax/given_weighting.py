@@ -40,7 +40,7 @@ class _GivenWeighting(Part):
       "weighting_BHQM",
       jnp.broadcast_to(weighting_BHQM, score_BHQM.shape),
     )
-    scaled_BHQM = score_BHQM * weighting_BHQM.astype(score_BHQM.dtype)
+    scaled_BHQM = score_BHQM * weighting_BHQM.astype(jnp.float32)
     return on_heads(self.spec.heads, scaled_BHQM, score_BHQM)
 
 

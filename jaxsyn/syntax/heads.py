@@ -22,23 +22,28 @@ class OnHeads(Spec):
   """A part on chosen heads of chosen layers.
 
   Attributes:
-    layers: layers of its place, from 0; None: all.
+    layers: layers of its place, from 0; None: all, or the `lowest`.
     heads: heads of each of those layers, from 0; None: all. An empty choice is
       the baseline.
+    lowest: where `layers` is None, only so many, counted from the first; fewer
+      where the place has fewer. 0: all.
   """
 
   layers: Chosen = (0,)
   heads: Chosen = (0,)
+  lowest: int = 0
 
   off: ClassVar[Mapping[str, Any]] = {"heads": ()}
 
   def in_layer(self, layer: int) -> bool:
-    return self.layers is None or layer in self.layers
+    if self.layers is None:
+      return not self.lowest or layer < self.lowest
+    return layer in self.layers
 
   def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
     return {
       (layer, head)
-      for layer in chosen(self.layers, layers)
+      for layer in filter(self.in_layer, range(layers))
       for head in chosen(self.heads, heads)
     }
 
@@ -47,6 +52,11 @@ class OnHeads(Spec):
     layers = (
       model.encoder_layers if place == "encoder" else model.decoder_layers
     )
+    if self.lowest < 0:
+      raise InputError(
+        f"{where}.lowest is a number of layers, 0 (all) or more, got "
+        f"{self.lowest}."
+      )
     for field, values, size in (
       ("layers", self.layers, layers),
       ("heads", self.heads, model.heads),

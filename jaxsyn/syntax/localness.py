@@ -112,7 +112,7 @@ class _Localness(Part):
       none_BHQM = jnp.zeros(score_BHQM.shape, jnp.float32)
       bias_BHQM = none_BHQM.at[:, heads].set(bias_BHQM)
     publish(self, "bias_BHQM", bias_BHQM)
-    return (score_BHQM + bias_BHQM).astype(score_BHQM.dtype)
+    return score_BHQM + bias_BHQM
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
+from jaxsyn.errors import InputError
 from jaxsyn.syntax.gaussian import (
   Gaussian,
   GaussianPart,
@@ -21,6 +22,9 @@ from jaxsyn.syntax.gaussian import (
 from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
+
+# Options of `Gaussian` that a weight of 0 or 1 has no use for.
+SHAPES = ("sigma", "learn_sigma", "normalise")
 
 
 def parent_offset_BQM(parent_BQ: Array, length_M: int) -> Array:
@@ -55,8 +59,10 @@ def parent_gaussian_BQM(parent_BQ: Array, length_M: int, sigma: float) -> Array:
 def parent_only_BQM(parent_BQ: Array, length_M: int) -> Array:
   """True at the parent's middle: "parent-only" of the ablation, Table 7b.
 
-  Positions nearer than one subword count, so a fractional middle chooses both
-  of its neighbours: how the authors' code reads it.
+  Positions nearer than one subword count: the middle subword of a parent of an
+  odd number of them; of an even number, where the middle falls between two,
+  both: 1 each, not 1/2. The paper, "weights are only placed on parents", does
+  not say; it is what the authors' code does.
   """
   return jnp.abs(parent_offset_BQM(parent_BQ, length_M)) < 1.0
 
@@ -73,9 +79,11 @@ class _ParentScaled(GaussianPart):
   ) -> Array:
     spec: ParentScaled = self.spec
     where = view.parent_mid_BS, score_BHQM.shape[3]
+    constant = None
     if spec.weighting == "parent_only":
       only_BHQM = parent_only_BQM(*where)[:, None]
       exponent_BHQM = jnp.where(only_BHQM, 0.0, -jnp.inf)
+      constant = 1.0  # no density: with its peak the parent had 0.399
     else:
       exponent_BHQM = self.exponent(parent_offset_BQM(*where))
     ignored_BHQ1 = None
@@ -85,7 +93,13 @@ class _ParentScaled(GaussianPart):
       ignored_BHQ1 = jax.random.bernoulli(
         self.make_rng("syntax"), spec.ignore, (*score_BHQM.shape[:3], 1)
       )
-    return self.lay(score_BHQM, exponent_BHQM, view, ignored_BHQ1)
+    return self.lay(
+      score_BHQM,
+      exponent_BHQM,
+      view,
+      constant=constant,
+      untouched_BHQM=ignored_BHQ1,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,9 +109,12 @@ class ParentScaled(Gaussian):
   Distances are in subwords, fractional; σ is in subwords.
 
   Attributes:
-    weighting: "gaussian", or "parent_only" (Table 7b): 1 at the parent and 0
-      elsewhere, which with "multiply" leaves a score of 0 and hides nothing.
-    ignore: probability of ignoring a subword's parent, in training only.
+    weighting: "gaussian", or "parent_only" (Table 7b): exactly 1 at the
+      parent's middle (see `parent_only_BQM`) and 0 elsewhere, which with
+      "multiply" leaves a score of 0 and hides nothing. It has no σ.
+    ignore: probability of ignoring a subword's parent, in training only; drawn
+      for each layer, head and querying subword. The paper sets "each row" of
+      the matrix and does not say whether heads or layers share the draw.
   """
 
   weighting: Literal["gaussian", "parent_only"] = "gaussian"
@@ -109,3 +126,13 @@ class ParentScaled(Gaussian):
   def check(self, where: str, model) -> None:
     super().check(where, model)
     check_probability(where, "ignore", self.ignore)
+    if self.weighting == "gaussian":
+      return
+    for field in dataclasses.fields(Gaussian):
+      value = getattr(self, field.name)
+      if field.name in SHAPES and value != field.default:
+        raise InputError(
+          f"{where}.{field.name}={value!r} shapes a Gaussian and does nothing "
+          "with weighting='parent_only'; leave it at "
+          f"{field.default!r}."
+        )

@@ -195,11 +195,12 @@ class LabelledPart(Part):
     if self.key_LK is None:
       return score_BHQM
     key_LK = self.key_LK[: self.used(view)].astype(q_BQHK.dtype)
-    of_label_BHQL = jnp.einsum("BQHK,LK->BHQL", q_BQHK, key_LK)
+    of_label_BHQL = jnp.einsum(
+      "BQHK,LK->BHQL", q_BQHK, key_LK, preferred_element_type=jnp.float32
+    )
     bias_BHQM = spread(of_label_BHQL, self.label_BQM(view))
     publish(self, "bias_BHQM", bias_BHQM)
-    new_BHQM = score_BHQM + bias_BHQM.astype(score_BHQM.dtype)
-    return on_heads(self.spec.heads, new_BHQM, score_BHQM)
+    return on_heads(self.spec.heads, score_BHQM + bias_BHQM, score_BHQM)
 
   def mix(
     self, mixed_BQHK: Array, weight_BHQM: Array, view: View, *, train: bool

@@ -187,23 +187,29 @@ class SupervisedPart(Part):
     if not heads:
       return score_BHQM
     mine = jnp.array(heads)
-    q_BQHK = q_BQHK[:, :, mine] * math.sqrt(self.where.head_width)
+    # In float32 up to the last product: U and u of few heads cost little.
+    q_BQHK = q_BQHK[:, :, mine].astype(jnp.float32)
+    q_BQHK = q_BQHK * math.sqrt(self.where.head_width)
     q_BQHK, k_BMHK = self.inputs(q_BQHK, k_BMHK[:, :, mine])
-    bilinear_HKK = self.bilinear_HKK.astype(q_BQHK.dtype)
-    q_BQHK = jnp.einsum("BQHJ,HJK->BQHK", q_BQHK, bilinear_HKK)
+    q_BQHK = jnp.einsum("BQHJ,HJK->BQHK", q_BQHK, self.bilinear_HKK)
     if self.biased:
-      q_BQHK = q_BQHK + self.bias_HK.astype(q_BQHK.dtype)
-    new_BHQM = jnp.einsum("BQHK,BMHK->BHQM", q_BQHK, k_BMHK)
+      q_BQHK = q_BQHK + self.bias_HK
+    new_BHQM = jnp.einsum(
+      "BQHK,BMHK->BHQM",
+      q_BQHK.astype(k_BMHK.dtype),
+      k_BMHK,
+      preferred_element_type=jnp.float32,
+    )
     self._publish(new_BHQM, view)
     gold = self.spec.gold
     if gold == "always" or (train and gold == "training"):
       new_BHQM = self._gold(new_BHQM, view)
-    return score_BHQM.at[:, mine].set(new_BHQM.astype(score_BHQM.dtype))
+    return score_BHQM.at[:, mine].set(new_BHQM)
 
   def _publish(self, score_BHQM: Array, view: View) -> None:
     shown_B1QM = shown_BQM(view, self.where.place)[:, None]
     lowest = jnp.finfo(jnp.float32).min
-    score_BHQM = jnp.where(shown_B1QM, score_BHQM.astype(jnp.float32), lowest)
+    score_BHQM = jnp.where(shown_B1QM, score_BHQM, lowest)
     log_p_BHQM = jax.nn.log_softmax(score_BHQM, axis=-1)
     log_p_BQM = jax.nn.logsumexp(log_p_BHQM, axis=1) - math.log(len(self.heads))
     log_p_BQM = jnp.where(shown_B1QM[:, 0], log_p_BQM, -jnp.inf)

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
+from jaxsyn.data.schema import FAR, OTHER_TREE
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.gaussian import (
   HIDDEN,
@@ -24,8 +25,6 @@ from jaxsyn.syntax.heads import on_heads
 from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
-
-SATURATED = 254  # edges; this and OTHER_TREE (255) are far
 
 
 def edges_BSS(view: View) -> tuple[Array, Array]:
@@ -40,7 +39,7 @@ def edges_BSS(view: View) -> tuple[Array, Array]:
   distance_BSS = view.tree_distance_BSS
   own_SS = jnp.eye(distance_BSS.shape[1], dtype=bool)
   edges_BSS = jnp.where(own_SS, 0, distance_BSS).astype(jnp.float32)
-  return edges_BSS, edges_BSS >= SATURATED
+  return edges_BSS, edges_BSS >= FAR
 
 
 def tree_gaussian_BSS(view: View, sigma: float) -> Array:
@@ -60,17 +59,17 @@ def tree_gaussian_BSS(view: View, sigma: float) -> Array:
 
 class _TreeScaled(GaussianPart):
   def _sparse(
-    self, edges_BSS: Array, far_BSS: Array, train: bool
+    self, edges_BSS: Array, far_BSS: Array, path_BSS: Array, train: bool
   ) -> tuple[Array, Array, Array | None]:
     """Distances, far pairs and dropped pairs after the sparse techniques."""
     spec: TreeScaled = self.spec
     dropped_BSS = None
     if spec.wink and (train or spec.wink_at_evaluation):
-      dropped_BSS = edges_BSS > spec.wink
+      dropped_BSS = path_BSS & (edges_BSS > spec.wink)
     if train and spec.random_sparse > 0.0:
       # Shared by all heads, each direction and the diagonal for itself: how
       # the authors' code draws.
-      drawn_BSS = jax.random.bernoulli(
+      drawn_BSS = path_BSS & jax.random.bernoulli(
         self.make_rng("syntax"), spec.random_sparse, edges_BSS.shape
       )
       if spec.random_distance:
@@ -94,7 +93,8 @@ class _TreeScaled(GaussianPart):
     train: bool,
   ) -> Array:
     spec: TreeScaled = self.spec
-    edges, far, dropped = self._sparse(*edges_BSS(view), train)
+    path = view.tree_distance_BSS != OTHER_TREE
+    edges, far, dropped = self._sparse(*edges_BSS(view), path, train)
     if dropped is not None and spec.fill == "far":
       far, dropped = far | dropped, None
     exponent_BHQM = jnp.where(
@@ -103,7 +103,9 @@ class _TreeScaled(GaussianPart):
     if dropped is None:
       return self.lay(score_BHQM, exponent_BHQM, view)
     if spec.fill == "one":
-      return self.lay(score_BHQM, exponent_BHQM, view, dropped[:, None])
+      return self.lay(
+        score_BHQM, exponent_BHQM, view, untouched_BHQM=dropped[:, None]
+      )
     new_BHQM = self.lay(score_BHQM, exponent_BHQM, view)
     hidden_BQM = dropped & ~jnp.eye(dropped.shape[1], dtype=bool)
     hidden_BHQM = jnp.where(hidden_BQM[:, None], HIDDEN, new_BHQM)
@@ -119,11 +121,19 @@ class TreeScaled(Gaussian):
   so σ is in edges. A subword itself has the highest weight; pairs without a
   path, and the end sign, have weight 0.
 
+  The sparse techniques drop what the tree says: D^s is of words. So pairs with
+  the end sign, and of two trees, are never dropped; they keep weight 0 in
+  training and evaluation, whatever `fill` says.
+
   Attributes:
     random_sparse: RS-Sparse: probability q of dropping a pair, in training.
+      Each layer draws for itself, all its heads share the draw. The paper
+      sets "each element of D^s", of which there is one for all layers, and
+      does not say whether they share it; sharing it among heads is the
+      authors' code's.
     random_distance: edges that a pair dropped by RS counts as, the paper's k;
       0: it is treated as `fill` says.
-    wink: Wink-Sparse: pairs more than so many edges apart, the paper's k, are
+    wink: Wink-Sparse: words more than so many edges apart, the paper's k, are
       dropped in training; 0: off.
     wink_at_evaluation: Wink-Sparse in evaluation too.
     fill: what dropping means: "far" (weight 0; with "multiply" the score

@@ -23,6 +23,12 @@ Array = jax.Array
 SIDES = {"encoder": "source", "decoder": "target"}
 
 
+def _layers(maps: Mapping[str, Any], place: str) -> list[str]:
+  """Names of the layers of a place, all of which publish, in order."""
+  names = [name for name in maps if name.startswith(f"{place}_")]
+  return sorted(names, key=lambda name: int(name.rpartition("_")[2]))
+
+
 def parses(
   maps: Mapping[str, Any], place: str
 ) -> Iterator[tuple[Array, Array | None]]:
@@ -32,8 +38,7 @@ def parses(
     maps: as published.
     place: "encoder" or "decoder".
   """
-  layers = [name for name in maps if name.startswith(f"{place}_")]
-  for name in sorted(layers, key=lambda name: int(name.rpartition("_")[2])):
+  for name in _layers(maps, place):
     for part in maps[name].get("attention", {}).values():
       if isinstance(part, Mapping) and "log_parse_BQM" in part:
         yield part["log_parse_BQM"], part.get("parent_BQ")
@@ -163,8 +168,9 @@ class Synchronisation(Loss):
   `normalise`.
 
   Attributes:
-    layer: of the cross-attention, in the decoder, from 0; the paper takes the
-      last but one.
+    layer: of the cross-attention, in the decoder, from 0, or from the end
+      where negative. -2 is the paper's, the last but one; of a decoder of one
+      layer, which the paper has not, it is that one.
     normalise: "softmax" of D_map / temperature, as published; "renorm": rows
       divided by their sums; "log": softmax of log D_map / temperature.
     temperature: below 1 sharpens; "renorm" has none.
@@ -175,7 +181,7 @@ class Synchronisation(Loss):
   """
 
   weight: float = 0.5
-  layer: int = 0
+  layer: int = -2
   normalise: Literal["softmax", "renorm", "log"] = "softmax"
   temperature: float = 1.0
   stop_gradient: Literal["none", "mapped", "decoder", "cross"] = "none"
@@ -186,10 +192,10 @@ class Synchronisation(Loss):
     for place in SIDES:
       _check_parser(where, spec, place)
     layers = spec.model.decoder_layers
-    if not 0 <= self.layer < layers:
+    if not -max(layers, 2) <= self.layer < layers:
       raise InputError(
         f"{where}.layer: {self.layer} is not one of the {layers} layers of "
-        f"the decoder; they count from 0 to {layers - 1}."
+        f"the decoder; they count from 0 to {layers - 1}, or from -1 back."
       )
     if self.temperature <= 0:
       raise InputError(
@@ -209,7 +215,10 @@ class Synchronisation(Loss):
   ) -> tuple[Array, Array]:
     *_, (source_BSS, _) = parses(maps, "encoder")
     *_, (target_BTT, _) = parses(maps, "decoder")
-    cross_BHTS = maps[f"decoder_{self.layer}"]["cross"]["weight_BHQM"]
+    layer = self.layer
+    if layer < 0:
+      layer = max(layer + len(_layers(maps, "decoder")), 0)
+    cross_BHTS = maps[f"decoder_{layer}"]["cross"]["weight_BHQM"]
     cross_BTS = jnp.mean(cross_BHTS, axis=1)
     real_BT = real_targets(batch)
     if self.alignment == "input":

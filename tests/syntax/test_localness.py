@@ -186,13 +186,11 @@ def test_the_narrowest_window_is_a_number(dtype):
   params["hidden_HKK"] = np.full_like(params["hidden_HKK"], 9.0)
   params["window_HK"] = np.full_like(params["window_HK"], -99.0)
   params["centre_HK"] = np.zeros_like(params["centre_HK"])
-  score = jnp.zeros(score.shape, dtype)
-  out = run(spec, score, q, k, params)
-  assert out.dtype == dtype
+  q, k = jnp.asarray(q, dtype), jnp.asarray(k, dtype)
+  out = run(spec, np.zeros_like(score), q, k, params)
+  assert out.dtype == jnp.float32  # -1250 - 1/4 would be -1248 in bfloat16
   # P = 2.5: -2 (0.5 / 0.1)² = -50 at 2 and 3.
-  np.testing.assert_allclose(
-    np.asarray(out[0, :, :, 2:4], np.float32), -50.0, rtol=1e-4
-  )
+  np.testing.assert_allclose(out[0, :, :, 2:4], -50.0, rtol=1e-4)
   nothing = run(spec, score, q, k, params, np.zeros_like(REAL))
   assert np.isfinite(np.asarray(nothing, np.float32)).all()
 

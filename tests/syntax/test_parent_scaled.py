@@ -6,7 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import part_under_test
 import pytest
+from models_under_test import config_of
 
+from jaxsyn.errors import InputError
 from jaxsyn.syntax.parent_scaled import (
   ParentScaled,
   parent_gaussian_BQM,
@@ -62,6 +64,49 @@ def test_sigma_must_be_positive():
 def test_parent_only_takes_both_middles():
   weighting = parent_only_BQM(jnp.array([[1.0, 2.5]]), 5)[0]
   assert weighting.tolist() == [[0, 1, 0, 0, 0], [0, 0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+  "how, at_parent, elsewhere",
+  [
+    ("multiply", lambda s: s, lambda s: 0 * s),
+    ("add", lambda s: s + 1, lambda s: s),
+    ("add_log", lambda s: s, lambda s: 0 * s - 1e9),
+  ],
+)
+def test_parent_only_weighs_1_at_the_parent_and_0_elsewhere(
+  how, at_parent, elsewhere
+):
+  # With the density's peak the parent had 0.399. Its middle is 1; or 2.5, of
+  # two subwords, both of which have 1; or 3, of three, whose middle one has.
+  score = np.random.default_rng(0).normal(size=(1, 2, 3, 5)).astype(np.float32)
+  spec = ParentScaled(heads=(1,), weighting="parent_only", apply=how)
+  out = rescored(spec, score, [[1.0, 2.5, 3.0]])
+  chosen = np.array([[0, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 1, 0]], bool)
+  wanted = np.where(chosen, at_parent(score), elsewhere(score))
+  np.testing.assert_allclose(out[:, 1], wanted[:, 1], rtol=1e-6)
+  np.testing.assert_array_equal(out[:, 0], score[:, 0])
+
+
+def test_parent_only_ignores_its_parents_too():
+  score = np.random.default_rng(0).normal(size=(4, 2, 9, 5)).astype(np.float32)
+  spec = ParentScaled(heads=(0, 1), weighting="parent_only", ignore=0.4)
+  out = np.asarray(rescored(spec, score, np.full((4, 9), 2.0), train=True))
+  whole = (out == score).all(-1)
+  assert 0.1 < whole.mean() < 0.7
+  only = np.where(np.arange(5) == 2, score, 0)
+  np.testing.assert_array_equal(out[~whole], only[~whole])
+
+
+@pytest.mark.parametrize(
+  "option", [{"sigma": 2.0}, {"learn_sigma": True}, {"normalise": "peak1"}]
+)
+def test_parent_only_has_no_gaussian_to_shape(option):
+  (name,) = option
+  with pytest.raises(InputError, match=rf"there\.parent_scaled\.{name}=.*noth"):
+    ParentScaled(weighting="parent_only", **option).check(
+      "config.parts.there.parent_scaled", config_of("transformer").model
+    )
 
 
 def test_only_the_chosen_head_changes_in_every_sentence():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ from models_under_test import (
   parameters,
   sentence,
 )
+from source_dependency_by_loops import unit_by_loops, vector_by_loops
 
 from jaxsyn.config import Places
 from jaxsyn.errors import InputError
@@ -53,36 +53,6 @@ def embedded(spec, view=VIEW, x_BSD=X_BSD, seed=0):
   return np.asarray(embed(part, params, x_BSD, view)), params
 
 
-def unit_by_loops(head_W, words, word, length):
-  """Members of the unit of a word, among words that have subwords."""
-  members, head = [], head_W[word]
-  if head != word:
-    members = [head]
-    members += [w for w in words if w not in (word, head) and head_W[w] == head]
-  members += [w for w in words if w != word and head_W[w] == word]
-  return [w for w in members if w in words][:length]
-
-
-def vector_by_loops(params, members, x_WD):
-  """tanh of the largest, at each member, of a channel that sees its like."""
-  p = params["params"]["surroundings"]
-  count, width, size = p["kernel"].shape
-  out = []
-  for channel in range(size):
-    found = []
-    for place in range(max(1, len(members))):
-      total = float(p["bias"][channel])
-      for offset in range(count):
-        at = place + offset - count // 2
-        inside = 0 <= at < len(members)
-        x_D = x_WD[members[at]] if inside else p["slash"]
-        for d in range(width):
-          total += float(x_D[d]) * float(p["kernel"][offset, d, channel])
-      found.append(total)
-    out.append(math.tanh(max(found)))
-  return out
-
-
 @pytest.mark.parametrize("kernel, length", [(1, 10), (3, 10), (3, 2), (5, 3)])
 def test_vectors_by_loops(kernel, length):
   spec = SourceDependency(size=4, length=length, kernel=kernel)
@@ -96,7 +66,9 @@ def test_vectors_by_loops(kernel, length):
     for s, word in enumerate(word_S):
       members = unit_by_loops(head_W, words, word, length) if word >= 0 else []
       np.testing.assert_allclose(
-        out_BSD[b, s, 2:], vector_by_loops(params, members, x_WD), atol=1e-5
+        out_BSD[b, s, 2:],
+        vector_by_loops(params["params"]["surroundings"], members, x_WD),
+        atol=1e-5,
       )
 
 

@@ -142,10 +142,10 @@ def test_what_dropping_means():
     for fill in ("far", "one", "mask")
   )
   distance_WW = trees.tree_distance(HEAD_W)
+  # Of the end sign and pads the tree says nothing that could be dropped: their
+  # weight is 0 whether pairs are dropped or not.
   dropped = np.zeros((7, 7), bool)
   dropped[:5, :5] = distance_WW > 2
-  dropped[5:, :] = dropped[:, 5:] = True
-  np.fill_diagonal(dropped, False)
   assert (far[..., dropped] == 0).all()
   np.testing.assert_array_equal(one[..., dropped], SCORE[..., dropped])
   assert (mask[..., dropped] == -1e9).all()
@@ -183,16 +183,64 @@ def test_random_sparse_drops_pairs_for_all_heads_alike():
   )
 
 
+def words_alone(out, weight):
+  """One weight on all pairs of words; 0 beside them, φ(0) on the diagonal."""
+  wanted = np.diag([0.0] * 5 + [0.398942] * 2)
+  wanted[:5, :5] = weight
+  np.testing.assert_allclose(out, SCORE * wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("fill", ["far", "one", "mask"])
+@pytest.mark.parametrize(
+  "noise", [{"wink": 2}, {"random_sparse": 1.0}, {"wink": 2, "sigma": 4.0}]
+)
+def test_the_end_sign_is_the_same_in_training_and_evaluation(noise, fill):
+  spec = TreeScaled(**BOTH | noise, fill=fill)
+  trained, evaluated = rescored(spec, train=True), rescored(spec)
+  assert not np.allclose(trained[..., :5, :5], evaluated[..., :5, :5])
+  # Row and column of the end sign, number 5: weight 0, its own φ(0) / σ.
+  own = 0.398942 / spec.sigma
+  for out in (trained, evaluated):
+    wanted = np.where(np.arange(6) == 5, own * SCORE[0, :, 5, :6], 0)
+    np.testing.assert_allclose(out[0, :, 5, :6], wanted, rtol=1e-5)
+    assert (out[0, :, :5, 5] == 0).all()
+
+
+@pytest.mark.parametrize("fill", ["far", "one", "mask"])
+def test_what_has_no_path_is_not_dropped(fill):
+  # Two trees, 0 <- 1 and 2 <- 3 <- 4: no path from 0 or 1 to the others.
+  forest_WW = trees.tree_distance(np.array([0, 0, 2, 2, 3]))[None]
+  for noise in ({"wink": 1}, {"random_sparse": 1.0}):
+    spec = TreeScaled(**BOTH | noise, fill=fill)
+    for train in (True, False):
+      out = rescored(spec, tree_distance_BWW=forest_WW, train=train)
+      assert (out[0, :, :2, 2:5] == 0).all()
+      assert (out[0, :, 2:5, :2] == 0).all()
+
+
 def test_a_dropped_pair_may_count_k_edges():
   spec = TreeScaled(**BOTH, random_sparse=1.0, random_distance=2)
-  out = rescored(spec, train=True)
-  np.testing.assert_allclose(out, SCORE * 0.053991, rtol=1e-4)
+  words_alone(rescored(spec, train=True), 0.053991)
 
 
 def test_the_random_technique_comes_before_the_window():
   spec = TreeScaled(**BOTH, random_sparse=1.0, random_distance=2, wink=1)
-  out = rescored(spec, train=True)
-  np.testing.assert_allclose(out, SCORE * 0.053991, rtol=1e-4)
+  words_alone(rescored(spec, train=True), 0.053991)
+
+
+def test_254_edges_or_more_are_far_but_may_be_dropped():
+  # Stored as 254, whatever they are: weight 0 for any sigma. Dropped at random,
+  # such a pair counts k edges as any other: φ(0.002) / 1000 = 0.000398941.
+  distance_WW = np.where(np.eye(5, dtype=bool), 0, 254).astype(np.uint8)[None]
+  wide = dict(**BOTH, sigma=1000.0)
+  out = rescored(TreeScaled(**wide), tree_distance_BWW=distance_WW)
+  words = ~np.eye(5, dtype=bool)
+  assert (out[0, :, :5, :5][:, words] == 0).all()
+  spec = TreeScaled(**wide, random_sparse=1.0, random_distance=2)
+  out = rescored(spec, tree_distance_BWW=distance_WW, train=True)
+  np.testing.assert_allclose(
+    out[0, :, :5, :5], SCORE[0, :, :5, :5] * 0.000398941, rtol=1e-4
+  )
 
 
 def test_an_unparsed_sentence_keeps_its_scores():

@@ -126,7 +126,8 @@ EYE = np.eye(3, dtype=np.float32)[None]
 
 
 def synchronised(loss, source, target, cross, batch):
-  maps = maps_of(source, target, cross=jnp.asarray(cross), layer=loss.layer)
+  layer = max(loss.layer, 0)  # -2: the only one of a decoder of one layer
+  maps = maps_of(source, target, cross=jnp.asarray(cross), layer=layer)
   return loss(None, maps, batch)
 
 

@@ -37,7 +37,7 @@ class _Flexible(Window):
     self.strength = nn.Dense(
       1,
       use_bias=False,
-      dtype=self.where.dtype,
+      dtype=jnp.float32,
       kernel_init=nn.initializers.normal(0.01),
     )
 
@@ -56,7 +56,7 @@ class _Flexible(Window):
     train: bool,
   ) -> tuple[Array, Array]:
     raw_BN1 = self.strength(jnp.tanh(self.hidden(query_BNG)))
-    strength_BN1 = jax.nn.sigmoid(raw_BN1.astype(jnp.float32))
+    strength_BN1 = jax.nn.sigmoid(raw_BN1)
     own_S = jnp.arange(score_BNS.shape[-1])
     distance_BNS = own_S - past[..., None]
     penalty_BNS = -strength_BN1 * exponent(distance_BNS, self.spec.sigma)

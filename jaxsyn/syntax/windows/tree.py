@@ -87,7 +87,6 @@ class _Tree(Window):
     own_S = jnp.arange(score_BNS.shape[-1])
     near_BNS = (test_BNS <= spec.edges) | (own_S == centre_BN[..., None])
     fall_BNS = exponent(distance_BNS, spec.sigma)
-    score_BNS = score_BNS.astype(jnp.float32)
     if spec.apply == "multiply":
       score_BNS = score_BNS * jnp.exp(fall_BNS)
     else:

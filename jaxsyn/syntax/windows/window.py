@@ -27,7 +27,7 @@ def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
   A row in which nothing is allowed (of padding) is even, never NaN.
   """
   lowest = jnp.finfo(jnp.float32).min
-  score_BNS = jnp.where(allowed_BNS, score_BNS.astype(jnp.float32), lowest)
+  score_BNS = jnp.where(allowed_BNS, score_BNS, lowest)
   return jax.nn.softmax(score_BNS, axis=-1)
 
 
@@ -81,7 +81,8 @@ class Window(nn.Module):
     """The weights of one step.
 
     Args:
-      score_BNS: alignment scores of N hypotheses a sentence; of pads too.
+      score_BNS: alignment scores of N hypotheses a sentence, float32; of pads
+        too.
       query_BNG: the state that asked.
       facts: of `facts`.
       past: of `start`, or the step before.
@@ -142,11 +143,11 @@ class Position(nn.Module):
     raw_BN1 = nn.Dense(
       1,
       use_bias=False,
-      dtype=self.dtype,
+      dtype=jnp.float32,  # in bfloat16, p of a long source misses its subword
       kernel_init=nn.initializers.normal(0.01),
       name="position",
     )(jnp.tanh(hidden_BNG))
-    share_BN = jax.nn.sigmoid(raw_BN1[..., 0].astype(jnp.float32))
+    share_BN = jax.nn.sigmoid(raw_BN1[..., 0])
     return share_BN * jnp.sum(real_BS, axis=1)[:, None]
 
 

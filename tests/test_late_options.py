@@ -1,0 +1,226 @@
+"""Options that follow others do so however late the others are said.
+
+What a config file makes of another option when it is run would stand still
+under an override that comes after it, as all of the command line's do.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from absl import flags
+from ml_collections import config_flags
+from models_under_test import JOINT
+
+from configs import base
+from jaxsyn import config as configs
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+from jaxsyn.syntax.localness import Localness
+from jaxsyn.training.head_losses import Synchronisation
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def overridden(monkeypatch, address: str, *options: str):
+  """The config of --config ADDRESS --config.OPTION=VALUE ..."""
+  argv = ["command", f"--config={ROOT}/configs/{address}"]
+  argv += [f"--config.{option}" for option in options]
+  monkeypatch.setattr(sys, "argv", argv)
+  values = flags.FlagValues()
+  config_flags.DEFINE_config_file("config", flag_values=values)
+  values(argv)
+  return values.config
+
+
+def in_layers(monkeypatch, address, place, name, *options):
+  """Layers of a place, from 0, in which a part works."""
+  config = overridden(monkeypatch, address, *options)
+  spec = resolve(configs.read(config), JOINT).spec
+  return [
+    layer
+    for layer in range(spec.layers(place))
+    if name in dict(spec.parts.at_layer(place, layer))
+  ]
+
+
+@pytest.mark.parametrize(
+  "system, part",
+  [("deps_san", "tree_scaled"), ("localness_query", "localness")],
+)
+@pytest.mark.parametrize(
+  "file, layers, wanted",
+  [
+    ("quickstart.py", 2, [0, 1]),
+    ("quickstart.py", 6, [0, 1, 2]),  # was the first two, of its own two
+    ("multi30k_en_de.py", 2, [0, 1]),  # was refused: 2 is none of 2
+    ("multi30k_en_de.py", 1, [0]),
+  ],
+)
+def test_the_lowest_three_layers_there_are(
+  monkeypatch, system, part, file, layers, wanted
+):
+  found = in_layers(
+    monkeypatch,
+    f"{file}:{system}",
+    "encoder",
+    part,
+    f"model.encoder_layers={layers}",
+  )
+  assert found == wanted
+
+
+def test_layers_that_are_named_are_those(monkeypatch):
+  address, path = "multi30k_en_de.py:deps_san", "parts.encoder.tree_scaled"
+  at = (monkeypatch, address, "encoder", "tree_scaled")
+  assert in_layers(*at, f"{path}.layers=(1,3)") == [1, 3]
+  assert in_layers(*at, f"{path}.lowest=2") == [0, 1]
+  assert in_layers(*at, f"{path}.lowest=0") == [0, 1, 2, 3]
+  with pytest.raises(InputError, match="4 is not one of the 4 layers"):
+    in_layers(*at, f"{path}.layers=(4,)")
+  with pytest.raises(InputError, match=r"lowest is a number of layers.*-1"):
+    in_layers(*at, f"{path}.lowest=-1")
+
+
+def test_heads_beyond_the_lowest_layers_are_no_part_s():
+  spec = Localness(layers=None, lowest=2)
+  assert spec.cells(4, 2) == {(0, 0), (0, 1), (1, 0), (1, 1)}
+  assert spec.cells(1, 2) == {(0, 0), (0, 1)}
+
+
+def loss_of(config, layers: int):
+  """The synchronisation of a config, on maps whose cross-attentions differ."""
+  rng = np.random.default_rng(0)
+
+  def rows(*shape):
+    x = np.exp(rng.normal(size=shape))
+    return jnp.asarray(x / x.sum(-1, keepdims=True), jnp.float32)
+
+  maps = {
+    f"decoder_{n}": {"cross": {"weight_BHQM": rows(1, 2, 4, 3)}}
+    for n in range(layers)
+  }
+  own = {"log_parse_BQM": jnp.log(rows(1, 4, 4))}
+  maps["decoder_0"]["attention"] = {"dbsa": own}
+  own = {"log_parse_BQM": jnp.log(rows(1, 3, 3))}
+  maps["encoder_0"] = {"attention": {"dbsa": own}}
+  plan = resolve(configs.read(config), JOINT)
+  assert plan.spec.model.decoder_layers == layers
+  batch = {"target_id_BT": jnp.full((1, 4), 5)}
+
+  def value(layer):
+    loss = Synchronisation(layer=layer)
+    return float(loss(None, maps, batch)[0])
+
+  found = float(plan.recipe.losses["synchronisation"](None, maps, batch)[0])
+  return found, [value(layer) for layer in range(layers)]
+
+
+@pytest.mark.parametrize(
+  "layers, penultimate", [(1, 0), (2, 0), (3, 1), (6, 4), (12, 10)]
+)
+def test_synchronisation_takes_the_last_but_one_layer(
+  monkeypatch, layers, penultimate
+):
+  """Deguchi et al. 2021: 5 of 6. Of one layer it is that one."""
+  address = "multi30k_en_de.py:sync_attention"
+  option = f"model.decoder_layers={layers}"
+  config = overridden(monkeypatch, address, option)
+  found, each = loss_of(config, layers)
+  assert found == each[penultimate]
+  assert len(set(each)) == layers
+  option = (option, "losses.synchronisation.layer=-1")
+  found, each = loss_of(overridden(monkeypatch, address, *option), layers)
+  assert found == each[-1]
+
+
+@pytest.mark.parametrize("layers, layer", [(1, -3), (4, -5), (4, 4)])
+def test_a_layer_that_is_not_there_is_named(monkeypatch, layers, layer):
+  config = overridden(
+    monkeypatch,
+    "multi30k_en_de.py:sync_attention",
+    f"model.decoder_layers={layers}",
+    f"losses.synchronisation.layer={layer}",
+  )
+  with pytest.raises(
+    InputError, match=rf"layer: {layer} is not one of the {layers} layers"
+  ):
+    resolve(configs.read(config), JOINT)
+
+
+@pytest.mark.parametrize(
+  "system, section",
+  [
+    ("gru_sdr", "parts.encoder.source_dependency"),
+    ("gru_double_sdr", "contexts.source_dependency"),
+  ],
+)
+def test_the_vector_of_relatives_grows_with_the_width(
+  monkeypatch, system, section
+):
+  def size(*options):
+    config = overridden(monkeypatch, f"multi30k_en_de.py:{system}", *options)
+    found = configs.to_dict(configs.read(config))
+    for name in section.split("."):
+      found = found[name]
+    return found["size"]
+
+  assert size() == 48  # 3/8 of 128
+  assert size("model.width=256") == 96
+  assert size("model.width=256", f"{section}.size=40") == 40
+  assert size(f"{section}.size=40", "model.width=256") == 40
+
+
+def test_the_quickstart_s_parser_lies_beside_its_text(monkeypatch):
+  config = overridden(monkeypatch, "quickstart.py", "prepare.raw_dir=/there")
+  assert config.prepare.parse.source_model == "/there/quickstart.udpipe"
+
+
+def test_pascal_s_rival_has_all_heads_that_there_are(monkeypatch):
+  config = overridden(
+    monkeypatch, "paper_deps_san_iwslt14_de_en.py:pascal", "model.heads=16"
+  )
+  spec = resolve(configs.read(config), JOINT).spec
+  (part,) = dict(spec.parts.encoder).values()
+  assert part.cells(1, 16) == {(0, head) for head in range(16)}
+
+
+def options_read(path: pathlib.Path) -> set[str]:
+  """Dotted options whose value a config file takes while it is run."""
+  nodes = list(ast.walk(ast.parse(path.read_text())))
+  inner = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
+  methods = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+  defaults, found = base.get_config(), set()
+  for node in nodes:
+    if not isinstance(node, ast.Attribute) or id(node) in inner:
+      continue
+    root, *names = ast.unparse(node).split(".")
+    if root != "config" or not isinstance(node.ctx, ast.Load):
+      continue
+    names = names[:-1] if id(node) in methods else names
+    section = defaults
+    for name in names:
+      section = section.get(name, {}) if hasattr(section, "get") else section
+    if not hasattr(section, "get"):
+      found.add(".".join(names))
+  return found
+
+
+def test_no_file_takes_the_value_of_an_option_while_it_is_run():
+  """`get_ref`, a rule of the part, or a table of tasks follow; a value not."""
+  known = {
+    # What names a data set that a row prepares otherwise, and who it is.
+    "ablation.py": {"data.name", "data.directory", "system"},
+    "systems.py": {"system"},
+  }
+  files = [
+    p for f in ("configs", "configs/papers") for p in ROOT.glob(f"{f}/*.py")
+  ]
+  assert len(files) > 30
+  found = {path.name: options_read(path) for path in files}
+  assert {name: options for name, options in found.items() if options} == known
