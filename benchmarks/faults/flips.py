@@ -22,6 +22,8 @@ import numpy as np
 from benchmarks.faults import harm
 from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
+from jaxsyn import files
+from jaxsyn.data import manifest as manifests
 
 LINES = ("the small dog sees a cat .", "a bird that sings sleeps .")
 Digests = dict[str, str]  # what was read -> digest
@@ -62,7 +64,6 @@ class _Digest:
 def train_on(world: World, origin: World) -> Digests:
   """What training reads of a prepared folder, by the code that it uses."""
   from jaxsyn import config as configs
-  from jaxsyn.data import manifest as manifests
   from jaxsyn.data import tasks
   from jaxsyn.data.batch_plan import Plan, Position
   from jaxsyn.data.batches import features_for, stream
@@ -172,17 +173,22 @@ def prepare(world: World, origin: World) -> Digests:
   from preprocess import build
 
   build.run(world.config(origin), str(origin.raw))
-  found = {}
-  for path in sorted(world.prepared.rglob("*")):
-    name = path.relative_to(world.prepared)
-    if not path.is_file() or name.parts[0] == "work":
-      continue
-    content: Any = path.read_bytes()
-    if name.name == "manifest.json":
-      content = json.loads(content)
-      del content["seconds"]
-    found[str(name)] = _Digest()(content).hex
-  return found
+  return {
+    name: _Digest()(content).hex
+    for name, content in files_of(world.prepared).items()
+  }
+
+
+def files_of(folder: pathlib.Path) -> dict[str, Any]:
+  """Every file of a prepared folder, without how long making it took."""
+  found: dict[str, Any] = {}
+  for path in sorted(folder.rglob("*")):
+    name = str(path.relative_to(folder))
+    if path.is_file() and not name.startswith("work/"):
+      found[name] = path.read_bytes()
+  manifest = files.unsealed(json.loads(found[manifests.FILE]))
+  del manifest["seconds"]
+  return {**found, manifests.FILE: manifest}
 
 
 @dataclasses.dataclass(frozen=True)

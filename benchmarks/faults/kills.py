@@ -23,6 +23,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.faults.crew import FOREIGN, HANG, RIGHT, SILENT, Tally, rng_of
+from benchmarks.faults.flips import files_of
 from benchmarks.faults.world import World
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -65,20 +66,6 @@ def state_of(workdir: pathlib.Path) -> object:
     (a.dtype.str, a.shape, a.tobytes()) for a in map(np.asarray, leaves)
   ]
   return step, arrays, str(shape), progress
-
-
-def files_of(folder: pathlib.Path) -> object:
-  """Every file of a prepared folder, without how long it took."""
-  found = {}
-  for path in sorted(folder.rglob("*")):
-    name = path.relative_to(folder)
-    if path.is_file() and name.parts[0] != "work":
-      content: object = path.read_bytes()
-      if name.name == "manifest.json":
-        content = json.loads(content)
-        del content["seconds"]
-      found[str(name)] = content
-  return found
 
 
 def _config(world: World, directory: pathlib.Path) -> pathlib.Path:
