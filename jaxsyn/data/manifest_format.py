@@ -72,7 +72,7 @@ class Parser:
 
 @dataclasses.dataclass(frozen=True)
 class File:
-  bytes: Annotated[int, Range(-(2**70), 2**70)]  # the rules say which
+  bytes: Annotated[int, Range(0, 2**63 - 1)]
   crc32c: str
 
 
