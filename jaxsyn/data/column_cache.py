@@ -21,12 +21,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from jaxsyn import config as configs
 from jaxsyn import files
 from jaxsyn.data import private
 from jaxsyn.data.manifest_format import File
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.errors import InputError
+from jaxsyn.fields import from_config
 
 CHUNK = 4096  # examples between writes
 PAGE = "columns.json"
@@ -153,7 +153,7 @@ def _read(
     ValueError: it is not as it was written.
   """
   page = files.unsealed(files.read_json(folder / PAGE))
-  about = configs.from_config(_Page, page, PAGE)
+  about = from_config(_Page, page, PAGE, bounded=False)
   names = [file for name in features for file in _files(name)]
   if about.format != FORMAT or set(about.files) != set(names):
     raise ValueError(f"{PAGE} is of other columns, or of another version")

@@ -12,12 +12,12 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from jaxsyn import config as configs
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
-from jaxsyn.fields import from_config
+from jaxsyn.fields import Range, from_config
 
 FORMAT = 2
 
@@ -72,7 +72,7 @@ class Parser:
 
 @dataclasses.dataclass(frozen=True)
 class File:
-  bytes: int
+  bytes: Annotated[int, Range(0, 2**63 - 1)]
   crc32c: str
 
 
