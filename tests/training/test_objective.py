@@ -12,13 +12,13 @@ import numpy as np
 import optax
 import pytest
 from models_under_test import (
-  FILL,
   JOINT,
   batch_of,
   config_of,
   parameters,
   plan_of,
   sentence,
+  shape_of,
 )
 
 from configs.systems import SYSTEMS
@@ -39,10 +39,13 @@ SMALL = dict(encoder_layers=1, decoder_layers=1)
 PAIRS = [sentence(1 if i == 7 else 9 - i % 4, 8 - i % 3, i) for i in range(8)]
 PAIRS += [sentence(2 + i % 3, 3 + i % 2, 8 + i) for i in range(8)]
 TREES = np.arange(16) < 8
-BATCH = {k: np.asarray(v) for k, v in batch_of(PAIRS).items()}
+LARGER = batch_of(PAIRS, shape=dataclasses.replace(shape_of(PAIRS), rows=17))
+BATCH = {k: np.asarray(v[:16]) for k, v in LARGER.items()}
+PADDING = {k: np.asarray(v[16:]) for k, v in LARGER.items()}  # one row
 BATCH |= {
   f"{side}_parsed_B": TREES.astype(np.uint8) for side in ("source", "target")
 }
+PADDING["weight_B"] = np.zeros(1, np.float32)
 BATCH["weight_B"] = np.where(np.arange(16) % 5 == 3, 0.3, 1.0).astype("f4")
 
 
@@ -50,8 +53,8 @@ def rows(chosen, batch=BATCH):
   """These rows; all others are padding."""
   return {
     name: np.where(
-      chosen.reshape(-1, *(1,) * (array.ndim - 1)), array, FILL.get(name, 0)
-    ).astype(array.dtype)
+      chosen.reshape(-1, *(1,) * (array.ndim - 1)), array, PADDING[name]
+    )
     for name, array in batch.items()
   }
 
