@@ -22,6 +22,7 @@ import paper_references as papers
 import pytest
 from flax import linen as nn
 from models_under_test import JOINT, batch_of
+from models_under_test import sentence as sentence_of
 from paper_references import (
   Dbsa,
   Flexible,
@@ -231,14 +232,14 @@ def facts(sentence: Sentence) -> dict[str, np.ndarray]:
   """As data sets have them."""
   rng = np.random.default_rng(len(sentence.head))
   head_W, word_S = np.array(sentence.head), np.array(sentence.word, np.int32)
-  return {
+  return sentence_of(1, 3, 0) | {
     "source_id_BS": np.r_[rng.integers(4, 20, len(word_S) - 1), 3],
     "source_word_BS": word_S,
     "source_head_BW": head_W,
     "source_relation_BW": rng.integers(1, 6, len(head_W)),
     "source_parent_mid_BS": trees.parent_mid(word_S, head_W),
     "source_tree_distance_BWW": np.asarray(trees.tree_distance(head_W)),
-    "source_parsed_B": np.asarray(1, np.uint8),
+    "source_weighting_BSS": np.zeros((len(word_S), len(word_S))),
   }
 
 
