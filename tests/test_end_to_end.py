@@ -189,21 +189,31 @@ def test_a_damaged_checkpoint_is_passed_over(
   assert_same_end(workdir, straight[0])
 
 
-def test_readers_leave_a_running_training_as_it_is(
+def test_others_leave_a_running_training_as_it_is(
   straight, command, environment, tmp_path
 ):
-  """Sessions and a command, opened while every step is saved."""
+  """Two trainings at once are one; sessions and a command read what it saves."""
   from jaxsyn.translate import Session
 
   workdir = tmp_path / "read"
-  training = subprocess.Popen(
-    command(workdir, "--config.train.save_every=1", "--config.train.keep=1"),
-    env=environment,
-    cwd=ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  )
+  both = [
+    subprocess.Popen(
+      command(workdir, "--config.train.save_every=1", "--config.train.keep=1"),
+      env=environment,
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for _ in range(2)
+  ]
+  while all(process.poll() is None for process in both):
+    time.sleep(0.01)
+  both.sort(key=lambda process: process.poll() is None)
+  second, training = both
+  _, error = second.communicate()
+  assert second.returncode == 2 and error.count("\n") == 1, error
+  assert f"read is in use by process {training.pid} on " in error
   while training.poll() is None and not any(
     (workdir / "checkpoints").glob("[0-9]*")
   ):

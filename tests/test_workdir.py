@@ -1,11 +1,7 @@
 """The folder of a run: begun late, one at a time, whole or named."""
 
 import json
-import os
-import pathlib
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -13,9 +9,6 @@ from jaxsyn import config as configs
 from jaxsyn import train, workdir
 from jaxsyn.errors import InputError
 from jaxsyn.training import log
-from jaxsyn.training.checkpoint import Checkpoints
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize(
@@ -177,36 +170,3 @@ def test_flipped_bytes_of_a_log_are_reported(tmp_path, caplog):
   log.Log(tmp_path, 10, 1).close()
   assert lines(tmp_path) == [good % 1]
   assert "lines that are damaged and dropped: 2, 3, 4" in caplog.text
-
-
-def test_two_trainings_at_once_are_one(tiny, tmp_path):
-  """Real processes; the one that is second says so and ends with status 2."""
-  command = [
-    *(sys.executable, "-m", "jaxsyn.train", "--workdir", str(tmp_path / "run")),
-    "--config=configs/quickstart.py:pascal",
-    f"--config.data.directory={tiny().data.directory}",
-    *("--config.model.encoder_layers=1", "--config.model.decoder_layers=1"),
-    *("--config.model.width=16", "--config.model.feed_forward=16"),
-    *("--config.batch.shapes=1", "--config.batch.tokens=1024"),
-    *("--config.decode.beam=1", "--config.train.validation_sentences=4"),
-    *("--config.train.steps=6", "--config.train.save_every=2"),
-    *("--config.train.evaluate_every=6", "--config.train.validation_beam=1"),
-  ]
-  environment = {
-    **os.environ,
-    "JAX_NUM_CPU_DEVICES": "1",
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-  }
-  both = [
-    subprocess.Popen(
-      command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-    for _ in range(2)
-  ]
-  said = [process.communicate(timeout=300)[1] for process in both]
-  ends = [process.returncode for process in both]
-  assert sorted(ends) == [0, 2], said
-  winner, loser = both[ends.index(0)], said[ends.index(2)]
-  assert loser.startswith("error: ") and loser.count("\n") == 1, loser
-  assert f"in use by process {winner.pid} on " in loser
-  assert Checkpoints(tmp_path / "run").steps() == [2, 4, 6]

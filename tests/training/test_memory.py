@@ -15,6 +15,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.training.memory import enough_memory
 
 FAULTS = """
+import resource
 from jaxsyn.training.memory import keep_memory
 done = keep_memory()
 for _ in range(3):  # 64 MiB that are written to, and freed
