@@ -4,9 +4,9 @@
   WORKDIR/best/STEP          parameters of the best validation score
 
 Beside the arrays of each stands a JSON page: position in the data, best score,
-minutes trained, and the sum of every array; the page has a sum itself. All of
-it is written in the background to a temporary folder, flushed to the disk and
-renamed; then older ones go. So a kill at any moment leaves whole checkpoints.
+minutes trained, the sums of every array and file; the page has a sum itself.
+All of it is written in the background to a temporary folder, flushed to the disk
+and renamed; then older ones go. So a kill at any moment leaves whole ones only.
 One that was damaged afterwards is set aside as WORKDIR/damaged-STEP, in words.
 
 Only the one process that has the run's lock makes a `Checkpoints`; all others
@@ -117,6 +117,9 @@ class Checkpoints(Reader):
         page = {"content": content, "arrays": together or take_sums()}
         self._writer.wait_until_finished()
         if self._primary:
+          found = (path for path in new.rglob("*") if path.is_file())
+          names = sorted(str(path.relative_to(new)) for path in found)
+          page["files"] = files.sums(new, names)
           files.write_json(new / PAGE, sums.seal(page))
           files.flush_tree(new)
           os.rename(new, kept.path(step))
@@ -131,7 +134,7 @@ class Checkpoints(Reader):
     number = self._keep if kept is self.last else 1
     others = [other for other in kept.steps() if other != step]
     for other in others[: max(len(others) + 1 - number, 0)]:
-      files.remove_folder(kept.path(other))
+      kept.remove(other)
 
   def _check_space(self, tree: Tree) -> None:
     """Says that the disk is full before Orbax's threads find out."""

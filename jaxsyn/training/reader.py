@@ -7,10 +7,13 @@ one that is damaged is passed over, which is said.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
+import fcntl
+import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,6 +21,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 
+from jaxsyn import files
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
 from jaxsyn.training.sums import Damaged
@@ -61,6 +65,38 @@ class Kept:
     """What its JSON page says; raises Damaged."""
     return sums.unseal(self.path(step) / PAGE)
 
+  @contextlib.contextmanager
+  def in_use(self, step: int) -> Iterator[None]:
+    """Its writer does not take the checkpoint away meanwhile.
+
+    By a shared lock on the folder, for which nothing is written. Where the file
+    system has none, the checkpoint may go, and reading it fails.
+    """
+    try:
+      folder = os.open(self.path(step), os.O_RDONLY)
+    except OSError as error:
+      raise Damaged(f"{self.path(step)}: {error.strerror}") from None
+    try:
+      with contextlib.suppress(OSError):
+        fcntl.flock(folder, fcntl.LOCK_SH)
+      yield
+    finally:
+      os.close(folder)
+
+  def remove(self, step: int) -> None:
+    """Removes a checkpoint that nobody reads; one that is read stays."""
+    folder = os.open(self.path(step), os.O_RDONLY)
+    try:
+      try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except BlockingIOError:
+        return  # it goes with the next
+      except OSError:
+        pass
+      files.remove_folder(self.path(step))
+    finally:
+      os.close(folder)
+
   def read(
     self, step: int, abstract: Tree, part: str = ""
   ) -> tuple[Tree, dict[str, Any]]:
@@ -75,9 +111,17 @@ class Kept:
       Damaged: it is not as it was saved.
       InputError: it is of another model; the message names both sides.
     """
+    with self.in_use(step):
+      return self._read(step, abstract, part)
+
+  def _read(
+    self, step: int, abstract: Tree, part: str
+  ) -> tuple[Tree, dict[str, Any]]:
     page, reason = None, ""
     try:
       page = self.page(step)
+      # Before Orbax sees them: of some damage its threads print tracebacks.
+      reason = files.damaged(self.path(step), page["files"])
     except Damaged as error:
       reason = str(error)
     _together(reason)

@@ -14,7 +14,7 @@ from jaxsyn import files
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.reader import PAGE, Reader
 from jaxsyn.training.sums import Damaged
 
 SIZE = 8
@@ -25,7 +25,7 @@ def state(step: int):
   draw = np.random.default_rng(step)
   return {
     "params": {
-      "w": jnp.array(draw.standard_normal((SIZE, 256)), jnp.float32),
+      "w": jnp.array(draw.standard_normal((SIZE, 512)), jnp.float32),
       "v": jnp.array(draw.standard_normal(SIZE), jnp.bfloat16),
     },
     "step": jnp.array(step),
@@ -75,6 +75,14 @@ def arrays_of(checkpoint):
   return max(files_of(checkpoint), key=lambda path: path.stat().st_size)
 
 
+def flip_unseen(checkpoint):
+  """Other numbers in files whose sums fit, as if saving had gone wrong."""
+  flip(arrays_of(checkpoint))
+  page = sums.unseal(checkpoint / PAGE)
+  page["files"] = files.sums(checkpoint, list(page["files"]))
+  files.write_json(checkpoint / PAGE, sums.seal(page))
+
+
 def seen(folder):
   """Everything that a writing process would change."""
   return {
@@ -92,21 +100,15 @@ def test_no_damage_gives_other_numbers(tmp_path, caplog, which, damage):
   other = 1 if which == "last" else 2
   if which == "best":  # so that the nearest is another
     shutil.rmtree(whole / "checkpoints/1")
-  passed_over = 0
   for number, file in enumerate(files_of(newest)):
     folder = tmp_path / str(number)
     shutil.copytree(whole, folder)
     DAMAGES[damage](folder / file.relative_to(whole))
     caplog.clear()
     params = Reader(folder).restore_params(which, ABSTRACT["params"], False)
-    if is_of(params, other):
-      assert "damaged" in caplog.text
-      assert str(folder / newest.relative_to(whole)) in caplog.text
-      passed_over += 1
-    else:  # a file that nobody needs: the numbers are right
-      assert is_of(params, int(newest.name)), (file, damage)
-      assert caplog.text == ""
-  assert passed_over >= 2  # the numbers and the page at least
+    assert is_of(params, other), (file, damage)
+    assert "damaged" in caplog.text
+    assert str(folder / newest.relative_to(whole)) in caplog.text
 
 
 def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
@@ -121,7 +123,7 @@ def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
   assert (tmp_path / "damaged-3").read_text() == "of an earlier time"
   assert (tmp_path / "damaged-3.1" / "page.json").is_file()
   assert (tmp_path / "damaged-best-1" / "page.json").is_file()
-  assert "w has another checksum than when it was saved" in caplog.text
+  assert "has another checksum" in caplog.text
   assert Reader(tmp_path).steps() == [1, 2]
   assert Reader(tmp_path).best_step() is None
   # Then the nearest stands in for the best, which is said.
@@ -252,10 +254,21 @@ def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
   step, found, _ = checkpoints.restore(on(here))
   assert step == 1 and is_of(found["params"], 1)
   assert len(found["params"]["w"].sharding.device_set) == here
-  flip(arrays_of(tmp_path / "checkpoints/1"))
-  with pytest.raises(InputError, match=r"no checkpoint in .* is whole"):
+  flip_unseen(tmp_path / "checkpoints/1")
+  with pytest.raises(InputError, match=r"params/w has another checksum than"):
     checkpoints.restore(on(here))
   checkpoints.close()
+
+
+def test_what_is_being_read_is_not_removed(tmp_path):
+  checkpoints = Checkpoints(saved(tmp_path, (1, 2, 3)), keep=2)
+  with Reader(tmp_path).last.in_use(1):
+    checkpoints.save(4, state(4), Progress())
+    checkpoints.wait()
+    assert checkpoints.steps() == [1, 3, 4]
+  checkpoints.save(5, state(5), Progress())
+  checkpoints.close()
+  assert checkpoints.steps() == [4, 5]
 
 
 def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
