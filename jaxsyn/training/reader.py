@@ -74,7 +74,7 @@ class Kept:
     """
     try:
       folder = os.open(self.path(step), os.O_RDONLY)
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
       raise Damaged(f"{self.path(step)}: {error.strerror}") from None
     try:
       with contextlib.suppress(OSError):
@@ -122,6 +122,8 @@ class Kept:
       page = self.page(step)
       # Before Orbax sees them: of some damage its threads print tracebacks.
       reason = files.damaged(self.path(step), page["files"])
+      if any(word in reason for word in _MACHINE):
+        raise InputError(f"{reason}. Change the permissions.")
     except Damaged as error:
       reason = str(error)
     _together(reason)
