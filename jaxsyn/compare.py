@@ -26,7 +26,7 @@ import ml_collections
 from absl import flags, logging
 from ml_collections import config_flags
 
-from jaxsyn import cli, exits, inspect, train, translate
+from jaxsyn import cli, exits, inspect, lock, train, translate
 from jaxsyn import config as configs
 from jaxsyn.comparison import (
   analysis,
@@ -100,7 +100,7 @@ def run(
     asked.check(system)
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   folder = pathlib.Path(folder)
-  with asked.alone(folder):
+  with lock.alone(folder):
     asked.begin(folder, systems)
     jobs = asked.jobs(folder, systems, range(seeds))
     board = progress.Board(folder)
@@ -125,7 +125,7 @@ def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
   """Trains and translates with one run of a comparison that was begun."""
   job = asked.job(pathlib.Path(folder), system, seed)
   # The process of a comparison that was killed may be saving still.
-  with asked.alone(job.run, wait=True):
+  with lock.alone(job.run, wait=True):
     if job.finished:
       return
     outcome = train.run(job.config, job.run)

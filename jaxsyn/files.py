@@ -110,6 +110,14 @@ def replace_folder(new: pathlib.Path, path: pathlib.Path) -> None:
   flush_folder(path.parent)
 
 
+def remove_folder(path: os.PathLike | str) -> None:
+  """Removes a folder; who lists or opens it sees all of it or nothing."""
+  path = pathlib.Path(path)
+  old = _beside(path)
+  os.rename(path, old)
+  shutil.rmtree(old, ignore_errors=True)
+
+
 def flush_tree(folder: os.PathLike | str) -> None:
   """Returns when all files below a folder, and their names, are on the disk."""
   for place, _, names in os.walk(folder):

@@ -5,15 +5,17 @@ python -m jaxsyn.train --config configs/multi30k_en_de.py:pascal --workdir runs/
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pathlib
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, workdir
+from jaxsyn import cli, exits, lock, workdir
 from jaxsyn import config as configs
 from jaxsyn.data import tasks
 from jaxsyn.data.batch_plan import Plan as BatchPlan
@@ -26,7 +28,13 @@ from jaxsyn.training import loop
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.feed import Feed
 from jaxsyn.training.log import Log
+from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout, set_up_jax
+
+_LESS_MEMORY = (
+  "config.batch.tokens (with config.optimiser.accumulate raised as much, "
+  "updates are as large), config.model.width, or the layers"
+)
 
 
 def run(
@@ -58,7 +66,6 @@ def run(
   columns = tasks.of_split(
     records, names, config.data, config.seed, config.batch.memory_gib
   )
-  made = workdir.create(folder, config)
   layout = Layout(config.train.parallelism, config.train.mesh)
   feed = Feed(
     columns=columns,
@@ -78,30 +85,45 @@ def run(
     layout,
     config.data.validation,
     names,
-    made.vocabulary("target"),
+    workdir.vocabulary(config.data.directory, records.manifest, "target"),
     change,
   )
 
   def open_log(start: int) -> Log:
-    log = Log(made.workdir, config.train.steps, start)
+    log = Log(folder, config.train.steps, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     if told := tasks.told(columns.notes):
       log.say(told)
     return log
 
-  checkpoints = Checkpoints(made.workdir, config.train.keep)
-  try:
-    return loop.train(
-      config,
-      plan.recipe,
-      layout,
-      feed,
-      checkpoints,
-      validator,
-      open_log,
-    )
-  finally:
-    checkpoints.close()
+  # What can be refused was, before there is a folder. Of several processes that
+  # train together the first one writes.
+  first = jax.process_index() == 0
+  with lock.alone(folder) if first else contextlib.nullcontext():
+    if first:
+      workdir.create(folder, config)
+    checkpoints = Checkpoints(folder, config.train.keep)
+    try:
+      with enough_memory(_sizes(feed), _LESS_MEMORY):
+        return loop.train(
+          config,
+          plan.recipe,
+          layout,
+          feed,
+          checkpoints,
+          validator,
+          open_log,
+        )
+    finally:
+      checkpoints.close()
+
+
+def _sizes(feed: Feed) -> str:
+  """The batches of the run in words, for who has too little memory."""
+  shapes = ", ".join(
+    f"{s.rows} x {s.source} x {s.target}" for s in feed.plan.shapes
+  )
+  return f"training on batches of sentences x source x target: {shapes}"
 
 
 def _main(values: flags.FlagValues) -> None:

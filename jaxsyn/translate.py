@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from absl import flags, logging
 
 from jaxsyn import cli, exits, workdir
-from jaxsyn.config import Decode
+from jaxsyn.config import Config, Decode
 from jaxsyn.data import conllu as trees
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data import stream, text
@@ -35,8 +35,9 @@ from jaxsyn.fields import Range, from_config
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.scoring import selection
-from jaxsyn.training.checkpoint import Checkpoints
+from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.training.reader import Reader
 
 NOTHING = Translation("", 0.0, 0.0, ())  # of an empty line
 
@@ -84,7 +85,7 @@ class Session:
       self.run.config,
       decode=from_config(Decode, fields, "decode"),
     )
-    self.plan: Plan = resolve(config, self.run.manifest)
+    self.plan: Plan = self._resolved(config, bool(decode))
     sides = self.run.manifest["sides"]
     self._names = [
       name
@@ -117,6 +118,16 @@ class Session:
     """Whether the system reads source trees at all."""
     return len(self._names) > 1
 
+  def _resolved(self, config: Config, asked: bool) -> Plan:
+    try:
+      return resolve(config, self.run.manifest)
+    except InputError as error:
+      if asked:  # for something that may be the fault
+        raise
+      raise InputError(
+        f"{self.run.workdir / workdir.CONFIG}: {error}"
+      ) from None
+
   def _load(self, checkpoint: str):
     config = self.plan.config
     batch = pad([], self._names, 4, 4, 1)
@@ -125,32 +136,34 @@ class Session:
     abstract = jax.eval_shape(
       lambda: model.init({"params": key}, batch, train=False, method=forward)
     )["params"]
-    checkpoints = Checkpoints(self.run.workdir, config.train.keep)
-    try:
-      self.chosen = self._told(checkpoint, checkpoints)
-      if not checkpoint and config.train.average > 1:
-        return checkpoints.average_params(
-          config.train.average, abstract, config.train.ema > 0
-        )
-      return checkpoints.restore_params(
-        checkpoint or config.decode.checkpoint, abstract, config.train.ema > 0
-      )
-    finally:
-      checkpoints.close()
+    checkpoints, ema = Reader(self.run.workdir), config.train.ema > 0
+    average = config.train.average
+    with enough_memory(
+      f"reading the parameters of {self.run.workdir}",
+      "the number of other programs that run here",
+    ):
+      if not checkpoint and average > 1:
+        self.chosen = f"the mean of the last {average} checkpoints"
+        return checkpoints.average_params(average, abstract, ema)
+      which = checkpoint or config.decode.checkpoint
+      params = checkpoints.restore_params(which, abstract, ema)
+    self.chosen = self._told(which, checkpoints)
+    return params
 
-  def _told(self, checkpoint: str, checkpoints: Checkpoints) -> str:
-    config = self.plan.config
-    if not checkpoint and config.train.average > 1:
-      return f"the mean of the last {config.train.average} checkpoints"
-    which = checkpoint or config.decode.checkpoint
+  def _told(self, which: str, checkpoints: Reader) -> str:
+    """What was taken, in words."""
+    place, step = checkpoints.taken
     best = checkpoints.best_score() if which == "best" else None
-    if best is not None:
+    if place == "best" and best is not None:
       return (
         f"the best checkpoint by validation {selection.title(best)}: "
         f"{best['score']:.2f} at step {best['step']}"
       )
-    # There is no best one before the first validation.
-    return f"step {which}" if which.isdigit() else "the last checkpoint"
+    newest = step == max(checkpoints.steps(), default=step)
+    # There is no best one before the first validation, or it is damaged.
+    if newest and not which.isdigit():
+      return "the last checkpoint"
+    return f"step {step}"
 
   def parse(self, line: str) -> trees.Parse:
     """The tree of a raw line, by the run's own parser."""
@@ -200,7 +213,14 @@ class Session:
 
   def search(self, examples: Sequence[dict]) -> list[list[Translation]]:
     """The n best translations of examples that are made already."""
-    return self._translate(self.params, examples)
+    decode = self.plan.config.decode
+    longest = max((len(e["source_id"]) for e in examples), default=0)
+    with enough_memory(
+      f"translating {decode.sentences} sentences at a time with "
+      f"{decode.beam} hypotheses each, the longest of {longest} subwords",
+      "config.decode.sentences or config.decode.beam (--beam)",
+    ):
+      return self._translate(self.params, examples)
 
   @property
   def compilations(self) -> int:

@@ -6,6 +6,7 @@
   parser.source.udpipe the parser, where the system reads source trees
   checkpoints/ best/   see `jaxsyn.training.checkpoint`
   log.jsonl, events.*  what training logged
+  lock                 who trains there: see `jaxsyn.lock`
 
 So a run can be moved or sent to somebody as it is.
 """
@@ -16,10 +17,10 @@ import dataclasses
 import json
 import os
 import pathlib
-import shutil
 from typing import Any
 
 from jaxsyn import config as configs
+from jaxsyn import files
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
@@ -54,34 +55,61 @@ class Run:
 
   def vocabulary(self, side: str) -> Vocabulary:
     """The vocabulary of a side, its hash checked."""
-    path = manifests.vocabulary_file(self.workdir, self.manifest, side)
-    vocabulary = Vocabulary(path)
-    manifests.check_vocabulary(self.manifest, vocabulary, side)
-    return vocabulary
+    return vocabulary(self.workdir, self.manifest, side)
 
   def parser_file(self, side: str = "source") -> pathlib.Path | None:
     """The parser of a side; None if its trees came from elsewhere."""
     return manifests.parser_file(self.workdir, self.manifest, side)
 
 
+def vocabulary(
+  folder: os.PathLike | str, manifest: dict[str, Any], side: str
+) -> Vocabulary:
+  """The vocabulary of a side, its hash checked.
+
+  Args:
+    folder: of a run, or the prepared one.
+    manifest: of the data.
+    side: "source" or "target".
+  """
+  found = Vocabulary(manifests.vocabulary_file(folder, manifest, side))
+  manifests.check_vocabulary(manifest, found, side)
+  return found
+
+
 def create(workdir: os.PathLike | str, config: configs.Config) -> Run:
   """Makes the folder of a new run, or checks that of one to go on with.
 
+  As long as it holds no checkpoint there is nothing to go on with, and the
+  config may be any. Copies of the vocabulary and the parser that are missing or
+  damaged are made again. Call it with the folder's lock.
+
   Raises:
     InputError: the folder holds a run of another config or other data; the
-      message names the fields that differ.
+      message names the fields that differ. Or a file of the prepared data is
+      not what its manifest says.
   """
   workdir = pathlib.Path(workdir)
   manifest = manifests.read(config.data.directory)
-  if (workdir / CONFIG).is_file():
-    run = open_run(workdir)
-    _check_same(run, config, manifest)
-  else:
-    workdir.mkdir(parents=True, exist_ok=True)
-  for file in _files(manifest):
-    _copy(pathlib.Path(config.data.directory) / file, workdir / file)
+  if _begun(workdir):
+    _check_same(open_run(workdir), config, manifest)
+  source = pathlib.Path(config.data.directory)
+  missing = {
+    file: digest
+    for file, digest in _files(manifest).items()
+    if not _is_whole(workdir / file, digest)
+  }
+  for file, digest in missing.items():
+    if not _is_whole(source / file, digest):
+      raise InputError(
+        f"{source / file} is missing or not what {source / manifests.FILE} "
+        "says of it (SHA-256); prepare the data again."
+      )
+  files.remove_unfinished(workdir)
+  for file in missing:
+    files.copy(source / file, workdir / file)
   manifests.write(workdir, manifest)
-  _write_json(workdir / CONFIG, configs.to_dict(config))
+  files.write_json(workdir / CONFIG, configs.to_dict(config))
   return Run(workdir, config, manifest)
 
 
@@ -89,7 +117,8 @@ def open_run(workdir: os.PathLike | str) -> Run:
   """A run that was trained before.
 
   Raises:
-    InputError: the folder holds no run, or its config is of another version.
+    InputError: the folder holds no run, or its files are damaged or of another
+      version.
   """
   workdir = pathlib.Path(workdir)
   path = workdir / CONFIG
@@ -100,25 +129,38 @@ def open_run(workdir: os.PathLike | str) -> Run:
     )
   try:
     config = json.loads(path.read_text(encoding="utf-8"))
-  except (UnicodeDecodeError, json.JSONDecodeError) as error:
-    raise InputError(f"{path} is damaged ({error}).") from None
-  return Run(workdir, configs.read(config), manifests.read(workdir))
+  except (ValueError, RecursionError) as error:  # also of bytes, also of digits
+    raise InputError(
+      f"{path} is damaged ({error}); bring it back from a copy."
+    ) from None
+  try:
+    config = configs.read(config)
+  except InputError as error:
+    raise InputError(
+      f"{path}: {error} It is damaged, or was written by another version."
+    ) from None
+  return Run(workdir, config, manifests.read(workdir))
 
 
-def _files(manifest: dict[str, Any]) -> list[str]:
-  """What of the prepared folder a run keeps a copy of."""
+def _begun(workdir: pathlib.Path) -> bool:
+  """Whether a run here has something to go on with, or to be lost."""
+  folders = [workdir / "checkpoints", workdir / "best"]
+  names = [p.name for f in folders if f.is_dir() for p in f.iterdir()]
+  return any(name.isdigit() for name in names)
+
+
+def _files(manifest: dict[str, Any]) -> dict[str, str]:
+  """What of the prepared folder a run keeps a copy of: name -> SHA-256."""
   entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
-  return sorted({entry["file"] for entry in entries if entry and entry["file"]})
+  return {
+    entry["file"]: entry["sha256"]
+    for entry in entries
+    if entry and entry["file"]
+  }
 
 
-def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
-  if target.is_file() and target.stat().st_size == source.stat().st_size:
-    return
-  if not source.is_file():
-    raise InputError(f"{source} is missing; prepare the data again.")
-  temporary = target.with_name(target.name + ".partial")
-  shutil.copyfile(source, temporary)
-  os.replace(temporary, target)
+def _is_whole(path: pathlib.Path, digest: str) -> bool:
+  return path.is_file() and manifests.sha256_file(path) == digest
 
 
 def _check_same(
@@ -182,9 +224,3 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     else:
       found[prefix + key] = list(value) if isinstance(value, tuple) else value
   return found
-
-
-def _write_json(path: pathlib.Path, content: Any) -> None:
-  temporary = path.with_name(path.name + ".partial")
-  temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-  os.replace(temporary, path)

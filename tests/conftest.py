@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pathlib
+import resource
 import tempfile
 
 import pytest
@@ -46,6 +47,17 @@ def quick_compile():
 def quick_compile_file():
   """The same for a whole file with what its tests share."""
   yield from _quickly()
+
+
+@pytest.fixture
+def little_memory():
+  """This process may have 4 GiB more than it has."""
+  pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+  now = pages * os.sysconf("SC_PAGE_SIZE")
+  before = resource.getrlimit(resource.RLIMIT_AS)
+  resource.setrlimit(resource.RLIMIT_AS, (now + 2**32, before[1]))
+  yield
+  resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @pytest.fixture(scope="session")

@@ -79,8 +79,8 @@ def last_checkpoint(workdir):
   step = max(int(p.name) for p in path.iterdir() if p.name.isdigit())
   with ocp.StandardCheckpointer() as reader:
     state = reader.restore(path / str(step) / "state")
-  (page,) = (path / str(step) / "progress").glob("*metadata*") or [None]
-  progress = json.loads(page.read_text())
+  page = json.loads((path / str(step) / "page.json").read_text())
+  progress = page["content"]["content"]
   del progress["minutes"]
   return step, jax.tree.map(np.asarray, state), progress
 
@@ -143,7 +143,7 @@ def test_killed_and_asked_to_stop_it_is_the_same_run(
     return start_and(condition, then, command(workdir), environment)
 
   def saving():
-    return any((workdir / "checkpoints").glob("30.orbax-checkpoint-tmp*"))
+    return (workdir / "checkpoints" / ".30.partial").exists()
 
   code, _ = interrupted(saving, signal.SIGKILL)
   assert code == -signal.SIGKILL
@@ -186,8 +186,64 @@ def test_a_damaged_checkpoint_is_passed_over(
     command(workdir), env=environment, cwd=ROOT, capture_output=True, text=True
   )
   assert done.returncode == 0, done.stderr
-  assert "cannot be read and is passed over" in done.stderr
+  assert "damaged, is passed over" in done.stderr
   assert_same_end(workdir, straight[0])
+
+
+def test_others_leave_a_running_training_as_it_is(
+  straight, command, environment, tmp_path
+):
+  """Two trainings at once are one; sessions and a command read what it saves."""
+  from jaxsyn.translate import Session
+
+  workdir = tmp_path / "read"
+  both = [
+    subprocess.Popen(
+      command(workdir, "--config.train.save_every=1", "--config.train.keep=1"),
+      env=environment,
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for _ in range(2)
+  ]
+  while all(process.poll() is None for process in both):
+    time.sleep(0.01)
+  both.sort(key=lambda process: process.poll() is None)
+  second, training = both
+  _, error = second.communicate()
+  assert second.returncode == 2 and error.count("\n") == 1, error
+  assert f"read is in use by process {training.pid} on " in error
+  while training.poll() is None and not any(
+    (workdir / "checkpoints").glob("[0-9]*")
+  ):
+    time.sleep(0.01)
+  translating = subprocess.Popen(
+    [
+      *(sys.executable, "-m", "jaxsyn.translate"),
+      *("--workdir", str(workdir), "--beam", "1", "--conllu"),
+    ],
+    env=environment,
+    cwd=ROOT,
+    stdin=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  opened = 0
+  while training.poll() is None:
+    Session(workdir, checkpoint=("last", "best")[opened % 2])
+    opened += 1
+  assert opened >= 2
+  assert training.returncode == 0, training.communicate()
+  assert "Traceback" not in training.communicate()[1]
+  _, error = translating.communicate(timeout=120)
+  assert (translating.returncode, error) == (0, "")
+  assert_same_end(workdir, straight[0])
+  names = sorted(path.name for path in workdir.iterdir())
+  expected = sorted(path.name for path in straight[0].iterdir())
+  without = [n for n in names if not n.startswith("events")]
+  assert without == [n for n in expected if not n.startswith("events")]
 
 
 @pytest.mark.parametrize(
@@ -341,6 +397,21 @@ def test_what_can_be_read_of_a_line_is_translated(straight, tmp_path):
   expected = [best[0].text for best in session(lines)]
   assert answers("replace") == expected
   assert answers("skip") == [expected[0], "", expected[2]]
+
+
+def test_a_translation_that_does_not_fit_says_what_to_lower(
+  straight, quick_compile, little_memory
+):
+  from jaxsyn.errors import InputError
+  from jaxsyn.translate import Session
+
+  session = Session(straight[0], sentences=1_000_000)
+  with pytest.raises(
+    InputError,
+    match=r"(?s)out of memory \(.*translating 1000000 sentences at a time with "
+    r"2 hypotheses each, the longest of \d+ subwords\. Lower config\.decode\.",
+  ):
+    session(["The duck arrived ."] * 100)
 
 
 def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):

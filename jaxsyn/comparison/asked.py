@@ -14,13 +14,10 @@ Systems and seeds may be added later; nothing that is there may change.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import json
-import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxsyn import config as configs
@@ -33,7 +30,6 @@ from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 
 FILE = "comparison.json"
-LOCK = "in_use"
 FORMAT = 1
 # Fields that change no figure: the data set may move, and be read faster.
 _FREE = ("prepare", "data.directory", "batch.memory_gib", "train.prefetch")
@@ -177,39 +173,6 @@ def job(folder: pathlib.Path, system: str, seed: int) -> Job:
   """A run of a comparison that was begun."""
   config = configs.read(_read(folder)[system]["config"])
   return Job(folder, System(system, config), seed)
-
-
-@contextlib.contextmanager
-def alone(folder: pathlib.Path, wait: bool = False) -> Iterator[None]:
-  """Nobody else works in the folder meanwhile, also after a kill.
-
-  Args:
-    folder: made if it is not there.
-    wait: until the other is done; else it is an error.
-
-  Raises:
-    InputError: another process works there.
-  """
-  try:
-    folder.mkdir(parents=True, exist_ok=True)
-  except (FileExistsError, NotADirectoryError):
-    raise InputError(
-      f"{folder} is a file; name a folder (--workdir)."
-    ) from None
-  # Never deleted: who deletes a lock lets two others hold one each.
-  with (folder / LOCK).open("a+") as file:
-    try:
-      fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-      file.seek(0)
-      raise InputError(
-        f"{folder} is in use by process {file.read().strip() or 'unknown'}. "
-        "Wait until it has ended, or use another --workdir."
-      ) from None
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
-    yield
 
 
 def _read(folder: pathlib.Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def of_run(job: Job, outcome: loop.Outcome, params: Any) -> results.Facts:
   speeds = [
     record["tokens_per_s"]
     for record in progress.records(job.run)
-    if record["kind"] == "train"
+    if "tokens_per_s" in record
   ]
   reached = outcome.progress
   return results.Facts(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 import shutil
@@ -42,22 +41,17 @@ class State:
 
 
 def records(run: pathlib.Path) -> list[dict[str, Any]]:
-  """The records of a run's log; without a line that is still being written."""
-  path = run / log.FILE
-  if not path.is_file():
-    return []
-  found = []
-  for line in path.read_text(encoding="utf-8").splitlines():
-    try:
-      found.append(json.loads(line))
-    except json.JSONDecodeError:
-      continue
-  return found
+  """The whole records of a run's log."""
+  return log.records(run)[0]
 
 
-def validations(run: pathlib.Path) -> list[dict[str, Any]]:
-  """Those records that are of validations."""
-  return [record for record in records(run) if record["kind"] == "validation"]
+def validations(run: pathlib.Path, metric: str) -> list[dict[str, Any]]:
+  """Those records that are of validations by a metric."""
+  return [
+    record
+    for record in records(run)
+    if record["kind"] == "validation" and metric in record
+  ]
 
 
 def state(job: Job, working: bool, failed: bool) -> State:
@@ -77,7 +71,7 @@ def state(job: Job, working: bool, failed: bool) -> State:
   found = records(job.run)
   step = max((r["step"] for r in found), default=0)
   minutes = max((r["minutes"] for r in found), default=0.0)
-  seen = [r for r in found if r["kind"] == "validation"]
+  seen = [r for r in found if f"best_{metric}" in r]
   best = _said(metric, seen[-1][f"best_{metric}"] if seen else None)
   left = next(
     (r["eta_minutes"] for r in reversed(found) if "eta_minutes" in r), None

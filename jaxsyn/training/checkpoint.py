@@ -1,20 +1,29 @@
-"""Saving and finding runs again, with Orbax.
+"""Saving a run, and going on with it, with Orbax.
 
-A checkpoint holds the whole state and a JSON page: position in the data, best
-score, minutes trained, config and hashes. Orbax writes to a temporary folder
-and renames it, so a kill at any moment leaves whole checkpoints only; one that
-was damaged afterwards is passed over with a warning.
+  WORKDIR/checkpoints/STEP   the last few, to go on from: the whole state
+  WORKDIR/best/STEP          parameters of the best validation score
 
-  WORKDIR/checkpoints/STEP   the last few, to go on from
-  WORKDIR/best/STEP          parameters of the best validation, and its score
+Beside the arrays of each stands a JSON page: position in the data, best score,
+minutes trained, the sums of every array and file; the page has a sum itself.
+All of it is written in the background to a temporary folder, flushed to the disk
+and renamed; then older ones go. So a kill at any moment leaves whole ones only.
+One that was damaged afterwards is set aside as WORKDIR/damaged-STEP, in words.
+
+Only the one process that has the run's lock makes a `Checkpoints`; all others
+read with `jaxsyn.training.reader.Reader`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
+import itertools
+import os
 import pathlib
 import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -22,14 +31,18 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 
+from jaxsyn import files
 from jaxsyn.errors import InputError
+from jaxsyn.training import sums
+from jaxsyn.training.reader import PAGE, Kept, Reader
+from jaxsyn.training.sums import Damaged
 
 Tree = Any
 
 
 @dataclasses.dataclass
 class Progress:
-  """The JSON page of a checkpoint.
+  """What the JSON page of a checkpoint says of the run.
 
   Attributes:
     epoch, batch: position in the data, the next batch to be read.
@@ -51,55 +64,77 @@ class Progress:
   tokens: int = 0
 
 
-class Checkpoints:
-  """The checkpoints of one run."""
+class Checkpoints(Reader):
+  """The checkpoints of one run, for the process that trains it."""
 
-  def __init__(self, workdir: pathlib.Path, keep: int = 3):
-    self.workdir = pathlib.Path(workdir).absolute()
-    self._last = self._manager("checkpoints", keep, "state", "progress")
-    self._best = self._manager("best", 1, "params", "score")
+  def __init__(self, workdir: pathlib.Path | str, keep: int = 3):
+    """Makes the folders, and removes what a killed process left unfinished.
 
-  def _manager(
-    self, name: str, keep: int, tree: str, page: str
-  ) -> ocp.CheckpointManager:
-    return ocp.CheckpointManager(
-      self.workdir / name,
-      item_handlers={
-        tree: ocp.StandardCheckpointHandler(),
-        page: ocp.JsonCheckpointHandler(),
-      },
-      options=ocp.CheckpointManagerOptions(
-        max_to_keep=keep, cleanup_tmp_directories=True, create=True
-      ),
-    )
+    Args:
+      workdir: of the run.
+      keep: checkpoints to go on from.
+    """
+    super().__init__(workdir)
+    self._keep = keep
+    self._primary = jax.process_index() == 0
+    if self._primary:
+      for kept in (self.last, self.best):
+        kept.folder.mkdir(parents=True, exist_ok=True)
+        files.remove_unfinished(kept.folder)
+    self._writer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
+    self._pool = ThreadPoolExecutor(1, "checkpoints")
+    self._saving: Future | None = None
 
   def save(self, step: int, state: Tree, progress: Progress) -> None:
     """Starts saving; returns when the state may be changed again."""
-    if step in self._last.all_steps():
-      return
-    self._check_space(state)
-    with _disk_errors(self.workdir):
-      self._last.save(
-        step,
-        args=ocp.args.Composite(
-          state=ocp.args.StandardSave(state),
-          progress=ocp.args.JsonSave(dataclasses.asdict(progress)),
-        ),
-      )
+    if step not in self.last.steps():
+      content = dataclasses.asdict(progress)
+      self._save(self.last, step, state, content)
 
   def save_best(self, step: int, params: Tree, score: dict[str, Any]) -> None:
     """Keeps these parameters as the best so far, and what they scored."""
-    if step in self._best.all_steps():  # evaluated again after a resume
-      return
-    self._check_space(params)
+    if step not in self.best.steps():  # else evaluated again after a resume
+      self._save(self.best, step, params, score)
+
+  def _save(
+    self, kept: Kept, step: int, tree: Tree, content: Mapping[str, Any]
+  ) -> None:
+    self._check_space(tree)
+    take_sums = sums.held(tree)
+    together = None
+    if jax.process_count() > 1:
+      # Not in the background: all processes must speak in one order.
+      together = sums.merged(sums.everyone(take_sums()))
+    new = kept.folder / f".{step}{files.PARTIAL}"  # in all processes the same
     with _disk_errors(self.workdir):
-      self._best.save(
-        step,
-        args=ocp.args.Composite(
-          params=ocp.args.StandardSave(params),
-          score=ocp.args.JsonSave(score),
-        ),
-      )
+      if self._primary:
+        new.mkdir()
+      sums.everyone("the folder is there")
+      self._writer.save(new / kept.item, args=ocp.args.StandardSave(tree))
+
+    def finish():
+      try:
+        page = {"content": content, "arrays": together or take_sums()}
+        self._writer.wait_until_finished()
+        if self._primary:
+          found = (path for path in new.rglob("*") if path.is_file())
+          names = sorted(str(path.relative_to(new)) for path in found)
+          page["files"] = files.sums(new, names)
+          files.write_json(new / PAGE, sums.seal(page))
+          files.flush_tree(new)
+          os.rename(new, kept.path(step))
+          files.flush_folder(kept.folder)
+          self._remove_older(kept, step)
+      finally:
+        shutil.rmtree(new, ignore_errors=True)  # there only if that failed
+
+    self._saving = self._pool.submit(finish)
+
+  def _remove_older(self, kept: Kept, step: int) -> None:
+    number = self._keep if kept is self.last else 1
+    others = [other for other in kept.steps() if other != step]
+    for other in others[: max(len(others) + 1 - number, 0)]:
+      kept.remove(other)
 
   def _check_space(self, tree: Tree) -> None:
     """Says that the disk is full before Orbax's threads find out."""
@@ -119,208 +154,92 @@ class Checkpoints:
     Raises:
       InputError: it could not be written; older checkpoints are untouched.
     """
-    with _disk_errors(self.workdir):
-      self._last.wait_until_finished()
-      self._best.wait_until_finished()
+    saving, self._saving = self._saving, None
+    if saving is not None:
+      with _disk_errors(self.workdir):
+        saving.result()
 
   def close(self) -> None:
-    self._last.close()
-    self._best.close()
-
-  def steps(self) -> list[int]:
-    """Steps of the kept checkpoints, oldest first."""
-    return sorted(self._last.all_steps())
-
-  def best_step(self) -> int | None:
-    return self._best.latest_step()
-
-  def best_score(self) -> dict[str, Any] | None:
-    """What `save_best` was told of the best; None before the first."""
-    step = self.best_step()
-    if step is None:
-      return None
-    page = ocp.args.Composite(score=ocp.args.JsonRestore())
-    return {"step": step, **self._best.restore(step, args=page)["score"]}
+    """Waits, and gives the threads back."""
+    try:
+      self.wait()
+    finally:
+      self._writer.close()
+      self._pool.shutdown()
 
   def restore(self, abstract: Tree) -> tuple[int, Tree, Progress] | None:
-    """The newest checkpoint that can be read, or None where there is none.
+    """The newest checkpoint that is whole, or None where there is none.
+
+    Those that are damaged, the best parameters too, are set aside.
 
     Args:
       abstract: the state's shapes, types and shardings.
 
     Raises:
-      InputError: the checkpoint is of another model; both sides are named.
+      InputError: the checkpoint is of another model (both sides are named), or
+        there are some and none is whole.
     """
-    for step in reversed(self.steps()):
-      try:
-        _compare(self._last, step, "state", abstract)
-        restored = self._last.restore(
-          step,
-          args=ocp.args.Composite(
-            state=ocp.args.StandardRestore(abstract),
-            progress=ocp.args.JsonRestore(),
-          ),
-        )
-      except InputError:
-        raise
-      except Exception as error:  # Orbax raises many kinds for damaged files
-        logging.warning(
-          "checkpoint %s/checkpoints/%d cannot be read and is passed over: %s",
-          self.workdir,
-          step,
-          str(error).splitlines()[0][:200] if str(error) else type(error),
-        )
-        shutil.move(
-          self.workdir / "checkpoints" / str(step),
-          self.workdir / f"damaged-{step}",
-        )
-        self._last.reload()
-        continue
-      return step, restored["state"], Progress(**restored["progress"])
-    return None
-
-  def restore_params(self, which: str, abstract: Tree, ema: bool) -> Tree:
-    """Parameters to translate with.
-
-    Args:
-      which: "best", "last", or a step.
-      abstract: shapes of the parameters.
-      ema: the run keeps a moving average, which stands in for the parameters.
-
-    Raises:
-      InputError: no such checkpoint, or of another model.
-    """
-    if which == "best" and self.best_step() is not None:
-      step = self.best_step()
-      _compare(self._best, step, "params", abstract)
-      restored = self._best.restore(
-        step,
-        args=ocp.args.Composite(
-          params=ocp.args.StandardRestore(_on_one_device(abstract))
-        ),
-      )
-      return restored["params"]
-    steps = self.steps()
-    if which in ("best", "last"):
-      step = steps[-1] if steps else None
-    else:
-      step = int(which) if which.isdigit() else None
-    if step not in steps:
+    found, bad = self.last.newest(lambda step: self.last.read(step, abstract))
+    if bad and not found:
       raise InputError(
-        f"{self.workdir} has no checkpoint {which!r}. There are: "
-        f"{', '.join(map(str, steps)) or 'none; train first'}."
+        f"no checkpoint in {self.workdir} is whole "
+        f"({'; '.join(bad.values())}). Bring the folder back from a copy, or "
+        "train in another --workdir."
       )
-    return self._params_of(step, abstract, ema)
+    for step, why in bad.items():
+      self._set_aside(self.last, step, why, f"damaged-{step}")
+    if not found:
+      return None
+    for step in self.best.steps():
+      if why := self._fault_of_best(step):
+        self._set_aside(self.best, step, why, f"damaged-best-{step}")
+    ((step, (state, page)),) = found
+    return step, state, Progress(**page["content"])
 
-  def average_params(self, number: int, abstract: Tree, ema: bool) -> Tree:
-    """Mean of the parameters of the last checkpoints.
+  def _fault_of_best(self, step: int) -> str:
+    """Why the best parameters are damaged; "" where they are whole."""
+    abstract: dict[str, Any] = {}
+    try:
+      for name, entry in self.best.page(step)["arrays"].items():
+        *folders, leaf = name.split("/")
+        place = abstract
+        for folder in folders:
+          place = place.setdefault(folder, {})
+        # An array of NumPy stays on the host, where there is room for all.
+        zero = np.zeros((), entry["dtype"])
+        place[leaf] = np.broadcast_to(zero, entry["shape"])
+      self.best.read(step, abstract)
+    except Damaged as error:
+      return str(error)
+    return ""
 
-    Raises:
-      InputError: fewer than `number` are kept.
-    """
-    steps = self.steps()[-number:]
-    if len(steps) < number:
-      raise InputError(
-        f"config.train.average={number}, but {self.workdir} has only "
-        f"{len(steps)} checkpoints."
-      )
-    trees = [self._params_of(step, abstract, ema) for step in steps]
-    return jax.tree.map(lambda *x: sum(x[1:], x[0]) / number, *trees)
-
-  def _params_of(self, step: int, abstract: Tree, ema: bool) -> Tree:
-    name = "ema" if ema else "params"
-    found = _metadata(self._last, step, "state")
-    if name not in found:
-      raise InputError(f"{self.workdir}/checkpoints/{step} has no {name}.")
-    # Orbax reads the whole item; only this part of it is kept.
-    whole = _on_one_device(found)
-    _agree(found[name], abstract, f"{self.workdir}/checkpoints/{step}")
-    restored = self._last.restore(
-      step, args=ocp.args.Composite(state=ocp.args.StandardRestore(whole))
+  def _set_aside(self, kept: Kept, step: int, why: str, name: str) -> None:
+    names = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
+    place = next(
+      path
+      for path in (self.workdir / name for name in names)
+      if not os.path.lexists(path)
     )
-    return restored["state"][name]
+    logging.warning(
+      "a checkpoint is damaged, is passed over and kept as %s: %s", place, why
+    )
+    if self._primary:
+      os.rename(kept.path(step), place)
 
 
-class _disk_errors:
+@contextlib.contextmanager
+def _disk_errors(workdir: pathlib.Path) -> Iterator[None]:
   """Turns a full disk inside Orbax into one message."""
-
-  def __init__(self, workdir: pathlib.Path):
-    self._workdir = workdir
-
-  def __enter__(self):
-    return self
-
-  def __exit__(self, kind, error, trace):
-    full = ("No space left", "RESOURCE_EXHAUSTED", "Disk quota")
-    if isinstance(error, OSError) and error.errno in (
-      errno.ENOSPC,
-      errno.EDQUOT,
+  try:
+    yield
+  except Exception as error:  # Orbax raises many kinds
+    full = ("No space left", "Disk quota", "File too large")
+    codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if getattr(error, "errno", None) not in codes and not any(
+      word in str(error) for word in full
     ):
-      pass
-    elif error is None or not any(word in str(error) for word in full):
-      return False
+      raise
     raise InputError(
-      f"disk full while saving to {self._workdir}. Nothing half-written "
-      "counts as a checkpoint; free some space and run the same command again."
+      f"disk full while saving to {workdir}. Nothing half-written counts as a "
+      "checkpoint; free some space and run the same command again."
     ) from None
-
-
-def _on_one_device(tree: Tree) -> Tree:
-  """What to restore onto this host's first device, however it was saved."""
-  device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  return jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), tree
-  )
-
-
-def _metadata(manager: ocp.CheckpointManager, step: int, item: str) -> Tree:
-  found = manager.item_metadata(step)[item]
-  return getattr(found, "tree", found)
-
-
-def _compare(manager, step: int, item: str, abstract: Tree) -> None:
-  where = f"{manager.directory}/{step}"
-  _agree(_metadata(manager, step, item), abstract, where)
-
-
-def _agree(found: Tree, wanted: Tree, where: str) -> None:
-  """Raises InputError unless both trees have the same arrays."""
-
-  def named(tree):
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {
-      "/".join(_name(key) for key in path): tuple(np.shape(leaf))
-      if not hasattr(leaf, "shape")
-      else tuple(leaf.shape)
-      for path, leaf in leaves
-    }
-
-  found, wanted = named(found), named(wanted)
-  if found == wanted:
-    return
-  complaints = []
-  for text, a, b in (
-    ("Only in the checkpoint", found, wanted),
-    ("Only in the model", wanted, found),
-  ):
-    only = sorted(set(a) - set(b))
-    if only:
-      more = f" and {len(only) - 4} more" if len(only) > 4 else ""
-      complaints.append(f"{text}: {', '.join(only[:4])}{more}.")
-  for name in sorted(set(found) & set(wanted)):
-    if found[name] != wanted[name]:
-      complaints.append(
-        f"{name} is {found[name]} there and {wanted[name]} here."
-      )
-      break
-  raise InputError(
-    f"checkpoint {where} is of another model. {' '.join(complaints)} Use the "
-    "config it was trained with, or another --workdir."
-  )
-
-
-def _name(key: Any) -> str:
-  for attribute in ("key", "name", "idx"):
-    if hasattr(key, attribute):
-      return str(getattr(key, attribute))
-  return str(key)

@@ -7,7 +7,6 @@ is gone on from are dropped, so that the file reads as one run.
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import sys
 import time
@@ -15,8 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+from absl import logging
+
+from jaxsyn import files
 
 FILE = "log.jsonl"
+KINDS = ("train", "validation")
 
 # Peak dense bfloat16 FLOP/s of one device, from the makers' data sheets.
 PEAK_FLOPS = {
@@ -40,6 +43,40 @@ def peak_flops() -> float | None:
   return PEAK_FLOPS[best] * jax.device_count() if best else None
 
 
+def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
+  """The records of a run's log, and the lines that are damaged, from 1.
+
+  A last line without its end is one that is being written or that a kill cut
+  off: it is neither.
+  """
+  path = pathlib.Path(run) / FILE
+  if not path.is_file():
+    return [], []
+  *whole, _ = path.read_bytes().split(b"\n")
+  kept, damaged = [], []
+  for number, line in enumerate(whole, start=1):
+    try:
+      record = json.loads(line)
+    except (ValueError, RecursionError):
+      record = None
+    if _is_record(record):
+      kept.append(record)
+    else:
+      damaged.append(number)
+  return kept, damaged
+
+
+def _is_record(record: Any) -> bool:
+  """Whether `Log.record` may have written it."""
+  if not isinstance(record, dict) or record.get("kind") not in KINDS:
+    return False
+  return (
+    type(record.get("step")) is int
+    and type(record.get("minutes")) in (int, float)
+    and not any(isinstance(value, (dict, list)) for value in record.values())
+  )
+
+
 class Log:
   """Writes records of one run; only the first host does."""
 
@@ -61,7 +98,9 @@ class Log:
     self._drop_after(start)
     self._file = self._path.open("a", encoding="utf-8")
     self._board = SummaryWriter(
-      str(workdir), purge_step=start + 1 if start else None
+      str(workdir),
+      # Also of a run that begins anew where one failed early.
+      purge_step=start + 1,
     )
     self._bar = tqdm(
       total=steps, initial=start, unit="step", disable=not sys.stderr.isatty()
@@ -70,16 +109,15 @@ class Log:
   def _drop_after(self, step: int) -> None:
     if not self._path.is_file():
       return
-    kept = []
-    for line in self._path.read_text(encoding="utf-8").splitlines():
-      try:
-        if json.loads(line)["step"] <= step:
-          kept.append(line + "\n")
-      except (json.JSONDecodeError, KeyError):
-        continue  # the end of a line that a kill cut off
-    temporary = self._path.with_name(FILE + ".partial")
-    temporary.write_text("".join(kept), encoding="utf-8")
-    os.replace(temporary, self._path)
+    kept, damaged = records(self._path.parent)
+    if damaged:
+      logging.warning(
+        "%s: lines that are damaged and dropped: %s",
+        self._path,
+        ", ".join(map(str, damaged[:10])) + " ..." * (len(damaged) > 10),
+      )
+    lines = (json.dumps(r) + "\n" for r in kept if r["step"] <= step)
+    files.write_text(self._path, "".join(lines))
 
   def advance(self) -> None:
     """One step is done."""
@@ -90,7 +128,7 @@ class Log:
     """Writes one record.
 
     Args:
-      kind: "train" or "validation".
+      kind: one of KINDS.
       step: batches seen.
       values: numbers by name, in the order in which they are shown.
     """

@@ -8,8 +8,14 @@ machine: 1,813 tokens/s as glibc comes, 3,054 with these settings.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+from collections.abc import Iterator
+
+import jax
+
+from jaxsyn.errors import InputError
 
 # Parameters of mallopt(3), from glibc's malloc.h, and what they are set to.
 SETTINGS = {
@@ -33,3 +39,27 @@ def keep_memory() -> bool:
   if said or mallopt is None:
     return False
   return all(mallopt(name, value) == 1 for name, value in SETTINGS.values())
+
+
+@contextlib.contextmanager
+def enough_memory(doing: str, lower: str) -> Iterator[None]:
+  """Turns running out of memory, the host's or a device's, into one message.
+
+  Args:
+    doing: what the block does, with its shapes.
+    lower: what to lower, as in "config.batch.tokens".
+
+  Raises:
+    InputError: there was too little.
+  """
+  try:
+    yield
+  except (MemoryError, jax.errors.JaxRuntimeError) as error:
+    # XLA's code for it; what Python and C++ lack is a MemoryError.
+    text = str(error)
+    if not isinstance(error, MemoryError) and (
+      "RESOURCE_EXHAUSTED" not in text and "out of memory" not in text.lower()
+    ):
+      raise
+    said = f" ({text.splitlines()[0][:200]})" if text else ""
+    raise InputError(f"out of memory{said} {doing}. Lower {lower}.") from None

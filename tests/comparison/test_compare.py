@@ -16,7 +16,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from configs import quickstart
-from jaxsyn import compare
+from jaxsyn import compare, lock
 from jaxsyn.comparison import asked, results
 from jaxsyn.errors import InputError
 
@@ -254,7 +254,7 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   process = start(*both)
   wait_for(saved("pascal", 1), process)
   message = f"in use by process {process.pid}"
-  with pytest.raises(InputError, match=message), asked.alone(workdir):
+  with pytest.raises(InputError, match=message), lock.alone(workdir):
     pass
   process.kill()
   process.communicate()
@@ -271,8 +271,9 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   # Then the process of a run is killed, and the rest is done.
   process = start(*both)
   wait_for(saved("pascal_random_tree", 1), process)
-  child = (workdir / "pascal_random_tree" / "seed_1" / asked.LOCK).read_text()
-  os.kill(int(child), signal.SIGKILL)
+  run = workdir / "pascal_random_tree" / "seed_1"
+  child = json.loads((run / lock.FILE).read_text())["process"]
+  os.kill(child, signal.SIGKILL)
   _, error = process.communicate(timeout=300)
   assert process.returncode == 0, error
   log = (workdir / "log.txt").read_text()

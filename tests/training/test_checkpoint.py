@@ -11,7 +11,7 @@ from jaxsyn.training.checkpoint import Checkpoints, Progress
 
 def state(value: float):
   return {
-    "params": {"w": jnp.full((2, 3), value)},
+    "params": {"w": jnp.full((2, 3), float(value))},
     "step": jnp.array(int(value)),
   }
 

@@ -1,11 +1,18 @@
-"""Memory that stays with the process: seen in page faults of a real one."""
+"""Memory that stays with the process, and a message where there is none left."""
 
 import os
 import platform
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+from jaxsyn import train
+from jaxsyn.errors import InputError
+from jaxsyn.training.memory import enough_memory
 
 FAULTS = """
 import resource
@@ -33,3 +40,37 @@ def test_freed_memory_is_had_again_without_page_faults(variable):
   done, faults = result.stdout.split()
   assert done == str(variable is None)
   assert int(faults) < PAGES / 10 if done == "True" else int(faults) >= PAGES
+
+
+def test_too_little_memory_is_one_message(little_memory):
+  for allocate in (
+    lambda: jnp.zeros(2**34).block_until_ready(),  # XLA's
+    lambda: np.ones(2**34),  # Python's
+  ):
+    with (
+      pytest.raises(
+        InputError, match=r"out of memory \(.*\) adding 2 x 3\. Lower the sum\."
+      ),
+      enough_memory("adding 2 x 3", "the sum"),
+    ):
+      allocate()
+  with (
+    pytest.raises(jax.errors.JaxRuntimeError, match="else"),
+    enough_memory("adding", "the sum"),  # other faults stay what they are
+  ):
+    raise jax.errors.JaxRuntimeError("something else")
+
+
+def test_a_training_that_does_not_fit_says_what_to_lower(
+  tiny, tmp_path, quick_compile, little_memory
+):
+  config = tiny("transformer")
+  config.batch.update(tokens=20_000_000, shapes=1)
+  config.model.encoder_layers = 1
+  config.train.parallelism = "jit"
+  with pytest.raises(
+    InputError,
+    match=r"(?s)out of memory \(.*training on batches of sentences x source x "
+    r"target: \d+ x \d+ x \d+\. Lower config\.batch\.tokens",
+  ):
+    train.run(config, tmp_path / "run")

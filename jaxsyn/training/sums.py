@@ -1,0 +1,173 @@
+"""Checksums of arrays, and pages that carry their own.
+
+What was saved is compared with what is read back, array by array, so that a
+flipped bit shows wherever it happened on the way. A sum is of a region of the
+whole array, not of a device's part: it can be checked on another number of
+devices. Of arrays that no process sees whole, each enters the regions that it
+holds, and checks those it can see.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from jaxsyn import files
+
+Tree = Any
+# Of an array by name: {"shape", "dtype", "crc32c": {region: sum}}, where a
+# region is "0:4,8:16", or "" for the whole.
+Sums = dict[str, dict[str, Any]]
+
+
+class Damaged(Exception):
+  """A checkpoint is not as it was saved; the message says where."""
+
+
+def named(tree: Tree) -> dict[str, Any]:
+  """The leaves of a tree by their path, as in "params/encoder/kernel"."""
+  leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+  return {"/".join(map(_name, path)): leaf for path, leaf in leaves}
+
+
+def held(tree: Tree) -> Callable[[], Sums]:
+  """What this process holds of a tree, on the host; its sums when called.
+
+  Nothing here waits but for the copies to the host, so that the sums can be
+  taken while the devices go on with other things.
+  """
+  leaves = named(tree)
+  for leaf in leaves.values():
+    if isinstance(leaf, jax.Array) and leaf.is_fully_addressable:
+      leaf.copy_to_host_async()  # all of them, before the first is waited for
+  parts = {name: list(_held(leaf)) for name, leaf in leaves.items()}
+  facts = {n: (list(x.shape), str(x.dtype)) for n, x in leaves.items()}
+
+  def sums() -> Sums:
+    return {
+      name: {
+        "shape": shape,
+        "dtype": dtype,
+        "crc32c": {region: _crc(data) for region, data in parts[name]},
+      }
+      for name, (shape, dtype) in facts.items()
+    }
+
+  return sums
+
+
+def merged(each: Sequence[Sums]) -> Sums:
+  """The sums of several processes of one run as one."""
+  first, *others = each
+  for other in others:
+    for name, entry in other.items():
+      first[name]["crc32c"] |= entry["crc32c"]
+  return first
+
+
+def differing(tree: Tree, sums: Sums) -> str:
+  """The first array that is not as its sums say, and how; "" where all are."""
+  for name, leaf in named(tree).items():
+    entry = sums[name]
+    if (list(leaf.shape), str(leaf.dtype)) != (entry["shape"], entry["dtype"]):
+      return f"{name} is {leaf.dtype} {leaf.shape}"
+    for region, expected in entry["crc32c"].items():
+      data = _seen(leaf, region)
+      if data is not None and _crc(data) != expected:
+        return f"{name} has another checksum than when it was saved"
+  return ""
+
+
+def everyone(content: Any) -> list[Any]:
+  """What each process of the run says, in their order; plain JSON."""
+  if jax.process_count() == 1:
+    return [content]
+  data = np.frombuffer(json.dumps(content).encode(), np.uint8)
+  sizes = multihost_utils.process_allgather(np.array(data.size))
+  padded = np.zeros(sizes.max(), np.uint8)
+  padded[: data.size] = data
+  rows = multihost_utils.process_allgather(padded)
+  return [json.loads(row[:n].tobytes()) for row, n in zip(rows, sizes)]
+
+
+def seal(content: Mapping[str, Any]) -> dict[str, Any]:
+  """A JSON page that `unseal` takes back only as it is."""
+  return {"content": content, "crc32c": _sum_of_page(content)}
+
+
+def unseal(path: pathlib.Path) -> dict[str, Any]:
+  """The content of a sealed page.
+
+  Raises:
+    Damaged: it is not there, no JSON, or not as it was written.
+  """
+  try:
+    page = json.loads(path.read_text(encoding="utf-8"))
+    if page["crc32c"] == _sum_of_page(page["content"]):
+      return page["content"]
+  except FileNotFoundError:
+    raise Damaged(f"{path} is missing") from None
+  except (ValueError, TypeError, LookupError, RecursionError):
+    pass
+  raise Damaged(f"{path} is not as it was written")
+
+
+def _sum_of_page(content: Any) -> str:
+  crc = files.Crc()
+  crc.update(json.dumps(content, sort_keys=True).encode())
+  return crc.value
+
+
+def _crc(data: np.ndarray) -> str:
+  crc = files.Crc()
+  crc.update(data)
+  return crc.value
+
+
+def _held(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
+  """The regions of an array that this process answers for."""
+  if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
+    yield "", np.asarray(leaf)
+    return
+  for shard in leaf.addressable_shards:
+    if shard.replica_id == 0:
+      spans = _spans(shard.index, leaf.shape)
+      text = ",".join(f"{begin}:{end}" for begin, end in spans)
+      yield text, np.asarray(shard.data)
+
+
+def _seen(leaf: Any, region: str) -> np.ndarray | None:
+  """A region of an array, if this process holds all of it."""
+  wanted = [(0, size) for size in leaf.shape]
+  if region:
+    wanted = [tuple(map(int, span.split(":"))) for span in region.split(",")]
+  parts = [([(0, size) for size in leaf.shape], leaf)]
+  if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+    parts = [
+      (_spans(shard.index, leaf.shape), shard.data)
+      for shard in leaf.addressable_shards
+    ]
+  for spans, data in parts:
+    if all(b <= x and y <= e for (x, y), (b, e) in zip(wanted, spans)):
+      cut = tuple(slice(x - b, y - b) for (x, y), (b, _) in zip(wanted, spans))
+      return np.asarray(data)[(*cut, ...)]  # an array also where it has no axes
+  return None
+
+
+def _spans(
+  index: tuple[slice, ...], shape: tuple[int, ...]
+) -> list[tuple[int, int]]:
+  return [part.indices(size)[:2] for part, size in zip(index, shape)]
+
+
+def _name(key: Any) -> str:
+  for attribute in ("key", "name", "idx"):
+    if hasattr(key, attribute):
+      return str(getattr(key, attribute))
+  return str(key)

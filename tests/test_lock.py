@@ -1,0 +1,96 @@
+"""One process a folder, however the others end."""
+
+import errno
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from jaxsyn import lock
+from jaxsyn.errors import InputError
+
+HOLD = """
+import sys, time
+from jaxsyn import lock
+with lock.alone(sys.argv[1]):
+  print("mine", flush=True)
+  time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+  """A process that holds a folder."""
+  process = subprocess.Popen(
+    [sys.executable, "-c", HOLD, str(tmp_path / "run")],
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout.readline() == "mine\n"
+  yield process
+  process.kill()
+  process.communicate()
+
+
+def test_the_second_is_told_who_is_first(tmp_path, holder):
+  message = (
+    rf"run is in use by process {holder.pid} on {socket.gethostname()} since "
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\. Wait"
+  )
+  with pytest.raises(InputError, match=message), lock.alone(tmp_path / "run"):
+    pass
+
+
+def test_a_killed_process_holds_nothing(tmp_path, holder):
+  os.kill(holder.pid, signal.SIGKILL)
+  holder.wait()
+  with lock.alone(tmp_path / "run"):
+    pass
+
+
+def test_the_next_waits_if_it_wants(tmp_path, holder):
+  waiting = subprocess.Popen(
+    [
+      *(sys.executable, "-c"),
+      HOLD.replace("(sys.argv[1])", "(sys.argv[1], wait=True)"),
+      str(tmp_path / "run"),
+    ],
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  with pytest.raises(subprocess.TimeoutExpired):
+    waiting.wait(1)
+  holder.kill()
+  assert waiting.stdout.readline() == "mine\n"
+  waiting.kill()
+  waiting.communicate()
+
+
+def test_who_has_a_folder_may_ask_again(tmp_path):
+  with lock.alone(tmp_path), lock.alone(f"{tmp_path}/."):
+    pass
+  with lock.alone(tmp_path):  # it was given back once, at the end
+    pass
+
+
+def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch, caplog):
+  def no_locks(*_):
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+  monkeypatch.setattr(fcntl, "flock", no_locks)
+  with lock.alone(tmp_path):
+    assert f"file system of {tmp_path} has no locks" in caplog.text
+
+
+def test_what_is_no_folder_is_named(tmp_path):
+  (tmp_path / "file").write_text("")
+  for path in (tmp_path / "file", tmp_path / "file" / "run"):
+    with (
+      pytest.raises(InputError, match=r"is a file, or below one.*--workdir"),
+      lock.alone(path),
+    ):
+      pass

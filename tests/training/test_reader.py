@@ -1,0 +1,308 @@
+"""Damage is found, and reading changes nothing."""
+
+import errno
+import os
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxsyn import files
+from jaxsyn.errors import InputError
+from jaxsyn.training import sums
+from jaxsyn.training.checkpoint import Checkpoints, Progress
+from jaxsyn.training.reader import PAGE, Reader
+from jaxsyn.training.sums import Damaged
+
+SIZE = 8
+
+
+def state(step: int):
+  """Numbers that do not compress to nothing, others in each step."""
+  draw = np.random.default_rng(step)
+  return {
+    "params": {
+      "w": jnp.array(draw.standard_normal((SIZE, 512)), jnp.float32),
+      "v": jnp.array(draw.standard_normal(SIZE), jnp.bfloat16),
+    },
+    "step": jnp.array(step),
+  }
+
+
+ABSTRACT = jax.eval_shape(lambda: state(0))
+
+
+def saved(folder, steps=(1, 2), best=1):
+  checkpoints = Checkpoints(folder, keep=3)
+  for step in steps:
+    checkpoints.save(step, state(step), Progress(batch=step, best_step=best))
+  checkpoints.save_best(best, state(best)["params"], 30.0)
+  checkpoints.close()
+  return folder
+
+
+def is_of(params, step):
+  expected = state(step)["params"]
+  return all(
+    np.array_equal(params[name], expected[name], equal_nan=True)
+    for name in expected
+  )
+
+
+def flip(path):
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 0x10
+  path.write_bytes(data)
+
+
+DAMAGES = {
+  "flipped": flip,
+  "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+  "removed": lambda path: path.unlink(),
+  "emptied": lambda path: os.truncate(path, 0),
+}
+
+
+def files_of(folder):
+  return sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+def arrays_of(checkpoint):
+  """The largest file: where the numbers are."""
+  return max(files_of(checkpoint), key=lambda path: path.stat().st_size)
+
+
+def flip_unseen(checkpoint):
+  """Other numbers in files whose sums fit, as if saving had gone wrong."""
+  flip(arrays_of(checkpoint))
+  page = sums.unseal(checkpoint / PAGE)
+  page["files"] = files.sums(checkpoint, list(page["files"]))
+  files.write_json(checkpoint / PAGE, sums.seal(page))
+
+
+def seen(folder):
+  """Everything that a writing process would change."""
+  return {
+    str(path): (path.lstat().st_mtime_ns, path.lstat().st_ino)
+    for path in [folder, *folder.rglob("*")]
+  }
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("which", ["last", "best"])
+def test_no_damage_gives_other_numbers(tmp_path, caplog, which, damage):
+  """Every file of a checkpoint in turn; what is read is of a step, to the bit."""
+  whole = saved(tmp_path / "whole")
+  newest = whole / ("checkpoints/2" if which == "last" else "best/1")
+  other = 1 if which == "last" else 2
+  if which == "best":  # so that the nearest is another
+    shutil.rmtree(whole / "checkpoints/1")
+  for number, file in enumerate(files_of(newest)):
+    folder = tmp_path / str(number)
+    shutil.copytree(whole, folder)
+    DAMAGES[damage](folder / file.relative_to(whole))
+    caplog.clear()
+    params = Reader(folder).restore_params(which, ABSTRACT["params"], False)
+    assert is_of(params, other), (file, damage)
+    assert "damaged" in caplog.text
+    assert str(folder / newest.relative_to(whole)) in caplog.text
+
+
+def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
+  saved(tmp_path, (1, 2, 3))
+  (tmp_path / "damaged-3").write_text("of an earlier time")
+  flip(arrays_of(tmp_path / "checkpoints/3"))
+  flip(arrays_of(tmp_path / "best/1"))
+  checkpoints = Checkpoints(tmp_path)
+  step, found, progress = checkpoints.restore(ABSTRACT)
+  checkpoints.close()
+  assert step == 2 and progress.batch == 2 and is_of(found["params"], 2)
+  assert (tmp_path / "damaged-3").read_text() == "of an earlier time"
+  assert (tmp_path / "damaged-3.1" / "page.json").is_file()
+  assert (tmp_path / "damaged-best-1" / "page.json").is_file()
+  assert "has another checksum" in caplog.text
+  assert Reader(tmp_path).steps() == [1, 2]
+  assert Reader(tmp_path).best_step() is None
+  # Then the nearest stands in for the best, which is said.
+  params = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
+  assert is_of(params, 1)
+  assert "the best parameters, of step 1, are damaged" in caplog.text
+
+
+def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
+  saved(tmp_path)
+  for path in (tmp_path / "checkpoints").iterdir():
+    flip(arrays_of(path))
+  before = seen(tmp_path)
+  for _ in range(2):  # the same the second time: nothing is set aside
+    checkpoints = Checkpoints(tmp_path)
+    with pytest.raises(
+      InputError, match=r"no checkpoint in .* is whole .*copy"
+    ):
+      checkpoints.restore(ABSTRACT)
+    checkpoints.close()
+  assert seen(tmp_path) == before
+  flip(arrays_of(tmp_path / "best/1"))
+  for which in ("best", "last"):
+    with pytest.raises(InputError, match=r"no checkpoint in .* is whole"):
+      Reader(tmp_path).restore_params(which, ABSTRACT["params"], False)
+  with pytest.raises(InputError, match=r"checkpoint 2 is damaged.*another: 1"):
+    Reader(tmp_path).restore_params("2", ABSTRACT["params"], False)
+
+
+def test_the_mean_passes_over_damaged_ones(tmp_path, caplog):
+  saved(tmp_path, (1, 2, 3))
+  flip(arrays_of(tmp_path / "checkpoints/2"))
+  mean = Reader(tmp_path).average_params(2, ABSTRACT["params"], False)
+  expected = (state(1)["params"]["w"] + state(3)["params"]["w"]) / 2
+  np.testing.assert_array_equal(mean["w"], expected)
+  assert "checkpoints/2" in caplog.text
+  with pytest.raises(InputError, match=r"only 2 checkpoints .* are whole"):
+    Reader(tmp_path).average_params(3, ABSTRACT["params"], False)
+
+
+def test_reading_writes_nothing(tmp_path):
+  saved(tmp_path)
+  saving = tmp_path / "checkpoints" / f".3{files.PARTIAL}" / "state"
+  saving.mkdir(parents=True)
+  (saving / "half").write_bytes(b"of a process that saves just now")
+  flip(arrays_of(tmp_path / "checkpoints/2"))
+  before = seen(tmp_path)
+  reader = Reader(tmp_path)
+  assert is_of(reader.restore_params("last", ABSTRACT["params"], False), 1)
+  assert is_of(reader.restore_params("best", ABSTRACT["params"], False), 1)
+  empty = tmp_path / "no" / "run"
+  with pytest.raises(InputError, match="train first"):
+    Reader(empty).restore_params("best", ABSTRACT["params"], False)
+  assert not empty.parent.exists()
+  assert seen(tmp_path) == before
+
+
+def test_what_its_writer_takes_away_meanwhile_is_no_fault(tmp_path, caplog):
+  saved(tmp_path, (1, 2))
+  reader, tries = Reader(tmp_path), []
+
+  def read(step):
+    tries.append(step)
+    if len(tries) == 1:  # the writer is quicker: 3 comes, and 1 and 2 go
+      saved(tmp_path, (3,))
+      for old in (1, 2):
+        files.remove_folder(tmp_path / "checkpoints" / str(old))
+    return reader.last.read(step, ABSTRACT["params"], "params")[0]
+
+  ((step, params),), bad = reader.last.newest(read)
+  assert (tries, step, bad) == ([2, 3], 3, {})
+  assert is_of(params, 3) and caplog.text == ""
+
+
+def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch):
+  saved(tmp_path)
+
+  def no_memory(*_):
+    raise MemoryError
+
+  monkeypatch.setattr(sums, "differing", no_memory)
+  checkpoints = Checkpoints(tmp_path)
+  with pytest.raises(MemoryError):
+    checkpoints.restore(ABSTRACT)
+  checkpoints.close()
+  assert checkpoints.steps() == [1, 2]
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
+  checkpoints = Checkpoints(saved(tmp_path))
+
+  def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  with monkeypatch.context() as patch:
+    patch.setattr(files, "flush_tree", full)
+    checkpoints.save(3, state(3), Progress())
+    with pytest.raises(InputError, match="disk full while saving"):
+      checkpoints.wait()
+  assert checkpoints.steps() == [1, 2]
+  assert not list((tmp_path / "checkpoints").glob(".*"))
+  checkpoints.save(3, state(3), Progress())  # there is room again
+  checkpoints.close()
+  assert is_of(
+    Reader(tmp_path).restore_params("last", ABSTRACT["params"], False), 3
+  )
+
+
+def on(devices: int):
+  """The state's shapes, cut over some devices."""
+  mesh = Mesh(np.array(jax.devices()[:devices]), ("fsdp",))
+
+  def placed(leaf):
+    spec = PartitionSpec("fsdp") if leaf.shape else PartitionSpec()
+    return jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec)
+    )
+
+  return jax.tree.map(placed, ABSTRACT)
+
+
+@pytest.mark.parametrize("there, here", [(8, 1), (1, 8), (4, 2), (2, 8)])
+def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
+  shardings = jax.tree.map(lambda leaf: leaf.sharding, on(there))
+  checkpoints = Checkpoints(tmp_path)
+  checkpoints.save(1, jax.device_put(state(1), shardings), Progress())
+  checkpoints.wait()
+  step, found, _ = checkpoints.restore(on(here))
+  assert step == 1 and is_of(found["params"], 1)
+  assert len(found["params"]["w"].sharding.device_set) == here
+  flip_unseen(tmp_path / "checkpoints/1")
+  with pytest.raises(InputError, match=r"params/w has another checksum than"):
+    checkpoints.restore(on(here))
+  checkpoints.close()
+
+
+def test_what_is_being_read_is_not_removed(tmp_path):
+  checkpoints = Checkpoints(saved(tmp_path, (1, 2, 3)), keep=2)
+  with Reader(tmp_path).last.in_use(1):
+    checkpoints.save(4, state(4), Progress())
+    checkpoints.wait()
+    assert checkpoints.steps() == [1, 3, 4]
+  checkpoints.save(5, state(5), Progress())
+  checkpoints.close()
+  assert checkpoints.steps() == [4, 5]
+
+
+def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
+  path = tmp_path / "page.json"
+  content = {"minutes": float("nan"), "text": "é", "list": [1, 2.5, None]}
+  files.write_json(path, sums.seal(content))
+  assert repr(sums.unseal(path)) == repr(content)
+  for other in ("", "{", "[]", "null", '{"crc32c": "00000000"}', "[" * 100_000):
+    path.write_text(other)
+    with pytest.raises(Damaged, match=r"page\.json is not as it was written"):
+      sums.unseal(path)
+  files.write_json(path, sums.seal(content) | {"content": {"minutes": 1.0}})
+  with pytest.raises(Damaged):
+    sums.unseal(path)
+
+
+def test_regions_of_an_array(tmp_path):
+  """What several processes enter, each its part, is checked wherever seen."""
+  w = np.arange(64, dtype=np.float32).reshape(8, 8)
+  parts = {"0:4,0:8": w[:4], "4:8,0:8": w[4:]}
+
+  def crc(data):
+    found = files.Crc()
+    found.update(data)
+    return found.value
+
+  entry = {"shape": [8, 8], "dtype": "float32"}
+  each = [
+    {"w": entry | {"crc32c": {region: crc(data)}}}
+    for region, data in parts.items()
+  ]
+  merged = sums.merged(each)
+  assert set(merged["w"]["crc32c"]) == set(parts)
+  cut = jax.device_put(w, on(8)["params"]["w"].sharding)
+  assert sums.differing({"w": cut}, merged) == ""
+  w[5, 3] = -w[5, 3]
+  assert "w has another checksum" in sums.differing({"w": w}, merged)
