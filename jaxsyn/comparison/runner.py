@@ -107,7 +107,10 @@ class Runner:
     further = step > self._reached.get(job, -1)
     self._starts[job] = 1 if further else self._starts[job] + 1
     self._reached[job] = step
-    seen = [record["step"] for record in progress.validations(job.run, job.config.train.selection)]
+    seen = [
+      record["step"]
+      for record in progress.validations(job.run, job.config.train.selection)
+    ]
     self._told[job] = max(seen, default=0)
     self._board.say(
       f"{job.name}: {f'goes on from about step {step}' if step else 'begins'}"
