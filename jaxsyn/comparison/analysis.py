@@ -160,7 +160,7 @@ def _system(system: System, others: Sequence[System]) -> results.System:
 
 def _run(job: Job, scores) -> results.Run:
   curve = []
-  for record in progress.validations(job.run):
+  for record in progress.validations(job.run, job.config.train.selection):
     values = {
       name: float(value)
       for name, value in record.items()

@@ -39,7 +39,7 @@ def saved(folder, steps=(1, 2), best=1):
   checkpoints = Checkpoints(folder, keep=3)
   for step in steps:
     checkpoints.save(step, state(step), Progress(batch=step, best_step=best))
-  checkpoints.save_best(best, state(best)["params"], 30.0)
+  checkpoints.save_best(best, state(best)["params"], {"score": 30.0})
   checkpoints.close()
   return folder
 
