@@ -59,8 +59,8 @@ def state_of(workdir: pathlib.Path) -> object:
   with ocp.StandardCheckpointer() as reader:
     state = reader.restore(folder / str(step) / "state")
   leaves, shape = jax.tree.flatten(state)
-  (page,) = (folder / str(step) / "progress").glob("*metadata*")
-  progress = json.loads(page.read_text())
+  page = json.loads((folder / str(step) / "page.json").read_text())
+  progress = page["content"]
   del progress["minutes"]
   arrays = [
     (a.dtype.str, a.shape, a.tobytes()) for a in map(np.asarray, leaves)
