@@ -15,7 +15,8 @@ from jaxsyn import train
 from jaxsyn.data.batches import features_for
 from jaxsyn.data.columns import cache_of, examples_of, of_split, tree_facts
 from jaxsyn.data.records import Records
-from jaxsyn.translate import Session, read_conllu
+from jaxsyn.data.stream import sentences
+from jaxsyn.translate import Session
 from preprocess import build
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")
@@ -50,8 +51,9 @@ def run(shared_data, quick_compile_file, tmp_path_factory):
   config.decode.update(beam=3, nbest=3, sentences=8)
   build.run(config, str(shared_data / "ud"))
   assert train.run(config, folder / "run").step == 3
-  parses = read_conllu(str(shared_data / "ud" / "ja_pud.conllu.gz"))
-  return folder / "run", list(parses), config
+  treebank = str(shared_data / "ud" / "ja_pud.conllu.gz")
+  parses = [parse for parse in sentences(treebank, trees=True) if parse]
+  return folder / "run", parses, config
 
 
 @pytest.fixture(scope="module")
