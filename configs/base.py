@@ -26,7 +26,7 @@ def get_config() -> ml_collections.ConfigDict:
     target_language="de",
     train="train",  # name of the split to train on
     validation="validation",  # the split for early stopping
-    test=("test",),  # splits to report on
+    test=("test",),  # splits to report on, of those prepared; (): none
     # Trees given to the model, on every side that has any: "parsed", or a
     # control: "linear" (parent = previous word), "random" (a random tree of
     # the same size).

@@ -7,6 +7,7 @@
     finished.json            what is known of its training; written last
     output.txt               what its processes said
   log.txt                  what happened when
+  lock                     who works there: see `jaxsyn.lock`
   report.json report.html report.md report.tex
 
 Systems and seeds may be added later; nothing that is there may change.

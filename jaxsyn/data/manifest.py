@@ -12,9 +12,8 @@ prepared folder looks like this:
   NAME/VERSION/                       the TFDS data set and its index
   report.txt, report.png
 
-The manifest has the sum of each of these files but the report
-(`jaxsyn.data.integrity`), and one of itself. What else it may say stands in
-`jaxsyn.data.manifest_format`.
+The manifest has the sum of each of these files (`jaxsyn.data.integrity`), and
+one of itself. What else it may say stands in `jaxsyn.data.manifest_format`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Saving a run, and going on with it, with Orbax.
 
   WORKDIR/checkpoints/STEP   the last few, to go on from: the whole state
-  WORKDIR/best/STEP          parameters of the best validation score
+  WORKDIR/best/STEP          the best parameters by config.train.selection
 
 Beside the arrays of each stands a JSON page: position in the data, best score,
 minutes trained, the sums of every array and file; the page has a sum itself.
 All of it is written in the background to a temporary folder, flushed to the disk
 and renamed; then older ones go. So a kill at any moment leaves whole ones only.
-One that was damaged afterwards is set aside as WORKDIR/damaged-STEP, in words.
+One that was damaged afterwards is set aside as WORKDIR/damaged-STEP, or
+WORKDIR/damaged-best-STEP, in words.
 
 Only the one process that has the run's lock makes a `Checkpoints`; all others
 read with `jaxsyn.training.reader.Reader`.
