@@ -16,7 +16,7 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,11 +24,11 @@ import numpy as np
 from jaxsyn import files
 from jaxsyn.data import private
 from jaxsyn.data.manifest_format import File
+from jaxsyn.data.rows import Rows
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.errors import InputError
 from jaxsyn.fields import from_config
 
-CHUNK = 4096  # examples between writes
 PAGE = "columns.json"
 STAMP = "checked.json"  # which mapped files were read whole, and by which boot
 FORMAT = 1
@@ -38,7 +38,7 @@ _PATIENCE = 5  # looks for a file, a twentieth of a second apart
 _STALE = 24 * 3600.0  # seconds after which what is unfinished was given up
 
 Notes = collections.Counter
-Make = Callable[[Notes], Iterable[Mapping[str, np.ndarray]]]
+Make = Callable[[Notes], Iterable[Rows]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,9 +71,9 @@ def open_cache(
   one of the user's own (`jaxsyn.data.private`).
 
   Args:
-    make: gives all examples in order, and counts in what it is given; called
-      where there is no cache, or one that is not as it was written, and again
-      where a place turns out to be full.
+    make: gives all examples in order, some at a time, and counts in what it is
+      given; called where there is no cache, or one that is not as it was
+      written, and again where a place turns out to be full.
     features: names of those to keep.
     cache: folder of the columns; its name must tell what is in it.
     memory_gib: columns that are larger together are memory-mapped.
@@ -238,33 +238,25 @@ def _state(folder: pathlib.Path, names: Iterable[str]) -> dict[str, Any]:
 
 
 class _Column:
-  """Collects the values of one feature and writes them now and then."""
+  """Writes the values of one feature."""
 
   def __init__(self, file: BinaryIO, dtype: np.dtype):
     self._file, self._dtype = file, dtype
-    self._waiting: list[np.ndarray] = []
-    self._crc, self.sizes = files.Crc(), [0]
+    self._crc, self._bytes = files.Crc(), 0
+    self._sizes = [np.zeros(1, np.int64)]
 
-  def add(self, values: np.ndarray) -> None:
-    array = np.atleast_1d(values).ravel()
-    self._waiting.append(array)
-    self.sizes.append(array.size)
+  def add(self, values: np.ndarray, sizes: np.ndarray) -> None:
+    values = values.astype(self._dtype, casting="same_kind", copy=False)
+    self._file.write(values.data)
+    self._crc.update(values)
+    self._bytes += values.nbytes
+    self._sizes.append(sizes)
 
-  def write(self) -> None:
-    if self._waiting:
-      array = np.concatenate(
-        self._waiting, dtype=self._dtype, casting="same_kind"
-      )
-      self._file.write(array.data)
-      self._crc.update(array)
-      self._waiting.clear()
-
-  def close(self) -> dict[str, Any]:
-    """Writes what is left; size and sum of the file."""
-    self.write()
+  def close(self) -> tuple[dict[str, Any], np.ndarray]:
+    """Size and sum of the file, and where the values of each example begin."""
     self._file.close()
-    size = sum(self.sizes) * self._dtype.itemsize
-    return {"bytes": size, "crc32c": self._crc.value}
+    start = np.cumsum(np.concatenate(self._sizes), dtype=_START)
+    return {"bytes": self._bytes, "crc32c": self._crc.value}, start
 
 
 def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
@@ -276,16 +268,14 @@ def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
     for name in features:
       file = stack.enter_context(open(new / _files(name)[0], "wb"))
       columns[name] = _Column(file, FEATURES[name].dtype)
-    for number, example in enumerate(make(notes), start=1):
+    for rows in make(notes):
       for name, column in columns.items():
-        column.add(example[name])
-        if number % CHUNK == 0:
-          column.write()
+        column.add(rows.flat[name], rows.size[name])
     sums = {}
     for name, column in columns.items():
       values, begins = _files(name)
-      sums[values] = column.close()
-      np.cumsum(column.sizes, dtype=_START).tofile(new / begins)
+      sums[values], start = column.close()
+      start.tofile(new / begins)
       sums |= files.sums(new, [begins])
     page = {"format": FORMAT, "files": sums, "notes": dict(notes)}
     files.write_json(new / PAGE, files.sealed(page))

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from jaxsyn.data import linearise
-from jaxsyn.data.decoding import NotAnExample, Rows
+from jaxsyn.data.decoding import NotAnExample
+from jaxsyn.data.rows import Rows
 from jaxsyn.data.schema import EOS, SIDES
 
 

@@ -22,12 +22,12 @@ import numpy as np
 from jaxsyn import files
 from jaxsyn.data import integrity, schema, tfrecord
 from jaxsyn.data import manifest as manifests
-from jaxsyn.data.decoding import Example, NotAnExample, Rows, decoder
+from jaxsyn.data.decoding import NotAnExample, decoder
 from jaxsyn.data.example_check import Check
+from jaxsyn.data.rows import TOGETHER, Example, Rows
 from jaxsyn.errors import InputError
 
 _TYPES = (np.int32, np.int64, np.int32, np.int32, np.int32)  # of an index
-_TOGETHER = 128  # examples that are checked at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,17 +191,22 @@ class Records:
       raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     number = i - int(np.searchsorted(self.index.shard, shard))
     payload = tfrecord.payload(frame, path, number)
-    rows = self._rows([payload], path, number)
+    rows = self._decoded([payload], path, number)
     self._check_lengths(rows, i)
     return rows.examples()[0]
 
   def __iter__(self) -> Iterator[Example]:
     """All examples in order, read file by file; checked."""
+    for rows in self.rows():
+      yield from rows.examples()
+
+  def rows(self) -> Iterator[Rows]:
+    """The same, some hundreds at a time."""
     first = 0
     for rows, _ in self._read():
       self._check_lengths(rows, first)
       first += len(rows)
-      yield from rows.examples()
+      yield rows
 
   def _read(self) -> Iterator[tuple[Rows, list[tuple[int, int, int]]]]:
     """Examples, and (shard, offset, length) of each, some hundreds at a time."""
@@ -209,13 +214,14 @@ class Records:
       # What is whole may still be of another data set of the same size.
       name = path.relative_to(self.directory)
       frames, number = tfrecord.scan(path), 0
-      while waiting := list(itertools.islice(frames, _TOGETHER)):
-        rows = self._rows([payload for _, payload in waiting], path, number)
+      while waiting := list(itertools.islice(frames, TOGETHER)):
+        payloads = [payload for _, payload in waiting]
+        rows = self._decoded(payloads, path, number)
         yield rows, [(shard, offset, len(data)) for offset, data in waiting]
         number += len(waiting)
       integrity.check(self.directory, self.manifest, name)
 
-  def _rows(
+  def _decoded(
     self, payloads: list[bytes], path: pathlib.Path, number: int
   ) -> Rows:
     """Decodes examples, the first of which is record `number` of a file.

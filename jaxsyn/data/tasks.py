@@ -23,7 +23,8 @@ import numpy as np
 from jaxsyn.config import Data, Second
 from jaxsyn.data import columns, linearise
 from jaxsyn.data.example import rearranged, tagged
-from jaxsyn.data.records import Example, Records
+from jaxsyn.data.records import Records
+from jaxsyn.data.rows import Example, together
 from jaxsyn.data.schema import EOS, FEATURES, NO_WORD
 from jaxsyn.errors import InputError
 
@@ -184,7 +185,7 @@ def of_split(
   trees_used = columns.tree_facts(data.tree, seed)
   facts = (*trees_used, second.task, second.brackets, second.longest, RECIPE)
   found = columns.open_columns(
-    lambda notes: examples(records, data, seed, notes),
+    lambda notes: together(examples(records, data, seed, notes)),
     features,
     columns.cache_of(records, features, *facts),
     memory_gib,

@@ -18,6 +18,7 @@ from jaxsyn.data.batches import (
   words_of,
 )
 from jaxsyn.data.columns import open_columns
+from jaxsyn.data.rows import together
 from jaxsyn.errors import InputError
 
 NAMES = (
@@ -51,7 +52,7 @@ def examples():
 @pytest.fixture(params=[1.0, 0.0], ids=["memory", "mapped"])
 def columns(examples, tmp_path, request):
   return open_columns(
-    lambda _: examples, NAMES, tmp_path / "cache", request.param
+    lambda _: together(examples), NAMES, tmp_path / "cache", request.param
   )
 
 
@@ -114,7 +115,9 @@ def shared_piece():
 
 def test_words_that_outnumber_subwords_are_all_there(tmp_path):
   one = shared_piece()
-  columns = open_columns(lambda _: [one], tuple(one), tmp_path / "cache", 1.0)
+  columns = open_columns(
+    lambda _: together([one]), tuple(one), tmp_path / "cache", 1.0
+  )
   plan = Plan(*columns.lengths(), tokens=8, shapes=1, seed=0, row_multiple=1)
   (shape,) = plan.shapes
   assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
@@ -129,7 +132,9 @@ def test_words_that_outnumber_subwords_are_all_there(tmp_path):
 @pytest.mark.parametrize("name", ["source_id", *NARROW])
 def test_nothing_is_cut(name, tmp_path):
   one = shared_piece()
-  columns = open_columns(lambda _: [one], tuple(one), tmp_path / "cache", 1.0)
+  columns = open_columns(
+    lambda _: together([one]), tuple(one), tmp_path / "cache", 1.0
+  )
   source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
   planned = Planned(Shape(1, source, 2, words), np.array([0]))
   why = (
@@ -148,7 +153,9 @@ def test_a_split_without_any_word(tmp_path):
     "source_head": np.zeros(0, np.int32),
     "source_tree_distance": np.zeros(0, np.uint8),
   }
-  columns = open_columns(lambda _: [none], tuple(none), tmp_path / "cache", 1.0)
+  columns = open_columns(
+    lambda _: together([none]), tuple(none), tmp_path / "cache", 1.0
+  )
   plan = Plan(*columns.lengths(), tokens=8, shapes=1, seed=0)
   batch = assemble(columns, tuple(none), plan.epoch(0)[0])
   assert batch["source_head_BW"].tolist() == [[0]] * 8
@@ -161,7 +168,7 @@ def test_lengths_are_padded_to_few():
 
 def test_the_cache_is_used_and_made_again(examples, tmp_path):
   cache = tmp_path / "cache"
-  open_columns(lambda _: examples, NAMES, cache, 1.0)
+  open_columns(lambda _: together(examples), NAMES, cache, 1.0)
 
   def never(_):
     raise AssertionError("read again")
@@ -169,7 +176,7 @@ def test_the_cache_is_used_and_made_again(examples, tmp_path):
   again = open_columns(never, NAMES, cache, 1.0)
   assert again.rows("target_id", np.array([1]), 2, 0).tolist() == [[34, 35]]
   (cache / "columns.json").unlink()  # as if a kill had come in between
-  open_columns(lambda _: examples, NAMES, cache, 1.0)
+  open_columns(lambda _: together(examples), NAMES, cache, 1.0)
   assert (cache / "columns.json").is_file()
   assert [p.name for p in tmp_path.iterdir()] == ["cache"]
 

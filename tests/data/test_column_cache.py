@@ -20,6 +20,7 @@ from numpy.testing import assert_array_equal
 from jaxsyn import config as configs
 from jaxsyn import files
 from jaxsyn.data import column_cache, private
+from jaxsyn.data.rows import together
 from jaxsyn.errors import InputError
 
 NAMES = ("source_id", "source_parent_mid", "source_tree_distance")
@@ -36,6 +37,10 @@ def examples(notes):
       "source_parent_mid": np.arange(words + 1, dtype=np.float32) / 2,
       "source_tree_distance": np.full(words**2, i, np.uint8),
     }
+
+
+def rows(notes):
+  return together(examples(notes))
 
 
 EXPECTED = {
@@ -60,7 +65,7 @@ def gib(request):
   return MODES[request.param]
 
 
-def opened(cache, gib=1.0, make=examples):
+def opened(cache, gib=1.0, make=rows):
   """Opens a cache; True if that was right in all values."""
   found = column_cache.open_cache(make, NAMES, cache, gib)
   assert found.notes == {"made": 11}
@@ -267,7 +272,7 @@ def test_processes_that_make_the_same_at_once(tmp_path):
 
 
 def _dies(notes):
-  yield next(iter(examples(notes)))
+  yield next(rows(notes))
   os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -372,7 +377,7 @@ def test_no_cache_is_taken_that_others_could_write(tmp_path, kind):
   # What they put there is whole, and wrong.
   home, forged = tmp_path / "home", tmp_path / "forged"
   column_cache.open_cache(
-    lambda notes: list(examples(notes))[::-1], NAMES, forged, 1.0
+    lambda notes: together(list(examples(notes))[::-1]), NAMES, forged, 1.0
   )
   in_the_way(home, kind)
   with disks.disk(tmp_path / "disk", "1m") as disk:
