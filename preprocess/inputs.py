@@ -16,12 +16,12 @@ from jaxsyn import config as configs
 from jaxsyn.data import fetch, schema
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.align import visible
+from jaxsyn.data.manifest_format import NAME
 from jaxsyn.data.parser import UDPipe, find
 from jaxsyn.errors import InputError, did_you_mean
 from preprocess import clean, raw
 
 RECIPE = 2  # raise it when the same input must be prepared anew
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
 _TAKEN = ("conllu", "raw", "text", "work")  # folders of a prepared folder
 
@@ -70,10 +70,10 @@ class Split:
 def check(config: configs.Config) -> None:
   """Raises InputError for what the types of the sections do not say."""
   data, prepare = config.data, config.prepare
-  if not _NAME.fullmatch(data.name):
+  if not NAME.fullmatch(data.name):
     raise InputError(
       f"config.data.name must be lower case letters, digits and underscores,"
-      f" got {data.name!r}."
+      f" at most 100, got {data.name!r}."
     )
   if data.name in _TAKEN:
     raise InputError(
@@ -86,7 +86,7 @@ def check(config: configs.Config) -> None:
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
   for name, files in prepare.splits.items():
-    if not _NAME.fullmatch(name) or len(files) not in (2, 3):
+    if not NAME.fullmatch(name) or len(files) not in (2, 3):
       raise InputError(
         f"config.prepare.splits.{name} must be a lower case name and two files"
         f" (source, target), then perhaps the lines (1-800), got {files!r}."

@@ -18,7 +18,7 @@ from jaxsyn.comparison import examples, progress, results
 from jaxsyn.comparison.asked import Job, System
 from jaxsyn.comparison.controls import control_of, controls
 from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
-from jaxsyn.data import conllu
+from jaxsyn.data import conllu, integrity
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.text import read_lines
 from jaxsyn.errors import InputError
@@ -98,7 +98,7 @@ def analyse(
 
   Raises:
     InputError: no run of the baseline finished; systems have other test sets;
-      a file of translations was changed.
+      a file of translations, or of the test sets, was changed.
   """
   baseline, done = jobs[0].system.name, [job for job in jobs if job.finished]
   if all(job.system.name != baseline for job in done):
@@ -210,24 +210,21 @@ def _split(
     measured = [measure(scorer, said) for scorer in scorers]
     scored[job.system.name][job.seed] = measured
     translations[job.system.name][job.seed] = said
-  trees = manifests.conllu_file(first, name, "source")
+  trees = integrity.trees_file(first, manifests.read(first), name, "source")
   language = done[0].config.data.source_language
-  there = trees.is_file()
   split = results.Split(
     name,
     len(references),
     str(manifests.text_file(first, name, "source")),
     str(manifests.text_file(first, name, "target")),
-    str(trees) if there else "",
+    str(trees or ""),
     {scorer.name: scorer.signature() for scorer in scorers},
     summaries(scored),
     over_sentences(scored, baseline, settings),
     over_seeds(scored, baseline, settings),
     tuple(
       bucket
-      for table in _tables(
-        sources, trees if there else None, settings, language
-      )
+      for table in _tables(sources, trees, settings, language)
       for bucket in in_buckets(table, scored, baseline, settings)
     ),
     *examples.choose(sources, references, scored, translations),
@@ -236,8 +233,9 @@ def _split(
 
 
 def _texts(folder: str, split: str) -> tuple[list[str], list[str]]:
+  manifest = manifests.read(folder)
   source, target = (
-    read_lines(manifests.text_file(folder, split, side))
+    integrity.read_text(folder, manifest, split, side)
     for side in ("source", "target")
   )
   return source, target

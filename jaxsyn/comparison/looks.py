@@ -22,10 +22,9 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 from jaxsyn import files
-from jaxsyn.data import conllu
+from jaxsyn.data import conllu, integrity
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.conllu import Parse
-from jaxsyn.data.text import read_lines
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.files import trees
 from jaxsyn.inspection.sentence import Map, Sentence, to_json
@@ -40,11 +39,15 @@ def sample(directory: str, split: str) -> list[Parse]:
   Args:
     directory: of a prepared data set.
     split: of its test splits.
+
+  Raises:
+    InputError: its text or trees are not as they were written.
   """
-  trees = manifests.conllu_file(directory, split, "source")
-  if not trees.is_file():
+  manifest = manifests.read(directory)
+  trees = integrity.trees_file(directory, manifest, split, "source")
+  if trees is None:
     return []
-  lines = read_lines(manifests.text_file(directory, split, "source"))
+  lines = integrity.read_text(directory, manifest, split, "source")
   parses = conllu.match(conllu.read(trees), lines, str(trees))
   fit = [p for p in parses if p.parsed and SHORTEST <= len(p.head_W) <= LONGEST]
   step = max(1, len(fit) // SENTENCES)

@@ -82,6 +82,23 @@ def check(
     raise InputError(f"{wrong}. {_REMEDY}")
 
 
+def trees_file(
+  directory: os.PathLike | str,
+  manifest: Mapping[str, Any],
+  split: str,
+  side: str,
+) -> pathlib.Path | None:
+  """The CoNLL-U of a side of a split, checked; None: the side has no trees.
+
+  Raises:
+    InputError: the file is not as it was written.
+  """
+  if side not in manifest["sides"]:
+    return None
+  check(directory, manifest, manifests.conllu_file("", split, side))
+  return manifests.conllu_file(directory, split, side)
+
+
 def read_text(
   directory: os.PathLike | str,
   manifest: Mapping[str, Any],

@@ -1,9 +1,15 @@
 """Scores over seeds, by hand: exact matches of four sentences."""
 
+import gzip
+import shutil
+
 import numpy as np
 import pytest
 
-from jaxsyn.comparison import analysis
+from configs import quickstart
+from jaxsyn import config as configs
+from jaxsyn.comparison import analysis, asked
+from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import measure, scorer_of
 
@@ -68,3 +74,35 @@ def test_buckets_have_all_runs():
   assert [s.values for s in first.scores] == [(50, 100), (100, 100)]
   assert [s.values for s in last.scores] == [(0, 50), (0, 100)]
   assert none.scores == () and first.differences == ()  # too few to draw from
+
+
+def test_a_test_set_that_is_not_as_it_was_written_is_refused(
+  prepared, tmp_path
+):
+  """Its lines are as many, and the translations are there."""
+  folder = shutil.copytree(prepared, tmp_path / "copy")
+  config = quickstart.get_config("transformer")
+  config.data.directory = str(folder)
+  job = asked.Job(
+    tmp_path, asked.System("transformer", configs.read(config)), 0
+  )
+  job.hypotheses("test").parent.mkdir(parents=True)
+  job.hypotheses("test").write_text("a\n" * 24)
+
+  def scored():
+    return analysis._split("test", "transformer", [job], SETTINGS)[0]
+
+  whole = scored()
+  assert whole.sentences == 24 and whole.conllu.endswith(
+    "test.source.conllu.gz"
+  )
+  for file in (whole.source, whole.reference, whole.conllu):
+    shutil.copyfile(file, tmp_path / "kept")
+    with gzip.open(file, "rt", encoding="utf-8") as stream:
+      changed = stream.read().replace("a", "e").replace("\t0\t", "\t1\t")
+    with gzip.open(file, "wt", encoding="utf-8") as stream:
+      stream.write(changed)
+    with pytest.raises(InputError, match=rf"{file} has .* Prepare the data"):
+      scored()
+    shutil.copyfile(tmp_path / "kept", file)
+  assert scored() == whole

@@ -1,12 +1,17 @@
 """Which sentences a report shows, and the files of what is looked at."""
 
+import gzip
+import shutil
 import xml.etree.ElementTree
 
 import numpy as np
+import pytest
+import toy_folders
 
 from jaxsyn.comparison import looks
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.text import read_lines
+from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
 
 
@@ -22,7 +27,24 @@ def test_sentences_are_chosen_by_their_length_alone(prepared):
 
 
 def test_data_without_trees_have_no_sentences_to_show(tmp_path):
+  manifest = toy_folders.manifest_of(tmp_path, sides=[])
+  manifests.write(tmp_path, manifest)
   assert looks.sample(str(tmp_path), "test") == []
+
+
+@pytest.mark.parametrize("kind", ["text", "conllu"])
+def test_sentences_or_trees_of_another_data_set_are_refused(
+  prepared, tmp_path, kind
+):
+  folder = shutil.copytree(prepared, tmp_path / "copy")
+  (path,) = (folder / kind).glob("test.source.*")
+  content = gzip.decompress(path.read_bytes())
+  path.write_bytes(gzip.compress(content + b"\n", mtime=0))
+  with pytest.raises(InputError, match=rf"{path.name} has .* Prepare the data"):
+    looks.sample(str(folder), "test")
+  path.unlink()
+  with pytest.raises(InputError, match=rf"{path.name}: No such file"):
+    looks.sample(str(folder), "test")
 
 
 def test_nothing_seen_is_an_empty_folder_and_what_was_there_goes(tmp_path):

@@ -234,6 +234,7 @@ def test_failure_leaves_the_old_folder(tmp_path):
   ("field", "value", "message"),
   [
     ("data.name", "To-y", "config.data.name must be lower case.*'To-y'"),
+    ("data.name", "a" * 101, "config.data.name must be .* at most 100, got 'a"),
     ("data.train", "trian", "config.data.train: no split 'trian'.*'train'"),
     (
       "prepare.shards",
