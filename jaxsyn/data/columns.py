@@ -48,7 +48,7 @@ def _gather(
   fill = np.asarray(fill, flat.dtype)
   if not flat.size:  # no example has a word
     return np.broadcast_to(fill, real.shape).copy()
-  return np.where(real, flat[np.where(real, where, 0)], fill)
+  return np.where(real, flat.take(where, mode="clip"), fill)
 
 
 def _roots(size: np.ndarray) -> np.ndarray:

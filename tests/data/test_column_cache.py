@@ -122,6 +122,26 @@ def test_what_is_damaged_is_made_again_with_a_line(
   assert os.listdir(tmp_path) == ["cache"]
 
 
+def test_values_of_another_type_become_those_of_the_feature_or_are_refused(
+  tmp_path,
+):
+  def of_type(name, dtype):
+    def make(notes):
+      for example in examples(notes):
+        yield {**example, name: example[name].astype(dtype)}
+
+    return lambda notes: together(make(notes))
+
+  assert opened(tmp_path / "long", make=of_type("source_id", np.int64))
+  for name, dtype in [
+    ("source_id", np.float32),
+    ("source_tree_distance", np.int32),
+  ]:
+    with pytest.raises(TypeError, match="Cannot cast"):
+      opened(tmp_path / "cache", make=of_type(name, dtype))
+  assert os.listdir(tmp_path) == ["long"]
+
+
 def test_flips_and_cuts_anywhere(tmp_path, gib):
   cache, rng = tmp_path / "cache", random.Random(1)
   opened(cache, gib)

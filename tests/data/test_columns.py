@@ -10,9 +10,12 @@ from jaxsyn.data.columns import (
   cache_of,
   examples_of,
   of_split,
+  rows_of,
   tree_facts,
 )
 from jaxsyn.data.records import Records
+from jaxsyn.data.rows import Rows
+from jaxsyn.data.schema import FEATURES
 
 TREE_FACTS = ("head", "parent_mid", "tree_distance")
 
@@ -49,6 +52,33 @@ def test_parsed_trees_stay(records):
       np.testing.assert_array_equal(parsed[name], same[name])
 
 
+@pytest.mark.parametrize(
+  ("tree", "tag", "one_by_one"),
+  [("parsed", None, False), ("parsed", 9, True), ("linear", None, True)],
+)
+@pytest.mark.parametrize("count", [1, 5, 1000])
+def test_rows_are_the_examples_and_made_of_them_only_if_they_change(
+  records, tree, tag, one_by_one, count, monkeypatch
+):
+  expected = list(examples_of(records, tree, 7, tag))
+  made, whole = [], Rows.examples
+  monkeypatch.setattr("jaxsyn.data.rows.TOGETHER", count)
+  monkeypatch.setattr("jaxsyn.data.records.TOGETHER", count)
+  monkeypatch.setattr(
+    Rows, "examples", lambda self: made.append(1) or whole(self)
+  )
+  found = list(rows_of(records, tree, 7, tag))
+  assert bool(made) == one_by_one
+  for name, feature in FEATURES.items():
+    if name in records.features:
+      values = [one[name].ravel() for one in expected]
+      flat = np.concatenate([some.flat[name] for some in found])
+      np.testing.assert_array_equal(flat, np.concatenate(values))
+      assert flat.dtype == feature.dtype
+      sizes = np.concatenate([some.size[name] for some in found])
+      assert sizes.tolist() == [len(value) for value in values]
+
+
 def test_columns_hold_those_of_their_seed(records):
   names = ("source_head", "target_head")
   ids = np.arange(len(records))
@@ -57,10 +87,9 @@ def test_columns_hold_those_of_their_seed(records):
     found = of_split(records, names, "random", seed, memory_gib=1.0)
     for name in names:
       wanted = [one[name] for one in examples_of(records, "random", seed)]
-      rows = found.rows(name, ids, max(map(len, wanted)), -1)
-      for row, heads in zip(rows, wanted):
+      drawn.append(found.rows(name, ids, max(map(len, wanted)), -1))
+      for row, heads in zip(drawn[-1], wanted):
         assert row[row >= 0].tolist() == heads.tolist()
-      drawn.append(rows)
   assert (drawn[0] != drawn[2]).any(1).sum() > 20  # of 24 sentences
   np.testing.assert_array_equal(drawn[0], drawn[4])
 
