@@ -35,8 +35,8 @@ from absl import logging
 from jaxsyn import files
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
-from jaxsyn.training.reader import PAGE, Kept, Reader
-from jaxsyn.training.sums import Damaged
+from jaxsyn.training.kept import PAGE, Damaged, Kept, none_whole
+from jaxsyn.training.reader import Reader
 
 Tree = Any
 
@@ -121,7 +121,7 @@ class Checkpoints(Reader):
           found = (path for path in new.rglob("*") if path.is_file())
           names = sorted(str(path.relative_to(new)) for path in found)
           page["files"] = files.sums(new, names)
-          files.write_json(new / PAGE, sums.seal(page))
+          files.write_json(new / PAGE, files.sealed(page))
           files.flush_tree(new)
           os.rename(new, kept.path(step))
           files.flush_folder(kept.folder)
@@ -182,11 +182,7 @@ class Checkpoints(Reader):
     """
     found, bad = self.last.newest(lambda step: self.last.read(step, abstract))
     if bad and not found:
-      raise InputError(
-        f"no checkpoint in {self.workdir} is whole "
-        f"({'; '.join(bad.values())}). Bring the folder back from a copy, or "
-        "train in another --workdir."
-      )
+      raise none_whole(self.workdir, bad)
     for step, why in bad.items():
       self._set_aside(self.last, step, why, f"damaged-{step}")
     if not found:
