@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import shutil
 
 import jax
@@ -265,6 +266,24 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
   checkpoints.close()
   taken = Reader(tmp_path).restore_params("last", ABSTRACT["params"], False)
   assert is_of(taken.params, 3) and taken.notes == ()
+
+
+def test_a_file_that_may_not_grow_is_one_message(tmp_path, caplog):
+  """ulimit -f, which shows while it is written; Orbax logs it by the page."""
+  checkpoints = Checkpoints(saved(tmp_path))
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  checkpoints.wait()
+  resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+  try:
+    checkpoints.save(3, state(3), Progress())
+    with pytest.raises(InputError, match="disk full while saving"):
+      checkpoints.wait()
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  assert caplog.text == ""
+  checkpoints.close()
+  assert checkpoints.steps() == [1, 2]
+  assert not list((tmp_path / "checkpoints").glob(".*"))
 
 
 def on(devices: int):
