@@ -19,6 +19,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -69,8 +70,8 @@ class Kept:
       names = [p.name for p in self.folder.iterdir() if p.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
       return []
-    # What is unfinished has another name.
-    return sorted(int(n) for n in names if n.isascii() and n.isdigit())
+    # What is unfinished, or anybody else's, has another name.
+    return sorted(int(n) for n in names if re.fullmatch("0|[1-9][0-9]*", n))
 
   def path(self, step: int) -> pathlib.Path:
     """The folder of one checkpoint, there or not."""
