@@ -29,7 +29,7 @@ from jaxsyn.data.example import encode
 from jaxsyn.data.parser import UDPipe
 from jaxsyn.data.stream import Source
 from jaxsyn.data.text import Faulty
-from jaxsyn.decode.translator import Translation, Translator
+from jaxsyn.decode.translator import NOTHING, Translation, Translator
 from jaxsyn.errors import InputError
 from jaxsyn.fields import Range, from_config
 from jaxsyn.models.contract import forward
@@ -38,8 +38,6 @@ from jaxsyn.scoring import selection
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import set_up_jax
 from jaxsyn.training.reader import Reader, Taken
-
-NOTHING = Translation("", 0.0, 0.0, ())  # of an empty line
 
 
 class Session:
@@ -317,7 +315,7 @@ def _lines(
     for best in found:
       yield f"{number} ||| {best.text} ||| {best.score:.4f}"
     return
-  best = found[0] if found else Translation("", 0.0, 0.0, ())
+  best = found[0] if found else NOTHING
   yield f"{best.text}\t{best.score:.4f}" if values.scores else best.text
 
 
