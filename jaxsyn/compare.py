@@ -138,7 +138,7 @@ def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
         _translate(session, split, job.hypotheses(split))
     if job.look:
       _look(session, job)
-    job.finish(facts.of_run(job, outcome, session.params))
+    job.finish(facts.of_run(job, outcome, session.params, session.notes))
 
 
 def _write(folder: pathlib.Path, found: results.Results) -> None:

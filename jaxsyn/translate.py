@@ -29,7 +29,7 @@ from jaxsyn.data.example import encode
 from jaxsyn.data.parser import UDPipe
 from jaxsyn.data.stream import Source
 from jaxsyn.data.text import Faulty
-from jaxsyn.decode.translator import Translation, Translator
+from jaxsyn.decode.translator import NOTHING, Translation, Translator
 from jaxsyn.errors import InputError
 from jaxsyn.fields import Range, from_config
 from jaxsyn.models.contract import forward
@@ -37,9 +37,7 @@ from jaxsyn.plan import Plan, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.training.reader import Reader
-
-NOTHING = Translation("", 0.0, 0.0, ())  # of an empty line
+from jaxsyn.training.reader import Reader, Taken
 
 
 class Session:
@@ -50,6 +48,8 @@ class Session:
     plan: the resolved config.
     params: parameters of the chosen checkpoint.
     chosen: which that is, and by what, in words.
+    notes: why it is not the one that was asked for, in sentences, which were
+      printed on standard error; empty where it is.
     longest: source subwords that are read of a line.
     cut: lines so far that were longer than `longest` and lost their end.
     change: function on every host batch, as given.
@@ -103,8 +103,11 @@ class Session:
     self.longest, self.cut, self.change = longest, 0, change
     self._parser_file = parser or self.run.parser_file()
     self._parser: UDPipe | None = None
-    self.chosen = ""
-    self.params = self._load(checkpoint)
+    taken = self._load(checkpoint)
+    self.params, self.notes = taken.params, taken.notes
+    self.chosen = self._told(checkpoint, taken)
+    for note in self.notes:  # not by a log, which commands keep quiet
+      _say(f"{self.run.workdir}: {note}")
     self._translate = Translator(
       self.plan.recipe.model,
       self._vocabularies[1],
@@ -128,7 +131,7 @@ class Session:
         f"{self.run.workdir / workdir.CONFIG}: {error}"
       ) from None
 
-  def _load(self, checkpoint: str):
+  def _load(self, checkpoint: str) -> Taken:
     config = self.plan.config
     batch = pad([], self._names, 4, 4, 1)
     batch["target_id_BT"] = jnp.zeros((1, 4), jnp.int32)
@@ -137,33 +140,33 @@ class Session:
       lambda: model.init({"params": key}, batch, train=False, method=forward)
     )["params"]
     checkpoints, ema = Reader(self.run.workdir), config.train.ema > 0
-    average = config.train.average
     with enough_memory(
       f"reading the parameters of {self.run.workdir}",
       "the number of other programs that run here",
     ):
-      if not checkpoint and average > 1:
-        self.chosen = f"the mean of the last {average} checkpoints"
-        return checkpoints.average_params(average, abstract, ema)
+      if not checkpoint and config.train.average > 1:
+        return checkpoints.average_params(config.train.average, abstract, ema)
       which = checkpoint or config.decode.checkpoint
-      params = checkpoints.restore_params(which, abstract, ema)
-    self.chosen = self._told(which, checkpoints)
-    return params
+      return checkpoints.restore_params(which, abstract, ema)
 
-  def _told(self, which: str, checkpoints: Reader) -> str:
+  def _told(self, asked: str, taken: Taken) -> str:
     """What was taken, in words."""
-    place, step = checkpoints.taken
-    best = checkpoints.best_score() if which == "best" else None
-    if place == "best" and best is not None:
+    *others, step = taken.steps
+    if others:
       return (
-        f"the best checkpoint by validation {selection.title(best)}: "
-        f"{best['score']:.2f} at step {best['step']}"
+        "the mean of the checkpoints of steps "
+        f"{', '.join(map(str, others))} and {step}"
       )
-    newest = step == max(checkpoints.steps(), default=step)
-    # There is no best one before the first validation, or it is damaged.
-    if newest and not which.isdigit():
-      return "the last checkpoint"
-    return f"step {step}"
+    if taken.score is not None:
+      return (
+        f"the best checkpoint by validation {selection.title(taken.score)}: "
+        f"{taken.score['score']:.2f} at step {step}"
+      )
+    # Where the best was asked for: before the first validation there is none.
+    asked = asked or self.plan.config.decode.checkpoint
+    if asked in ("best", "last") and not taken.notes:
+      return f"the last checkpoint, of step {step}"
+    return f"the checkpoint of step {step}"
 
   def parse(self, line: str) -> trees.Parse:
     """The tree of a raw line, by the run's own parser."""
@@ -312,7 +315,7 @@ def _lines(
     for best in found:
       yield f"{number} ||| {best.text} ||| {best.score:.4f}"
     return
-  best = found[0] if found else Translation("", 0.0, 0.0, ())
+  best = found[0] if found else NOTHING
   yield f"{best.text}\t{best.score:.4f}" if values.scores else best.text
 
 

@@ -24,6 +24,7 @@ from jaxsyn import files
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
+from jaxsyn.training.reader import Reader
 
 CONFIG = "config.json"
 
@@ -144,9 +145,8 @@ def open_run(workdir: os.PathLike | str) -> Run:
 
 def _begun(workdir: pathlib.Path) -> bool:
   """Whether a run here has something to go on with, or to be lost."""
-  folders = [workdir / "checkpoints", workdir / "best"]
-  names = [p.name for f in folders if f.is_dir() for p in f.iterdir()]
-  return any(name.isdigit() for name in names)
+  kept = Reader(workdir)
+  return bool(kept.steps() or kept.best.steps())
 
 
 def _files(manifest: dict[str, Any]) -> dict[str, str]:

@@ -21,13 +21,16 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 PACKAGES += ("sentencepiece", "sacrebleu")
 
 
-def of_run(job: Job, outcome: loop.Outcome, params: Any) -> results.Facts:
+def of_run(
+  job: Job, outcome: loop.Outcome, params: Any, notes: tuple[str, ...]
+) -> results.Facts:
   """The facts of a run that ended, in the process that trained it.
 
   Args:
     job: the run.
     outcome: of its training.
-    params: of its model.
+    params: that it was translated with.
+    notes: why they are not those that were asked for.
   """
   speeds = [
     record["tokens_per_s"]
@@ -46,6 +49,7 @@ def of_run(job: Job, outcome: loop.Outcome, params: Any) -> results.Facts:
     statistics.median(speeds) if speeds else 0.0,
     sum(x.size for x in jax.tree.leaves(params)),
     machine(),
+    notes,
   )
 
 

@@ -65,6 +65,7 @@ class Facts:
     tokens_per_s: of training alone; the median of the log's lines.
     parameters: numbers in the model.
     machine: of the last part of the run.
+    notes: why it was not translated with the parameters that were asked for.
   """
 
   step: int
@@ -77,6 +78,7 @@ class Facts:
   tokens_per_s: float
   parameters: int
   machine: Machine
+  notes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -173,6 +173,10 @@ def notes(results: Results) -> list[str]:
   if results.failed:
     names = ", ".join(f"{f.system} seed {f.seed}" for f in results.failed)
     found.append(f"Did not come to their end: {names}.")
+  for run in results.runs:
+    found += (
+      f"{run.system} seed {run.seed}: {note}" for note in run.facts.notes
+    )
   signatures = {
     f"{metric}|{signature}"
     for split in results.splits

@@ -49,6 +49,9 @@ class Translation:
   ids: tuple[int, ...]
 
 
+NOTHING = Translation("", 0.0, 0.0, ())  # of an empty line
+
+
 class _Size(NamedTuple):
   """Static sizes of a program: padded subwords and words, and rows."""
 
@@ -106,7 +109,7 @@ class Translator:
     jobs = self._jobs(examples)
     for size in dict.fromkeys(size for size, _ in jobs):
       self._program(params, size)
-    results = [[Translation("", 0.0, 0.0, ())] for _ in examples]
+    results = [[NOTHING] for _ in examples]
 
     def work(job):
       size, numbers = job

@@ -31,16 +31,6 @@ def peak(sigma: Array | float) -> Array | float:
   return 1.0 / (sigma * math.sqrt(2.0 * math.pi))
 
 
-def density(distance: Array, sigma: float) -> Array:
-  """The normal density of a distance, float32, per unit of the distance.
-
-  Raises: ValueError if sigma <= 0.
-  """
-  if sigma <= 0:
-    raise ValueError(f"sigma must be > 0, got {sigma}.")
-  return peak(sigma) * jnp.exp(exponent(distance, sigma))
-
-
 @dataclasses.dataclass(frozen=True)
 class Gaussian(OnHeads):
   """A weight for every pair of positions, falling with some distance d.

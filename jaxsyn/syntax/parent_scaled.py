@@ -17,7 +17,6 @@ from jaxsyn.syntax.gaussian import (
   Gaussian,
   GaussianPart,
   check_probability,
-  density,
 )
 from jaxsyn.syntax.part import Part, View
 
@@ -39,21 +38,6 @@ def parent_offset_BQM(parent_BQ: Array, length_M: int) -> Array:
   """
   position_11M = jnp.arange(length_M, dtype=jnp.float32)[None, None, :]
   return position_11M - parent_BQ.astype(jnp.float32)[:, :, None]
-
-
-def parent_gaussian_BQM(parent_BQ: Array, length_M: int, sigma: float) -> Array:
-  """Normal density of each remembered position around the query's parent.
-
-  out[b,q,m] = exp(-(m - parent[b,q])² / 2σ²) / (σ √(2π))
-
-  Args: see `parent_offset_BQM`; sigma in subwords.
-
-  Returns: density_BQM, float32, per subword; the tails beyond the sentence are
-    cut off, so rows sum to at most 1.
-  Raises: ValueError if sigma <= 0.
-  Source: section 3.2; the normalising constant is part of the method.
-  """
-  return density(parent_offset_BQM(parent_BQ, length_M), sigma)
 
 
 def parent_only_BQM(parent_BQ: Array, length_M: int) -> Array:
@@ -106,7 +90,8 @@ class _ParentScaled(GaussianPart):
 class ParentScaled(Gaussian):
   """A Gaussian around the middle of the parent, on scores of chosen heads.
 
-  Distances are in subwords, fractional; σ is in subwords.
+  Distances are in subwords, fractional; σ is in subwords. The density's constant
+  is part of the method (section 3.2).
 
   Attributes:
     weighting: "gaussian", or "parent_only" (Table 7b): exactly 1 at the

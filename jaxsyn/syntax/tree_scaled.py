@@ -19,7 +19,6 @@ from jaxsyn.syntax.gaussian import (
   Gaussian,
   GaussianPart,
   check_probability,
-  density,
 )
 from jaxsyn.syntax.heads import on_heads
 from jaxsyn.syntax.part import Part, View
@@ -40,21 +39,6 @@ def edges_BSS(view: View) -> tuple[Array, Array]:
   own_SS = jnp.eye(distance_BSS.shape[1], dtype=bool)
   edges_BSS = jnp.where(own_SS, 0, distance_BSS).astype(jnp.float32)
   return edges_BSS, edges_BSS >= FAR
-
-
-def tree_gaussian_BSS(view: View, sigma: float) -> Array:
-  """Normal density of the distance in the tree; 0 where there is no path.
-
-  Args:
-    view: with word_BS and tree_distance_BWW.
-    sigma: standard deviation, in edges.
-
-  Returns: density_BSS, float32.
-  Raises: ValueError if sigma <= 0.
-  Source: Eq. 5.
-  """
-  edges, far = edges_BSS(view)
-  return jnp.where(far, 0.0, density(edges, sigma))
 
 
 class _TreeScaled(GaussianPart):
@@ -117,7 +101,7 @@ class _TreeScaled(GaussianPart):
 class TreeScaled(Gaussian):
   """A Gaussian of the distance in the tree, on scores of chosen heads.
 
-  The distance is the number of edges between two words (section 2),
+  The distance is the number of edges between two words (section 2, Eq. 5),
   so σ is in edges. A subword itself has the highest weight; pairs without a
   path, and the end sign, have weight 0.
 

@@ -25,6 +25,7 @@ import pathlib
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from logging import LogRecord
 from typing import Any
 
 import jax
@@ -35,8 +36,8 @@ from absl import logging
 from jaxsyn import files
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
-from jaxsyn.training.reader import PAGE, Kept, Reader
-from jaxsyn.training.sums import Damaged
+from jaxsyn.training.kept import PAGE, Damaged, Kept, none_whole
+from jaxsyn.training.reader import Reader
 
 Tree = Any
 
@@ -85,6 +86,7 @@ class Checkpoints(Reader):
     self._writer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
     self._pool = ThreadPoolExecutor(1, "checkpoints")
     self._saving: Future | None = None
+    logging.get_absl_logger().addFilter(_is_news)
 
   def save(self, step: int, state: Tree, progress: Progress) -> None:
     """Starts saving; returns when the state may be changed again."""
@@ -121,7 +123,7 @@ class Checkpoints(Reader):
           found = (path for path in new.rglob("*") if path.is_file())
           names = sorted(str(path.relative_to(new)) for path in found)
           page["files"] = files.sums(new, names)
-          files.write_json(new / PAGE, sums.seal(page))
+          files.write_json(new / PAGE, files.sealed(page))
           files.flush_tree(new)
           os.rename(new, kept.path(step))
           files.flush_folder(kept.folder)
@@ -167,6 +169,7 @@ class Checkpoints(Reader):
     finally:
       self._writer.close()
       self._pool.shutdown()
+      logging.get_absl_logger().removeFilter(_is_news)
 
   def restore(self, abstract: Tree) -> tuple[int, Tree, Progress] | None:
     """The newest checkpoint that is whole, or None where there is none.
@@ -182,11 +185,7 @@ class Checkpoints(Reader):
     """
     found, bad = self.last.newest(lambda step: self.last.read(step, abstract))
     if bad and not found:
-      raise InputError(
-        f"no checkpoint in {self.workdir} is whole "
-        f"({'; '.join(bad.values())}). Bring the folder back from a copy, or "
-        "train in another --workdir."
-      )
+      raise none_whole(self.workdir, bad)
     for step, why in bad.items():
       self._set_aside(self.last, step, why, f"damaged-{step}")
     if not found:
@@ -228,6 +227,12 @@ class Checkpoints(Reader):
       os.rename(kept.path(step), place)
 
 
+def _is_news(record: LogRecord) -> bool:
+  """Not the tracebacks, 200 lines for a full disk, that Orbax's threads log:
+  `Checkpoints.wait` raises the same."""
+  return not (record.exc_info and "orbax" in record.pathname)
+
+
 @contextlib.contextmanager
 def _disk_errors(workdir: pathlib.Path) -> Iterator[None]:
   """Turns a full disk inside Orbax into one message."""
@@ -242,5 +247,6 @@ def _disk_errors(workdir: pathlib.Path) -> Iterator[None]:
       raise
     raise InputError(
       f"disk full while saving to {workdir}. Nothing half-written counts as a "
-      "checkpoint; free some space and run the same command again."
+      "checkpoint; free some space, or raise the limit of file sizes (ulimit "
+      "-f), and run the same command again."
     ) from None

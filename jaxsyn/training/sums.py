@@ -1,4 +1,4 @@
-"""Checksums of arrays, and pages that carry their own.
+"""Checksums of arrays.
 
 What was saved is compared with what is read back, array by array, so that a
 flipped bit shows wherever it happened on the way. A sum is of a region of the
@@ -10,8 +10,7 @@ holds, and checks those it can see.
 from __future__ import annotations
 
 import json
-import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,10 +23,6 @@ Tree = Any
 # Of an array by name: {"shape", "dtype", "crc32c": {region: sum}}, where a
 # region is "0:4,8:16", or "" for the whole.
 Sums = dict[str, dict[str, Any]]
-
-
-class Damaged(Exception):
-  """A checkpoint is not as it was saved; the message says where."""
 
 
 def named(tree: Tree) -> dict[str, Any]:
@@ -94,34 +89,6 @@ def everyone(content: Any) -> list[Any]:
   padded[: data.size] = data
   rows = multihost_utils.process_allgather(padded)
   return [json.loads(row[:n].tobytes()) for row, n in zip(rows, sizes)]
-
-
-def seal(content: Mapping[str, Any]) -> dict[str, Any]:
-  """A JSON page that `unseal` takes back only as it is."""
-  return {"content": content, "crc32c": _sum_of_page(content)}
-
-
-def unseal(path: pathlib.Path) -> dict[str, Any]:
-  """The content of a sealed page.
-
-  Raises:
-    Damaged: it is not there, no JSON, or not as it was written.
-  """
-  try:
-    page = json.loads(path.read_text(encoding="utf-8"))
-    if page["crc32c"] == _sum_of_page(page["content"]):
-      return page["content"]
-  except FileNotFoundError:
-    raise Damaged(f"{path} is missing") from None
-  except (ValueError, TypeError, LookupError, RecursionError):
-    pass
-  raise Damaged(f"{path} is not as it was written")
-
-
-def _sum_of_page(content: Any) -> str:
-  crc = files.Crc()
-  crc.update(json.dumps(content, sort_keys=True).encode())
-  return crc.value
 
 
 def _crc(data: np.ndarray) -> str:

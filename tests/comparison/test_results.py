@@ -129,6 +129,17 @@ def test_a_report_says_what_checkpoints_were_chosen_by():
   assert "| log-likelihood | -2.50 | 6 |" in text
 
 
+def test_a_report_says_what_stood_in_for_damaged_parameters():
+  (run,) = made().runs
+  note = "those of step 5, the nearest that is kept, stand in for them"
+  facts = dataclasses.replace(run.facts, notes=(note,))
+  content = made(runs=(dataclasses.replace(run, facts=facts),))
+  for text in (report.as_text(content), report.markdown(content)):
+    assert "transformer seed 0: those of step 5, the nearest" in text
+  again = results.from_json(results.to_json(facts), "f", results.Facts)
+  assert again == facts
+
+
 @pytest.mark.parametrize(
   ("train", "decode", "expected"),
   [

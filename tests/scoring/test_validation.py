@@ -6,6 +6,7 @@ import math
 import jax
 import numpy as np
 import pytest
+from absl import logging
 
 from jaxsyn import config as configs
 from jaxsyn import train
@@ -121,6 +122,23 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
   said = [found[0].text for found in session(source)]
   assert score(said, [meant], "chrf").value == pytest.approx(best["chrf"])
   assert session.run.config.train.tokenizer == "13a"  # of the language qaa
+
+  # What stands in for a damaged one is said however quiet logs are.
+  assert session.notes == ()
+  page = folder / "best" / str(best["step"]) / "page.json"
+  sound, quiet = page.read_text(), logging.get_verbosity()
+  page.write_text("")
+  capsys.readouterr()
+  logging.set_verbosity(logging.ERROR)  # as commands have it
+  try:
+    session = Session(folder, beam=1)
+  finally:
+    logging.set_verbosity(quiet)
+  (note,) = session.notes
+  assert f"{folder}: {note}" in capsys.readouterr().err
+  assert f"best parameters, of step {best['step']}, are damaged" in note
+  assert session.chosen == f"the checkpoint of step {outcome.step}"
+  page.write_text(sound)
 
   # Another way to choose would not compare with the best so far.
   for changes, message in (

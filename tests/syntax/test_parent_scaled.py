@@ -11,7 +11,6 @@ from models_under_test import config_of
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.parent_scaled import (
   ParentScaled,
-  parent_gaussian_BQM,
   parent_only_BQM,
 )
 
@@ -23,14 +22,22 @@ def rescored(spec, score_BHQM, parent_BS, **more):
   )
 
 
+def weighting(parent_BS, sigma):
+  """What the part makes of scores of 1, for one sentence."""
+  length = len(parent_BS)
+  ones = np.ones((1, 2, length, length), np.float32)
+  spec = ParentScaled(layers=(0,), heads=(0,), sigma=sigma)
+  out_BHQM = rescored(spec, ones, jnp.array([parent_BS]))
+  np.testing.assert_array_equal(out_BHQM[0, 1], ones[0, 1])  # the other head
+  return out_BHQM[0, 0]
+
+
 def test_the_monkey_eats_a_banana():
   # Parents [1, 2, 2, 4, 2]: φ(0), φ(1), φ(2), φ(3), φ(4) of the standard
   # normal are .39894, .24197, .05399, .00443, .00013.
-  parent_BQ = jnp.array([[1.0, 2.0, 2.0, 4.0, 2.0]])
-  density_BQM = parent_gaussian_BQM(parent_BQ, 5, 1.0)
   middle = [0.05399, 0.24197, 0.39894, 0.24197, 0.05399]
   np.testing.assert_allclose(
-    density_BQM[0],
+    weighting([1.0, 2.0, 2.0, 4.0, 2.0], 1.0),
     [
       [0.24197, 0.39894, 0.24197, 0.05399, 0.00443],
       middle,
@@ -44,7 +51,7 @@ def test_the_monkey_eats_a_banana():
 
 def test_a_parent_of_two_subwords():
   # Middle 3.5: φ(.5) = .35207 at 3 and 4, φ(1.5) = .12952 at 2 and 5.
-  row = parent_gaussian_BQM(jnp.array([[3.5]]), 6, 1.0)[0, 0]
+  row = weighting([3.5] * 6, 1.0)[0]
   np.testing.assert_allclose(
     row[2:], [0.12952, 0.35207, 0.35207, 0.12952], atol=1e-5
   )
@@ -52,13 +59,16 @@ def test_a_parent_of_two_subwords():
 
 def test_sigma_is_the_root_of_the_variance():
   # Variance 4: φ(0)/2 = .19947, φ(.5)/2 = .17603.
-  row = parent_gaussian_BQM(jnp.array([[1.0]]), 3, 2.0)[0, 0]
+  row = weighting([1.0] * 3, 2.0)[0]
   np.testing.assert_allclose(row, [0.17603, 0.19947, 0.17603], atol=1e-5)
 
 
 def test_sigma_must_be_positive():
-  with pytest.raises(ValueError, match="sigma must be > 0"):
-    parent_gaussian_BQM(jnp.zeros((1, 1)), 1, 0.0)
+  spec = ParentScaled(layers=(0,), heads=(0,), sigma=0.0)
+  with pytest.raises(InputError, match=r"parent_scaled\.sigma must be above 0"):
+    spec.check(
+      "config.parts.encoder.parent_scaled", config_of("transformer").model
+    )
 
 
 def test_parent_only_takes_both_middles():

@@ -2,14 +2,12 @@
 
 import math
 
-import jax.numpy as jnp
 import numpy as np
 import part_under_test
 import pytest
 
 from jaxsyn.data import tree as trees
-from jaxsyn.syntax import View
-from jaxsyn.syntax.tree_scaled import TreeScaled, tree_gaussian_BSS
+from jaxsyn.syntax.tree_scaled import TreeScaled
 
 # "The monkey eats a banana", one subword a word, the end sign and one pad.
 HEAD_W = np.array([1, 2, 2, 4, 2])
@@ -62,8 +60,7 @@ def test_the_distances_and_the_row_of_eats():
     [4, 3, 2, 0, 1],
     [3, 2, 1, 1, 0],
   ]
-  view = View(**{name: jnp.asarray(fact) for name, fact in FACTS.items()})
-  weight_SS = tree_gaussian_BSS(view, 1.0)[0]
+  weight_SS = rescored(TreeScaled(**BOTH), np.ones_like(SCORE))[0, 1]
   # φ(2), φ(1), φ(0), φ(2), φ(1); the end sign and the pad are far.
   np.testing.assert_allclose(
     weight_SS[2],

@@ -40,17 +40,21 @@ def test_the_newest_comes_back_whole(kept):
 def test_which_parameters(kept):
   def value(which):
     return float(
-      kept.restore_params(which, ABSTRACT["params"], False)["w"][0, 0]
+      kept.restore_params(which, ABSTRACT["params"], False).params["w"][0, 0]
     )
 
   assert (value("best"), value("last"), value("2")) == (2.0, 3.0, 2.0)
-  with pytest.raises(InputError, match=r"no checkpoint '9'. There are: 2, 3"):
-    value("9")
+  for other in ("9", "02", "²", "9" * 5000):
+    with pytest.raises(
+      InputError, match=r"no checkpoint '.*'\. There are: 2, 3"
+    ):
+      value(other)
 
 
 def test_the_mean_of_the_last(kept):
   mean = kept.average_params(2, ABSTRACT["params"], False)
-  np.testing.assert_array_equal(mean["w"], np.full((2, 3), 2.5))
+  np.testing.assert_array_equal(mean.params["w"], np.full((2, 3), 2.5))
+  assert (mean.steps, mean.notes) == ((2, 3), ())
   with pytest.raises(InputError, match="has only 2 checkpoints"):
     kept.average_params(3, ABSTRACT["params"], False)
 

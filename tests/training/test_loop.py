@@ -158,9 +158,10 @@ def test_the_best_are_the_parameters_that_scored_best(train, tmp_path):
   train(said, steps=4)
   checkpoints = Checkpoints(tmp_path)
   abstract = jax.eval_shape(lambda: said.params[0])
-  found = jax.device_get(checkpoints.restore_params("best", abstract, False))
-  assert checkpoints.best_score() == {
-    "step": 2,
+  best = checkpoints.restore_params("best", abstract, False)
+  found = jax.device_get(best.params)
+  assert best.steps == (2,)
+  assert best.score == {
     "selection": "bleu",
     "tokenizer": "13a",
     "score": 7.0,

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import shutil
 
 import jax
@@ -14,8 +15,8 @@ from jaxsyn import files
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.reader import PAGE, Reader
-from jaxsyn.training.sums import Damaged
+from jaxsyn.training.kept import PAGE, Damaged, Kept
+from jaxsyn.training.reader import Reader
 
 SIZE = 8
 
@@ -78,9 +79,9 @@ def arrays_of(checkpoint):
 def flip_unseen(checkpoint):
   """Other numbers in files whose sums fit, as if saving had gone wrong."""
   flip(arrays_of(checkpoint))
-  page = sums.unseal(checkpoint / PAGE)
+  page = files.unsealed(files.read_json(checkpoint / PAGE))
   page["files"] = files.sums(checkpoint, list(page["files"]))
-  files.write_json(checkpoint / PAGE, sums.seal(page))
+  files.write_json(checkpoint / PAGE, files.sealed(page))
 
 
 def seen(folder):
@@ -93,7 +94,7 @@ def seen(folder):
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("which", ["last", "best"])
-def test_no_damage_gives_other_numbers(tmp_path, caplog, which, damage):
+def test_no_damage_gives_other_numbers(tmp_path, which, damage):
   """Every file of a checkpoint in turn; what is read is of a step, to the bit."""
   whole = saved(tmp_path / "whole")
   newest = whole / ("checkpoints/2" if which == "last" else "best/1")
@@ -104,11 +105,12 @@ def test_no_damage_gives_other_numbers(tmp_path, caplog, which, damage):
     folder = tmp_path / str(number)
     shutil.copytree(whole, folder)
     DAMAGES[damage](folder / file.relative_to(whole))
-    caplog.clear()
-    params = Reader(folder).restore_params(which, ABSTRACT["params"], False)
-    assert is_of(params, other), (file, damage)
-    assert "damaged" in caplog.text
-    assert str(folder / newest.relative_to(whole)) in caplog.text
+    taken = Reader(folder).restore_params(which, ABSTRACT["params"], False)
+    assert is_of(taken.params, other), (file, damage)
+    assert (taken.steps, taken.score) == ((other,), None)
+    (note,) = taken.notes
+    assert "damaged" in note
+    assert str(folder / newest.relative_to(whole)) in note
 
 
 def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
@@ -125,11 +127,25 @@ def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
   assert (tmp_path / "damaged-best-1" / "page.json").is_file()
   assert "has another checksum" in caplog.text
   assert Reader(tmp_path).steps() == [1, 2]
-  assert Reader(tmp_path).best_step() is None
+  assert Reader(tmp_path).best.steps() == []
   # Then the nearest stands in for the best, which is said.
-  params = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
-  assert is_of(params, 1)
-  assert "the best parameters, of step 1, are damaged" in caplog.text
+  taken = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
+  assert is_of(taken.params, 1)
+  (note,) = taken.notes
+  assert "the best parameters, of step 1, are damaged or gone" in note
+
+
+def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
+  """Both are there where somebody read the older one meanwhile."""
+  checkpoints = Checkpoints(saved(tmp_path))
+  with Reader(tmp_path).best.in_use(1):
+    checkpoints.save_best(2, state(2)["params"], {"score": 31.0})
+    checkpoints.close()
+  flip(arrays_of(tmp_path / "best/2"))
+  taken = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
+  assert is_of(taken.params, 1) and taken.score == {"score": 30.0}
+  (note,) = taken.notes
+  assert "of step 2 is damaged" in note and "best/2" in note
 
 
 def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
@@ -153,14 +169,18 @@ def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
     Reader(tmp_path).restore_params("2", ABSTRACT["params"], False)
 
 
-def test_the_mean_passes_over_damaged_ones(tmp_path, caplog):
+def test_the_mean_passes_over_damaged_ones(tmp_path):
   saved(tmp_path, (1, 2, 3))
   flip(arrays_of(tmp_path / "checkpoints/2"))
   mean = Reader(tmp_path).average_params(2, ABSTRACT["params"], False)
   expected = (state(1)["params"]["w"] + state(3)["params"]["w"]) / 2
-  np.testing.assert_array_equal(mean["w"], expected)
-  assert "checkpoints/2" in caplog.text
-  with pytest.raises(InputError, match=r"only 2 checkpoints .* are whole"):
+  np.testing.assert_array_equal(mean.params["w"], expected)
+  assert mean.steps == (1, 3)
+  (note,) = mean.notes
+  assert "checkpoints/2" in note
+  with pytest.raises(
+    InputError, match=r"only 2 checkpoints .* are whole.*checkpoints/2"
+  ):
     Reader(tmp_path).average_params(3, ABSTRACT["params"], False)
 
 
@@ -172,8 +192,9 @@ def test_reading_writes_nothing(tmp_path):
   flip(arrays_of(tmp_path / "checkpoints/2"))
   before = seen(tmp_path)
   reader = Reader(tmp_path)
-  assert is_of(reader.restore_params("last", ABSTRACT["params"], False), 1)
-  assert is_of(reader.restore_params("best", ABSTRACT["params"], False), 1)
+  for which in ("last", "best"):
+    taken = reader.restore_params(which, ABSTRACT["params"], False)
+    assert is_of(taken.params, 1)
   empty = tmp_path / "no" / "run"
   with pytest.raises(InputError, match="train first"):
     Reader(empty).restore_params("best", ABSTRACT["params"], False)
@@ -212,6 +233,22 @@ def test_a_fault_of_the_machine_is_no_damage(tmp_path, monkeypatch):
   assert checkpoints.steps() == [1, 2]
 
 
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.ENOMEM])
+def test_what_cannot_be_opened_now_is_no_damage(tmp_path, monkeypatch, code):
+  checkpoints = Checkpoints(saved(tmp_path))
+
+  def refused(path):
+    raise OSError(code, os.strerror(code), str(path))
+
+  monkeypatch.setattr(files, "crc_of", refused)
+  with pytest.raises(InputError, match=f"{os.strerror(code)}. Nothing says"):
+    checkpoints.restore(ABSTRACT)
+  with pytest.raises(InputError, match="ulimit -n"):
+    checkpoints.restore_params("best", ABSTRACT["params"], False)
+  checkpoints.close()
+  assert checkpoints.steps() == [1, 2] and not list(tmp_path.glob("damaged*"))
+
+
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
   checkpoints = Checkpoints(saved(tmp_path))
 
@@ -227,9 +264,26 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
   assert not list((tmp_path / "checkpoints").glob(".*"))
   checkpoints.save(3, state(3), Progress())  # there is room again
   checkpoints.close()
-  assert is_of(
-    Reader(tmp_path).restore_params("last", ABSTRACT["params"], False), 3
-  )
+  taken = Reader(tmp_path).restore_params("last", ABSTRACT["params"], False)
+  assert is_of(taken.params, 3) and taken.notes == ()
+
+
+def test_a_file_that_may_not_grow_is_one_message(tmp_path, caplog):
+  """ulimit -f, which shows while it is written; Orbax logs it by the page."""
+  checkpoints = Checkpoints(saved(tmp_path))
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  checkpoints.wait()
+  resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+  try:
+    checkpoints.save(3, state(3), Progress())
+    with pytest.raises(InputError, match="disk full while saving"):
+      checkpoints.wait()
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  assert caplog.text == ""
+  checkpoints.close()
+  assert checkpoints.steps() == [1, 2]
+  assert not list((tmp_path / "checkpoints").glob(".*"))
 
 
 def on(devices: int):
@@ -272,17 +326,22 @@ def test_what_is_being_read_is_not_removed(tmp_path):
 
 
 def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
-  path = tmp_path / "page.json"
+  kept = Kept(tmp_path, "state")
+  path = kept.path(1) / PAGE
   content = {"minutes": float("nan"), "text": "é", "list": [1, 2.5, None]}
-  files.write_json(path, sums.seal(content))
-  assert repr(sums.unseal(path)) == repr(content)
+  files.write_json(path, files.sealed(content))
+  assert repr(kept.page(1)) == repr(content)
   for other in ("", "{", "[]", "null", '{"crc32c": "00000000"}', "[" * 100_000):
     path.write_text(other)
     with pytest.raises(Damaged, match=r"page\.json is not as it was written"):
-      sums.unseal(path)
-  files.write_json(path, sums.seal(content) | {"content": {"minutes": 1.0}})
+      kept.page(1)
+  files.write_json(path, files.sealed(content) | {"minutes": 1.0})
   with pytest.raises(Damaged):
-    sums.unseal(path)
+    kept.page(1)
+  path.unlink()
+  path.mkdir()
+  with pytest.raises(Damaged, match="Is a directory"):
+    kept.page(1)
 
 
 def test_regions_of_an_array(tmp_path):

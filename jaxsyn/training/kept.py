@@ -1,0 +1,291 @@
+"""One folder of checkpoints, which may be written to meanwhile.
+
+  STEP/state or STEP/params   the arrays, as Orbax lays them out
+  STEP/page.json              what belongs to them, and the sums of all of it
+
+A checkpoint that its writer takes away while it is read is no fault. One that is
+damaged raises `Damaged`; what the machine lacks (memory, permissions, open
+files) does not, or whole ones would be passed over for it.
+
+After this file: `checkpoint`, which writes them, and `reader`, for those who
+only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from jaxsyn import files
+from jaxsyn.errors import InputError
+from jaxsyn.training import sums
+
+Tree = Any
+
+PAGE = "page.json"  # beside the arrays of a checkpoint
+TRIES = 20  # where the writer is quicker than the reader
+
+# Faults of the machine, in the words of the system and of Orbax's parts: no
+# reason to pass over a checkpoint that may be whole.
+_MACHINE_CODES = (
+  *(errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE),
+  errno.ENOMEM,
+)
+_MACHINE = (
+  *("RESOURCE_EXHAUSTED", "PERMISSION_DENIED"),
+  *map(os.strerror, _MACHINE_CODES),
+)
+
+
+class Damaged(Exception):
+  """A checkpoint is not as it was saved; the message says where."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+  """A folder of checkpoints, each in a folder named by its step.
+
+  Attributes:
+    folder: holds them.
+    item: what its arrays are called.
+  """
+
+  folder: pathlib.Path
+  item: str
+
+  def steps(self) -> list[int]:
+    """Steps of the finished checkpoints, oldest first."""
+    try:
+      names = [p.name for p in self.folder.iterdir() if p.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+      return []
+    # What is unfinished, or anybody else's, has another name.
+    return sorted(int(n) for n in names if re.fullmatch("0|[1-9][0-9]*", n))
+
+  def path(self, step: int) -> pathlib.Path:
+    """The folder of one checkpoint, there or not."""
+    return self.folder / str(step)
+
+  def page(self, step: int) -> dict[str, Any]:
+    """Its JSON page: "content", and the sums of its "arrays" and "files".
+
+    Raises:
+      Damaged: it is not there, or not as it was written.
+    """
+    path = self.path(step) / PAGE
+    try:
+      return files.unsealed(files.read_json(path))
+    except ValueError:
+      raise Damaged(f"{path} is not as it was written") from None
+    except OSError as error:
+      if _of_the_machine(error):
+        raise
+      raise Damaged(f"{path}: {error.strerror}") from None
+
+  @contextlib.contextmanager
+  def in_use(self, step: int) -> Iterator[None]:
+    """Its writer does not take the checkpoint away meanwhile.
+
+    By a shared lock on the folder, for which nothing is written. Where the file
+    system has none, the checkpoint may go, and reading it fails.
+    """
+    try:
+      folder = os.open(self.path(step), os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError) as error:
+      raise Damaged(f"{self.path(step)}: {error.strerror}") from None
+    try:
+      with contextlib.suppress(OSError):
+        fcntl.flock(folder, fcntl.LOCK_SH)
+      yield
+    finally:
+      os.close(folder)
+
+  def remove(self, step: int) -> None:
+    """Removes a checkpoint that nobody reads; one that is read stays."""
+    folder = os.open(self.path(step), os.O_RDONLY)
+    try:
+      try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except BlockingIOError:
+        return  # it goes with the next
+      except OSError:
+        pass
+      files.remove_folder(self.path(step))
+    finally:
+      os.close(folder)
+
+  def read(
+    self, step: int, abstract: Tree, part: str = ""
+  ) -> tuple[Tree, dict[str, Any]]:
+    """The arrays, each compared with its sum, and the page.
+
+    Args:
+      step: of the checkpoint.
+      abstract: shapes, types and, if not on one device, shardings.
+      part: only what is below this name of the tree.
+
+    Raises:
+      Damaged: it is not as it was saved.
+      InputError: it is of another model; the message names both sides.
+    """
+    with self.in_use(step):
+      return self._read(step, abstract, part)
+
+  def _read(
+    self, step: int, abstract: Tree, part: str
+  ) -> tuple[Tree, dict[str, Any]]:
+    page, reason = None, ""
+    try:
+      page = self.page(step)
+      # Before Orbax sees them: of some damage its threads print tracebacks.
+      reason = files.damaged(self.path(step), page["files"])
+      if any(word in reason for word in _MACHINE):
+        raise InputError(
+          f"{reason}. Nothing says that it is damaged: mend that (permissions, "
+          "ulimit -n, memory), and run the same command again."
+        )
+    except Damaged as error:
+      reason = str(error)
+    _together(reason)
+    prefix = f"{part}/" if part else ""
+    expected = {
+      name.removeprefix(prefix): entry
+      for name, entry in page["arrays"].items()
+      if name.startswith(prefix)
+    }
+    _agree(expected, abstract, str(self.path(step)))
+    item = jax.tree.map(_placed, abstract)
+    item = {part: item} if part else item
+    try:
+      with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+        found = reader.restore(
+          self.path(step) / self.item,
+          args=ocp.args.PyTreeRestore(
+            item=item,
+            restore_args=ocp.checkpoint_utils.construct_restore_args(item),
+            partial_restore=bool(part),
+          ),
+        )
+      found = found[part] if part else found
+      if name := sums.differing(found, expected):
+        reason = f"{self.path(step)}: {name}"
+    except Exception as error:  # Orbax raises many kinds for damaged files
+      if _of_the_machine(error):
+        raise
+      reason = (str(error).splitlines() or [repr(error)])[0][:200]
+      reason = f"{self.path(step)}: {reason}"
+    _together(reason)
+    return found, page
+
+  def newest(
+    self, read: Callable[[int], Any], number: int = 1
+  ) -> tuple[list[tuple[int, Any]], dict[int, str]]:
+    """The newest whole checkpoints.
+
+    Args:
+      read: of a step; raises Damaged.
+      number: of checkpoints wanted.
+
+    Returns:
+      [(step, what was read)], newest first, fewer if there are no more; and
+      step -> why of those newer ones that are damaged.
+    """
+    for left in reversed(range(TRIES)):
+      steps = self.steps()
+      found, bad = [], {}
+      for step in reversed(steps):
+        try:
+          found.append((step, read(step)))
+        except Damaged as error:
+          if left and self.steps() != steps:
+            break  # its writer goes on: begin again from what is newest now
+          bad[step] = str(error)
+        if len(found) == number:
+          return found, bad
+      else:
+        return found, bad
+    return found, bad
+
+
+def none_whole(workdir: pathlib.Path, bad: dict[int, str]) -> InputError:
+  """What is said where every checkpoint is damaged, or there is none.
+
+  Args:
+    workdir: of the run.
+    bad: step -> why it is damaged.
+  """
+  if not bad:
+    return InputError(
+      f"{workdir} has no checkpoint. There are: none; train first."
+    )
+  return InputError(
+    f"no checkpoint in {workdir} is whole ({'; '.join(bad.values())}). Bring "
+    "the folder back from a copy, or train again in another --workdir."
+  )
+
+
+def _together(reason: str) -> None:
+  """Raises Damaged where any process has a reason: all pass over the same."""
+  if found := next(filter(None, sums.everyone(reason)), ""):
+    raise Damaged(found)
+
+
+def _of_the_machine(error: Exception) -> bool:
+  if isinstance(error, MemoryError):
+    return True
+  if isinstance(error, OSError) and error.errno in _MACHINE_CODES:
+    return True
+  return any(word in str(error) for word in _MACHINE)
+
+
+def _placed(leaf: Any) -> Any:
+  """Where nothing is said, on this host's first device."""
+  if isinstance(leaf, np.ndarray):  # is read as one
+    return leaf
+  sharding = getattr(leaf, "sharding", None)
+  if sharding is None:
+    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def _agree(found: sums.Sums, wanted: Tree, where: str) -> None:
+  """Raises InputError unless a checkpoint has the arrays of a tree."""
+  there = {n: (tuple(e["shape"]), e["dtype"]) for n, e in found.items()}
+  here = {
+    n: (tuple(leaf.shape), str(leaf.dtype))
+    for n, leaf in sums.named(wanted).items()
+  }
+  if there == here:
+    return
+  complaints = []
+  for text, a, b in (
+    ("Only in the checkpoint", there, here),
+    ("Only in the model", here, there),
+  ):
+    only = sorted(set(a) - set(b))
+    if only:
+      more = f" and {len(only) - 4} more" if len(only) > 4 else ""
+      complaints.append(f"{text}: {', '.join(only[:4])}{more}.")
+  for name in sorted(set(there) & set(here)):
+    (shape_there, type_there), (shape_here, type_here) = there[name], here[name]
+    if shape_there != shape_here:
+      complaints.append(f"{name} is {shape_there} there and {shape_here} here.")
+      break
+    if type_there != type_here:
+      complaints.append(f"{name} is {type_there} there and {type_here} here.")
+      break
+  raise InputError(
+    f"checkpoint {where} is of another model. {' '.join(complaints)} Use the "
+    "config it was trained with, or another --workdir."
+  )
