@@ -9,6 +9,7 @@ import resource
 import tempfile
 
 import pytest
+from absl import logging
 
 # Eight devices simulated on few cores dead-lock in collectives unless the
 # thread pool is larger than the devices (XLA's in-process rendezvous).
@@ -35,6 +36,14 @@ def _quickly():
   jax.config.update("jax_disable_most_optimizations", True)
   yield
   jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(autouse=True)
+def same_verbosity():
+  """Commands that are called here set it for their process."""
+  before = logging.get_verbosity()
+  yield
+  logging.set_verbosity(before)
 
 
 @pytest.fixture

@@ -354,7 +354,6 @@ def test_wrong_input_is_named(session, trained, tmp_path):
     (["--workdir=x"], "--input is missing"),
     (["--workdir=x", "--input=y"], "x is not the folder of a run"),
     (["--workdir=x", "--input=y", "--layers=a"], "--layers=a: numbers from 0"),
-    (["--workdir=x", "--input=y", "--limit=-1"], "--limit=-1: a number"),
   ],
 )
 def test_wrong_flags_are_one_message(more, message, monkeypatch, capsys):

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import logging
 import pathlib
 import shutil
 import tempfile
@@ -244,8 +245,14 @@ def _copy(world: World, to: pathlib.Path, use) -> World:
 def _used(target: Target, world: World, origin: World) -> tuple[Digests, str]:
   """What a use finds, and what it said meanwhile."""
   said = world.folder / "said.txt"
-  with quiet(said):
-    found = target.use(world, origin)
+  with quiet(said), said.open("a") as file:
+    # Where a test runner has taken the handlers away, as on a terminal.
+    told = logging.StreamHandler(file)
+    logging.getLogger("absl").addHandler(told)
+    try:
+      found = target.use(world, origin)
+    finally:
+      logging.getLogger("absl").removeHandler(told)
   return found, said.read_text(errors="replace")
 
 

@@ -362,7 +362,7 @@ def test_how_to_score_is_checked_before_anything_is_trained(
 def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
   given = {"pascal": configs_of("pascal")}
   (tmp_path / "file").write_text("")
-  with pytest.raises(InputError, match="file is a file; name a folder"):
+  with pytest.raises(InputError, match="file is a file, or below one; name a"):
     compare.run(given, tmp_path / "file", 1)
   run = tmp_path / "run"
   shutil.copytree(straight[0] / "pascal" / "seed_0", run)
