@@ -36,6 +36,7 @@ from preprocess import (
   constituents,
   inputs,
   parse,
+  publish,
   report,
   subwords,
   verify,
@@ -84,21 +85,20 @@ def _full_disk_at(directory: pathlib.Path) -> Iterator[None]:
 
 
 def _run(config, raw_dir, directory, started) -> pathlib.Path:
+  # A folder that was prepared may be on a disk that can only be read.
+  if not (directory / manifests.FILE).exists():
+    exits.check_target(directory, "config.data.directory", folder=True)
   splits = inputs.read(config, raw_dir, directory / "raw")
   parsers = inputs.parsers(config, splits, directory / "raw")
   key = inputs.key(config, splits, parsers)
   if verify.damage(directory, key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
+  exits.check_target(directory, "config.data.directory", folder=True)
+  publish.check_room(directory, config.data.name, inputs.used(splits))
   _clean(config, splits)
   inputs.check_text(splits)
   work = directory / "work"
-  try:
-    work.mkdir(parents=True, exist_ok=True)
-  except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
-    raise InputError(
-      f"config.data.directory: cannot make the folder {directory} ({error})."
-    ) from None
   advice = "Wait until it has ended, then run the same command again."
   with lock.alone(work, advice=advice):
     # Once more, for another process may have made or mended it meanwhile.
@@ -116,11 +116,11 @@ def _run(config, raw_dir, directory, started) -> pathlib.Path:
 
 
 def _make(config, splits, parsers, key, work, directory, started) -> None:
-  """Makes everything in work/new, then moves it to its place."""
-  for folder in (work, work / "parse"):
+  """Makes everything in a folder of its own, then moves it to its place."""
+  for folder in (directory, work, work / "parse"):
     files.remove_unfinished(folder)
-  new = work / "new"
-  shutil.rmtree(new, ignore_errors=True)
+  # Not in work/, which may be a link to another disk: nothing moves from there.
+  new = directory / f".new{files.PARTIAL}"
   new.mkdir()
   try:
     vocabularies = subwords.vocabularies(config, splits, work)
@@ -133,7 +133,7 @@ def _make(config, splits, parsers, key, work, directory, started) -> None:
     manifest["files"] = integrity.sums(new, [p.as_posix() for p in made])
     manifest["downloads"] = inputs.downloads(directory / "raw", splits, parsers)
     manifest["seconds"] = round(time.monotonic() - started, 1)
-    _publish(new, directory, manifest)
+    publish.publish(new, directory, manifest)
   finally:
     shutil.rmtree(new, ignore_errors=True)
 
@@ -314,34 +314,11 @@ def _provenance(
   }
 
 
-def _publish(
-  new: pathlib.Path, directory: pathlib.Path, manifest: Mapping[str, Any]
-) -> None:
-  """Moves the pieces to their places; the manifest goes first and comes last.
-
-  A folder without a manifest is no data set, so a mix of old and new pieces
-  is never taken for one, also where the power fails.
-  """
-  files.flush_tree(new)
-  (directory / manifests.FILE).unlink(missing_ok=True)
-  files.flush_folder(directory)
-  for piece in sorted(new.iterdir()):
-    place = directory / piece.name
-    if place.is_dir() and not place.is_symlink():
-      shutil.rmtree(place)
-    else:
-      place.unlink(missing_ok=True)
-    os.rename(piece, place)
-  files.flush_folder(directory)
-  manifests.write(directory, manifest)
-
-
 def _main(values: flags.FlagValues) -> None:
   directory = configs.read(values.config).data.directory
   if values.verify:
     verify.run(directory)
     return
-  exits.check_target(directory, "config.data.directory", folder=True)
   run(values.config, values.raw_dir)
 
 

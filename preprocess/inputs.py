@@ -72,8 +72,8 @@ def check(config: configs.Config) -> None:
   data, prepare = config.data, config.prepare
   if not NAME.fullmatch(data.name):
     raise InputError(
-      f"config.data.name must be lower case letters, digits and underscores,"
-      f" at most 100, got {data.name!r}."
+      "config.data.name must be lower case letters, digits and underscores,"
+      f" a letter first and 100 at most, got {data.name!r}."
     )
   if data.name in _TAKEN:
     raise InputError(
@@ -88,8 +88,9 @@ def check(config: configs.Config) -> None:
   for name, files in prepare.splits.items():
     if not NAME.fullmatch(name) or len(files) not in (2, 3):
       raise InputError(
-        f"config.prepare.splits.{name} must be a lower case name and two files"
-        f" (source, target), then perhaps the lines (1-800), got {files!r}."
+        f"config.prepare.splits.{name} must be a lower case name of at most"
+        " 100 letters, digits and underscores, and two files (source, target),"
+        f" then perhaps the lines (1-800), got {files!r}."
       )
   _check_names(data, prepare.splits)
   for side in schema.SIDES:
@@ -282,6 +283,15 @@ def parsers(
   return found
 
 
+def used(splits: Mapping[str, Split]) -> list[pathlib.Path]:
+  """The files that splits are made from: texts and trees."""
+  found = []
+  for split in splits.values():
+    found += [*split.pairs.files, *split.given.values()]
+    found += [split.brackets] if split.brackets else []
+  return found
+
+
 def downloads(
   own: pathlib.Path,
   splits: Mapping[str, Split],
@@ -294,13 +304,10 @@ def downloads(
     splits: of `read`.
     parsers: of `parsers`.
   """
-  used = [parser.path for parser in parsers.values() if parser]
-  for split in splits.values():
-    used += [*split.pairs.files, *split.given.values()]
-    used += [split.brackets] if split.brackets else []
+  paths = [parser.path for parser in parsers.values() if parser]
   return {
     path.name: found
-    for path in sorted(set(used))
+    for path in sorted({*paths, *used(splits)})
     if path.parent == own and (found := fetch.record(path))
   }
 

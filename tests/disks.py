@@ -35,5 +35,10 @@ def disk(path: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
 
 def read_only(path: pathlib.Path) -> None:
   """Makes a mounted disk read-only, for root too."""
-  command = ["mount", "-o", "remount,ro", str(path)]
+  change(path, "ro")
+
+
+def change(path: pathlib.Path, option: str) -> None:
+  """Mounts a disk again with another option: "ro", "rw", "size=64k"."""
+  command = ["mount", "-o", f"remount,{option}", str(path)]
   subprocess.run(command, check=True)

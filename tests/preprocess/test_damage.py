@@ -6,8 +6,8 @@ import hashlib
 import os
 import pathlib
 import shutil
-import subprocess
 
+import disks
 import pytest
 import web_server
 from raw_corpora import corpus, records_of
@@ -210,44 +210,23 @@ def test_two_in_one_folder(tmp_path):
   build.run(config)
 
 
-def mounted(folder, *options):
-  return (
-    subprocess.run(
-      ["mount", *options, str(folder)], capture_output=True, check=False
-    ).returncode
-    == 0
-  )
-
-
-@pytest.fixture
-def disk(tmp_path):
-  """A small disk of its own; a function that changes its size."""
-  folder = tmp_path / "out"
-  folder.mkdir()
-  if not shutil.which("mount") or not mounted(
-    folder, "-t", "tmpfs", "-o", "size=4k", "tmpfs"
-  ):
-    pytest.skip("no right to mount a file system")
-  yield lambda size: mounted(folder, "-o", f"remount,size={size}k")
-  subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def test_disk_full_anywhere(tmp_path, disk, whole, capsys):
+def test_disk_full_anywhere(tmp_path, whole, capsys):
   config = corpus(tmp_path)
   config.prepare.shards = 1
   failures = 0
-  for size in (4, 64, 200, 300, 600, 700, 4000):
-    disk(size)
-    try:
-      with pytest.raises(SystemExit) as stop:
-        cli.guarded(lambda: build.run(config))
-    except pytest.fail.Exception:  # it was enough
-      break
-    failures += 1
-    assert stop.value.code == 2
-    message = capsys.readouterr().err.strip().splitlines()[-1]
-    full = f"error: No space left on device: {tmp_path / 'out'}"
-    assert message.startswith(full) and "Free some space" in message
-    assert not (tmp_path / "out" / "manifest.json").exists()
-  assert failures > 3
-  assert records_of(tmp_path / "out") == whole[1]
+  with disks.disk(tmp_path / "out", "4k") as disk:
+    for size in (4, 64, 200, 300, 600, 700, 4000):
+      disks.change(disk, f"size={size}k")
+      try:
+        with pytest.raises(SystemExit) as stop:
+          cli.guarded(lambda: build.run(config))
+      except pytest.fail.Exception:  # it was enough
+        break
+      failures += 1
+      assert stop.value.code == 2
+      message = capsys.readouterr().err.strip().splitlines()[-1]
+      full = f"error: No space left on device: {disk}"
+      assert message.startswith(full) and "Free some space" in message
+      assert not (disk / "manifest.json").exists()
+    assert failures > 3
+    assert records_of(disk) == whole[1]

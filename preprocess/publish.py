@@ -1,0 +1,89 @@
+"""The last step: what was made takes its place in the prepared folder.
+
+Other things may lie in that folder, so `check_room` is asked before anything is
+made: what would be replaced must be what an earlier call has put there.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from jaxsyn import files
+from jaxsyn.data import manifest as manifests
+from jaxsyn.errors import InputError
+
+
+def check_room(
+  directory: pathlib.Path, name: str, used: Iterable[pathlib.Path]
+) -> None:
+  """Sees to it that no file of the user's would be replaced.
+
+  Args:
+    directory: the prepared folder; need not be there.
+    name: of the data set.
+    used: the files that it is made from.
+
+  Raises:
+    InputError: names a file that lies where prepared files go.
+  """
+  folders = {
+    "conllu": r".+\.(source|target)\.conllu\.gz",
+    "text": r".+\.(source|target)\.gz",
+    name: r"\d+\.\d+\.\d+",
+  }
+  for path in used:
+    for folder in folders:
+      place = os.path.realpath(directory / folder)
+      if os.path.realpath(path).startswith(place + os.sep):
+        raise _in_the_way(path, directory / folder)
+  for folder, pattern in folders.items():
+    for path in _inside(directory / folder):
+      if not re.fullmatch(pattern, path.name):
+        raise _in_the_way(path, directory / folder)
+
+
+def _inside(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """What is in a folder that file managers have not put there; or a file."""
+  if folder.is_dir():
+    yield from (p for p in sorted(folder.iterdir()) if p.name[0] != ".")
+  elif os.path.lexists(folder):
+    yield folder
+
+
+def _in_the_way(path: pathlib.Path, place: pathlib.Path) -> InputError:
+  return InputError(
+    f"{path} would be lost, for {place} is where prepared files go. Move it to"
+    " another folder, or set config.data.directory to one."
+  )
+
+
+def publish(
+  new: pathlib.Path, directory: pathlib.Path, manifest: Mapping[str, Any]
+) -> None:
+  """Moves the pieces to their places; the manifest goes first and comes last.
+
+  A folder without a manifest is no data set, so a mix of old and new pieces
+  is never taken for one, also where the power fails.
+
+  Args:
+    new: folder of the pieces, in `directory`.
+    directory: the prepared folder.
+    manifest: of the pieces.
+  """
+  files.flush_tree(new)
+  (directory / manifests.FILE).unlink(missing_ok=True)
+  files.flush_folder(directory)
+  for piece in sorted(new.iterdir()):
+    place = directory / piece.name
+    if place.is_dir() and not place.is_symlink():
+      shutil.rmtree(place)
+    else:
+      place.unlink(missing_ok=True)
+    os.rename(piece, place)
+  files.flush_folder(directory)
+  manifests.write(directory, manifest)

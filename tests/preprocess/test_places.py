@@ -1,0 +1,98 @@
+"""Where a data set is made: other disks, files of the user's, long names."""
+
+import os
+import pathlib
+import shutil
+
+import disks
+import pytest
+from raw_corpora import corpus, records_of
+
+from jaxsyn.errors import InputError
+from preprocess import build, verify
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+  """A config, and the bytes of what it prepares."""
+  config = corpus(tmp_path_factory.mktemp("whole"))
+  return config, records_of(build.run(config))
+
+
+def test_work_on_another_disk(tmp_path, whole):
+  config = corpus(tmp_path)
+  folder = pathlib.Path(config.data.directory)
+  folder.mkdir()
+  with disks.disk(tmp_path / "scratch", "4m") as disk:
+    (folder / "work").symlink_to(disk)
+    build.run(config)
+    assert records_of(folder) == whole[1]
+  assert not list(folder.glob(".*"))
+
+
+def test_a_disk_that_may_only_be_read(tmp_path, whole, capsys):
+  """Whoever may only read a prepared folder is told that it is prepared."""
+  config = whole[0].copy_and_resolve_references()
+  with disks.disk(tmp_path / "disk", "4m") as disk:
+    shutil.copytree(config.data.directory, disk / "out")
+    config.data.directory = str(disk / "out")
+    disks.read_only(disk)
+    build.run(config)
+    assert "is prepared already" in capsys.readouterr().out
+    verify.run(disk / "out")
+    config.prepare.shards = 1
+    with pytest.raises(InputError, match=r"nothing can be written to .*/out"):
+      build.run(config)
+
+
+def test_a_folder_that_was_moved(tmp_path, whole, capsys):
+  config = whole[0].copy_and_resolve_references()
+  folder = tmp_path / "andere Stelle für 文"
+  shutil.copytree(config.data.directory, folder)
+  config.data.directory = str(folder)
+  build.run(config)
+  assert "is prepared already" in capsys.readouterr().out
+  verify.run(folder)
+
+
+@pytest.mark.parametrize("place", ["text", "conllu", "toy"])
+def test_files_that_it_is_made_from_are_not_replaced(tmp_path, place):
+  config = corpus(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  new = pathlib.Path(config.data.directory) / place
+  new.parent.mkdir()
+  os.rename(raw, new)
+  config.prepare.raw_dir = str(new)
+  for split in ("train", "test"):
+    path = str(new / f"{split}.conllu")
+    config.prepare.parse.source_conllu[split] = path
+  before = {path: path.read_bytes() for path in new.iterdir()}
+  with pytest.raises(InputError, match=rf"out/{place}/train.en would be lost"):
+    build.run(config)
+  assert {path: path.read_bytes() for path in new.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["text/mine.txt", "conllu/a.conllu", "toy"])
+def test_other_files_of_the_user_are_not_replaced(tmp_path, name):
+  config = corpus(tmp_path)
+  mine = pathlib.Path(config.data.directory) / name
+  mine.parent.mkdir(parents=True)
+  mine.write_text("mine")
+  with pytest.raises(InputError, match=rf"out/{name} would be lost.*Move it"):
+    build.run(config)
+  assert mine.read_text() == "mine"
+  os.rename(mine, mine.with_name(".hidden"))
+  if name != "toy":  # what nobody sees is nobody's
+    build.run(config)
+
+
+def test_names_too_long_for_files_are_refused_first(tmp_path):
+  config = corpus(tmp_path)
+  config.data.name = "a" * 101
+  with pytest.raises(InputError, match=r"config\.data\.name must be .*100"):
+    build.run(config)
+  config.data.name, name = "a" * 100, "b" * 101
+  config.prepare.splits[name] = config.prepare.splits.test
+  with pytest.raises(InputError, match=rf"splits\.{name} must be .* 100"):
+    build.run(config)
+  assert not pathlib.Path(config.data.directory).exists()
