@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import errno
 import importlib.metadata
-import os
 import pathlib
 import shutil
 import time
@@ -30,7 +29,6 @@ from jaxsyn import cli, exits, files, lock
 from jaxsyn import config as configs
 from jaxsyn.data import conllu, example, integrity, schema
 from jaxsyn.data import manifest as manifests
-from jaxsyn.errors import InputError
 from preprocess import (
   clean,
   constituents,

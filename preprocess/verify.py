@@ -93,10 +93,11 @@ def run(directory: os.PathLike | str) -> None:
 def _downloads(raw: pathlib.Path) -> Iterator[str]:
   """What is wrong with the files that were fetched."""
   paths = [p.with_suffix("") for p in sorted(raw.glob("*.sha256"))]
+  paths = [path for path in paths if path.exists()]  # else it was removed
   count = 0
   for path in paths:
     try:
-      if path.exists() and manifests.sha256_file(path) != fetch.recorded(path):
+      if manifests.sha256_file(path) != fetch.recorded(path):
         yield f"{path} is not as it was fetched"
       else:
         count += 1

@@ -81,12 +81,16 @@ def open_cache(
   Raises:
     InputError: no place can be written to.
   """
+  damaged = []
   for place in (cache, *(_aside(root, cache) for root in private.there())):
     found, why = _load(place, features, memory_gib)
     if found:
       return found
     if why:
-      private.tell(f"{place} is made again from the records: {why}.")
+      damaged.append(f"{place} is made again from the records: {why}.")
+  # Not before: beside one that cannot be mended another may have been made.
+  for line in damaged:
+    private.tell(line)
   refused = []
   for root in (
     lambda: cache,
@@ -161,7 +165,9 @@ def _read(
     raise ValueError(wrong)
   size = sum(about.files[_files(name)[0]].bytes for name in features)
   mapped = size > memory_gib * 2**30
-  known = mapped and _was_read(folder, names)
+  # From before they are read: what changes meanwhile is not what was checked.
+  state = _state(folder, names) if mapped else None
+  known = state is not None and _stamp(folder) == state
   flat, start = {}, {}
   for name in features:
     values, begins = _files(name)
@@ -172,8 +178,9 @@ def _read(
     _check_starts(name, start[name], len(flat[name]))
   if len({len(array) for array in start.values()}) > 1:
     raise ValueError("features have different numbers of examples")
-  if mapped and not known:
-    _remember(folder, names)
+  if state and not known:
+    with contextlib.suppress(OSError):  # not ours: read again then
+      files.write_json(folder / STAMP, files.sealed(state))
   return Arrays(flat, start, about.notes)
 
 
@@ -210,27 +217,25 @@ def _check_starts(name: str, start: np.ndarray, size: int) -> None:
     raise ValueError(f"an example of {name} ends before it begins")
 
 
-def _was_read(folder: pathlib.Path, names: Iterable[str]) -> bool:
-  """Whether this boot of the machine has read the files whole, as they are.
+def _stamp(folder: pathlib.Path) -> dict[str, Any] | None:
+  """The `_state` in which files were last read whole; None if they never were."""
+  try:
+    return files.unsealed(files.read_json(folder / STAMP))
+  except (OSError, ValueError):
+    return None
+
+
+def _state(folder: pathlib.Path, names: Iterable[str]) -> dict[str, Any] | None:
+  """What tells files from changed ones during this boot; None: no Linux.
 
   What is mapped is larger than what one wants to read before the first step of
   every run. A change by a program shows in a file's times, and a copy is
   another file; what a disk loses on its own shows at the next boot.
   """
   try:
-    stamp = files.unsealed(files.read_json(folder / STAMP))
-    return stamp == _state(folder, names)
-  except (OSError, ValueError):
-    return False
-
-
-def _remember(folder: pathlib.Path, names: Iterable[str]) -> None:
-  with contextlib.suppress(OSError):  # not ours, or no Linux: read again then
-    files.write_json(folder / STAMP, files.sealed(_state(folder, names)))
-
-
-def _state(folder: pathlib.Path, names: Iterable[str]) -> dict[str, Any]:
-  found: dict[str, Any] = {"boot": _BOOT.read_text()}
+    found: dict[str, Any] = {"boot": _BOOT.read_text()}
+  except OSError:
+    return None
   for name in names:
     now = os.stat(folder / name)
     found[name] = [now.st_dev, now.st_ino, now.st_mtime_ns, now.st_ctime_ns]

@@ -267,6 +267,21 @@ def test_mapped_files_are_read_whole_once_a_boot(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr(column_cache, "_BOOT", boot)
   assert opened(cache, 0.0)
   assert opened(cache, 0.0, never)
+  # What changes while it is read was not checked, though it was read.
+  stamp.unlink()
+  checked = files.Crc.update
+
+  def late(crc, data):
+    checked(crc, data)
+    if isinstance(data, np.ndarray):  # no page
+      os.utime(path)
+
+  monkeypatch.setattr(files.Crc, "update", late)
+  opened(cache, 0.0, never)
+  monkeypatch.setattr(files.Crc, "update", checked)
+  assert stamp.exists()
+  read = files.read_json(stamp)["source_id.bin"]
+  assert read[3] < os.stat(path).st_ctime_ns
   boot.unlink()  # no Linux: read whole each time
   assert opened(cache, 0.0, never)
 
@@ -336,6 +351,19 @@ def test_a_read_only_disk(tmp_path, capsys):
     assert opened(disk / "new", make=never)
     harm(aside / "source_id.bin", "flip")
     assert opened(disk / "new")
+    # One that is damaged and cannot be mended: said when another is made.
+    disks.change(disk, "rw")
+    harm(disk / "used" / "source_id.bin", "flip")
+    disks.read_only(disk)
+    capsys.readouterr()
+    assert opened(disk / "used")
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[0] for line in said] == [
+      f"{disk / 'used'} is made again from the records",
+      f"columns are cached in {aside.with_name('used')}",
+    ]
+    assert opened(disk / "used", make=never)
+    assert capsys.readouterr().err == ""
 
 
 def _as_nobody(folder, home, results):

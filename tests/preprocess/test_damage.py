@@ -195,7 +195,9 @@ def test_downloads(tmp_path, capsys):
     (own / "test.en").unlink()
     with pytest.raises(InputError, match=r"test\.en cannot .* has changed"):
       build.run(config)
+  capsys.readouterr()
   verify.run(folder)
+  assert "downloads:" not in capsys.readouterr().out  # there is none any more
 
 
 def test_two_in_one_folder(tmp_path):
