@@ -19,15 +19,12 @@ from pathlib import Path
 
 from jaxsyn.data import text as plain
 from jaxsyn.data.align import visible, visible_positions
+from jaxsyn.data.conllu_rows import COLUMNS, joined, shortened
 from jaxsyn.errors import InputError
 
 NOT_PARSED = "# parsed = no"  # marks a block that is only cut at blanks
 
-_COLUMNS = 10
-# 8, the range 8-9, or the empty node 8.1
-_ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
 _SENTENCE = re.compile(r"#\s*(sent_id|text)\s*=")
-_HEAD = re.compile(r"\d{1,9}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -162,8 +159,8 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
       if not wanted.startswith(seen, done):
         rest = text[positions[done] :] if done < len(positions) else ""
         raise InputError(
-          f"{block.file}:{block.line}: the word {_short(form)} is not in the"
-          f" text where it reads {_short(rest)}; parse the same text that is"
+          f"{block.file}:{block.line}: the word {shortened(form)} is not in the"
+          f" text where it reads {shortened(rest)}; parse the same text that is"
           " given."
         )
       if seen:
@@ -178,7 +175,7 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
     last = blocks[-1] if blocks else None
     where = f"{last.file}:{last.line}: " if last else ""
     raise InputError(
-      f"{where}no word covers the text from {_short(text[positions[done] :])};"
+      f"{where}no word covers the text from {shortened(text[positions[done] :])};"
       " parse the same text that is given."
     )
   parsed = bool(blocks) and all(block.parsed for block in blocks)
@@ -212,7 +209,7 @@ def match(
       if block is None:
         raise InputError(
           f"{file}:{number}: the CoNLL-U has no tree for (the rest of) this"
-          f" line, {_short(line)}; it must have all lines, in order."
+          f" line, {shortened(line)}; it must have all lines, in order."
         )
       taken.append(block)
       missing -= len(block.visible)
@@ -224,7 +221,7 @@ def match(
   block = next(trees, None)
   if block is not None:
     raise InputError(
-      f"{block.file}:{block.line}: this tree, {_short(' '.join(block.form_W))},"
+      f"{block.file}:{block.line}: this tree, {shortened(' '.join(block.form_W))},"
       f" comes after the last line ({number}) of {file}; the CoNLL-U must have"
       " the same lines, in order."
     )
@@ -301,10 +298,10 @@ def _blocks(
       comments.append(line)
       continue
     columns = line.split("\t")
-    if len(columns) != _COLUMNS:
+    if len(columns) != COLUMNS:
       fault = fault or (
         f"{file}:{number}: {len(columns)} columns, but CoNLL-U has"
-        f" {_COLUMNS}, separated by tabs; an empty line ends a sentence."
+        f" {COLUMNS}, separated by tabs; an empty line ends a sentence."
       )
     if not fault:
       rows.append((number, columns))
@@ -329,7 +326,7 @@ def _block(file, first, comments, rows, fault) -> Block | plain.Faulty:
   """The tree of one sentence, or what is wrong with it."""
   if not fault:
     try:
-      return _tree(file, first, comments, rows)
+      return Block(file, first, tuple(comments), *joined(file, rows))
     except InputError as error:
       fault = str(error)
   return plain.Faulty(fault, name=_name(comments))
@@ -341,113 +338,6 @@ def _name(comments: Iterable[str]) -> str:
   return next((match[1] for match in found if match), "")
 
 
-def _tree(file, first, comments, rows) -> Block:
-  """Joins the multi-word tokens of one sentence."""
-  heads, relations, row_of, units = _words(file, rows)
-  depths = _depths(file, heads, row_of)
-  unit_of = [0] * (len(heads) + 1)  # syntactic word -> its surface token
-  for unit, (low, high, _, _) in enumerate(units):
-    unit_of[low : high + 1] = [unit] * (high + 1 - low)
-  head_W, relation_W = [], []
-  for unit, (low, high, _, _) in enumerate(units):
-    # The member nearest to the root hangs outside its token, and taking it
-    # cannot close a cycle: the token above is nearer to the root still.
-    top = min(range(low, high + 1), key=lambda word: depths[word])
-    head = heads[top - 1]
-    head_W.append(unit_of[head] if head else unit)
-    relation_W.append(relations[top - 1])
-  _, _, form_W, space_after_W = zip(*units)
-  facts = map(tuple, (comments, form_W, head_W, relation_W, space_after_W))
-  return Block(file, first, *facts)
-
-
-def _words(file, rows):
-  """Checks the rows of one sentence.
-
-  Returns:
-    head (from 1; a root's is 0), relation and file line of each syntactic
-    word; and of each surface token its first word, last word, form, and
-    whether a blank follows.
-  """
-  heads, relations, row_of, units = [], [], [], []
-  covered, widest = 0, ""  # the last word in a surface token; the last range
-  for number, columns in rows:
-    where = f"{file}:{number}"
-    name, form, head, misc = (columns[i] for i in (0, 1, 6, 9))
-    word = len(heads) + 1
-    id_, empty = _ID.fullmatch(name), "." in name
-    if not id_ or int(id_[1]) != word - empty:
-      raise InputError(
-        f"{where}: the id is {_short(name)} where {word} is due; ids must"
-        " count up from 1 in every sentence."
-      )
-    if empty:
-      continue
-    if not form:
-      raise InputError(f"{where}: the word has no form (second column).")
-    if id_[2]:
-      if word <= covered or int(id_[2]) < word:
-        raise InputError(
-          f"{where}: the multi-word token {name} overlaps another or ends"
-          " before it starts; ranges must be disjoint and ascending."
-        )
-      covered, widest = int(id_[2]), f"{where}: the multi-word token {name}"
-      units.append((word, covered, form, "SpaceAfter=No" not in misc))
-      continue
-    if not _HEAD.fullmatch(head):
-      raise InputError(
-        f"{where}: the head (seventh column) is {_short(head)}, but must be a"
-        " word's id or 0; was the text parsed?"
-      )
-    heads.append(int(head))
-    relations.append(columns[7])
-    row_of.append(number)
-    if word > covered:  # else its surface token stands above
-      covered = word
-      units.append((word, word, form, "SpaceAfter=No" not in misc))
-  if not heads:
-    raise InputError(
-      f"{file}:{rows[0][0]}: a sentence without words; remove the block."
-    )
-  if covered > len(heads):
-    raise InputError(f"{widest} reaches beyond the last word, {len(heads)}.")
-  return heads, relations, row_of, units
-
-
-def _depths(file: str, heads: list[int], row_of: list[int]) -> list[int]:
-  """Edges above each word, 0 (above the roots), 1, 2, ...; checks the tree."""
-  words = len(heads)
-  for word, head in enumerate(heads, start=1):
-    if head > words:
-      raise InputError(
-        f"{file}:{row_of[word - 1]}: the head of word {word} is {head}, but"
-        f" the sentence has {words} words."
-      )
-  if 0 not in heads:
-    raise InputError(
-      f"{file}:{row_of[0]}: the sentence has no root; one word must have"
-      " head 0."
-    )
-  depths = [0] + [-1] * words
-  for word in range(1, words + 1):
-    path, here = [], word
-    while depths[here] < 0:
-      if len(path) == words:  # longer than any path without a cycle
-        raise InputError(
-          f"{file}:{row_of[here - 1]}: the heads form a cycle through word"
-          f" {here}; each word must lead to a root."
-        )
-      path.append(here)
-      here = heads[here - 1]
-    for depth, seen in enumerate(reversed(path), start=depths[here] + 1):
-      depths[seen] = depth
-  return depths
-
-
 def _one_line(text: str) -> str:
   """Text that fits in a CoNLL-U field: no tabs, line ends or control codes."""
   return _CONTROL.sub("", " ".join(text.split()))
-
-
-def _short(text: str) -> str:
-  return repr(text if len(text) <= 40 else text[:40] + "…")
