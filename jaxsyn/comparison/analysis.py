@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -20,6 +19,7 @@ from jaxsyn.comparison.controls import control_of, controls
 from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
 from jaxsyn.data import conllu, integrity
 from jaxsyn.data import manifest as manifests
+from jaxsyn.data.schema import SIDES
 from jaxsyn.data.text import read_lines
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, significance, tokenizers
@@ -201,30 +201,27 @@ def _split(
   scored: Scored = collections.defaultdict(dict)
   translations = collections.defaultdict(dict)
   for job in done:
+    job.check()
     said = read_lines(job.hypotheses(name))
-    if len(said) != len(references):
-      raise InputError(
-        f"{job.hypotheses(name)} has {len(said)} lines, not "
-        f"{len(references)}: delete it, and run the same command again."
-      )
     measured = [measure(scorer, said) for scorer in scorers]
     scored[job.system.name][job.seed] = measured
     translations[job.system.name][job.seed] = said
-  trees = integrity.trees_file(first, manifests.read(first), name, "source")
+  manifest = manifests.read(first)
+  parses = integrity.read_trees(first, manifest, name, "source")
   language = done[0].config.data.source_language
   split = results.Split(
     name,
     len(references),
     str(manifests.text_file(first, name, "source")),
     str(manifests.text_file(first, name, "target")),
-    str(trees or ""),
+    "" if parses is None else str(manifests.conllu_file(first, name, "source")),
     {scorer.name: scorer.signature() for scorer in scorers},
     summaries(scored),
     over_sentences(scored, baseline, settings),
     over_seeds(scored, baseline, settings),
     tuple(
       bucket
-      for table in _tables(sources, trees, settings, language)
+      for table in _tables(sources, parses, settings, language)
       for bucket in in_buckets(table, scored, baseline, settings)
     ),
     *examples.choose(sources, references, scored, translations),
@@ -233,23 +230,22 @@ def _split(
 
 
 def _texts(folder: str, split: str) -> tuple[list[str], list[str]]:
+  """Sources and references, as they were prepared."""
   manifest = manifests.read(folder)
   source, target = (
-    integrity.read_text(folder, manifest, split, side)
-    for side in ("source", "target")
+    integrity.read_text(folder, manifest, split, side) for side in SIDES
   )
   return source, target
 
 
 def _tables(
   lines: list[str],
-  trees: os.PathLike | None,
+  parses: list[conllu.Parse] | None,
   settings: Settings,
   language: str,
 ) -> list[buckets.Table]:
-  if trees is None:
+  if parses is None:
     return buckets.of_lines(lines, settings.edges, language)
-  parses = list(conllu.match(conllu.read(trees), lines, os.fspath(trees)))
   return buckets.of_parses(parses, settings.edges)
 
 

@@ -22,16 +22,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxsyn import config as configs
-from jaxsyn import workdir
+from jaxsyn import files, workdir
 from jaxsyn.comparison import results
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.batches import features_for
 from jaxsyn.errors import InputError
+from jaxsyn.fields import from_config
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 
 FILE = "comparison.json"
-FORMAT = 1
+FINISHED = "finished.json"
+FORMAT = 2
 # Fields that change no figure: the data set may move, and be read faster.
 _FREE = ("prepare", "data.directory", "batch.memory_gib", "train.prefetch")
 _FREE += ("train.log_every",)
@@ -87,22 +89,46 @@ class Job:
 
   @property
   def facts(self) -> results.Facts | None:
-    """What is known of its training, once it is finished."""
-    path = self.run / "finished.json"
-    if not path.is_file():
-      return None
-    text = path.read_text(encoding="utf-8")
-    return results.from_json(text, str(path), results.Facts)
+    """What is known of its training, once it is finished.
+
+    Raises:
+      InputError: that page is damaged.
+    """
+    page = self._page()
+    where = str(self.run / FINISHED)
+    return page and from_config(results.Facts, page["facts"], where, False)
 
   @property
   def finished(self) -> bool:
     """Trained, all test splits translated, and looked at."""
     made = [self.hypotheses(split) for split in self.config.data.test]
-    made += [self.run / "finished.json", self.look or self.run]
+    made += [self.run / FINISHED, self.look or self.run]
     return all(path.exists() for path in made)
 
   def finish(self, facts: results.Facts) -> None:
-    results.write(self.run / "finished.json", results.to_json(facts))
+    """Says that all is made, with the sums of what the report will read."""
+    paths = [self.hypotheses(split) for split in self.config.data.test]
+    paths += sorted(self.look.iterdir()) if self.look else []
+    names = [path.relative_to(self.run).as_posix() for path in paths]
+    content = {
+      "facts": dataclasses.asdict(facts),
+      "files": files.sums(self.run, names),
+    }
+    files.write_json(self.run / FINISHED, files.sealed(content))
+
+  def check(self) -> None:
+    """Raises InputError unless what it has made is as it was written."""
+    page = self._page()
+    if page and (wrong := files.damaged(self.run, page["files"])):
+      raise InputError(
+        f"{wrong}. Delete it, and {self.run / FINISHED}, and run the same "
+        "command again: what is trained is not trained again."
+      )
+
+  def _page(self) -> dict[str, Any] | None:
+    path = self.run / FINISHED
+    advice = "Delete it, and run the same command again."
+    return _sealed(path, advice) if path.is_file() else None
 
 
 def jobs(
@@ -156,7 +182,7 @@ def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
     }
   folder.mkdir(parents=True, exist_ok=True)
   content = {"format": FORMAT, "systems": there}
-  results.write(folder / FILE, json.dumps(content, indent=1))
+  files.write_json(folder / FILE, files.sealed(content))
 
 
 def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
@@ -165,7 +191,7 @@ def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
   return [
     f"{system} {path.parent.name.replace('_', ' ')}"
     for system in _read(folder)
-    for path in sorted((folder / system).glob("seed_*/finished.json"))
+    for path in sorted((folder / system).glob(f"seed_*/{FINISHED}"))
     if path.parent not in runs
   ]
 
@@ -181,16 +207,22 @@ def _read(folder: pathlib.Path) -> dict[str, Any]:
   path = folder / FILE
   if not path.is_file():
     return {}
-  try:
-    found = json.loads(path.read_text(encoding="utf-8"))
-  except (UnicodeDecodeError, json.JSONDecodeError) as error:
-    raise InputError(f"{path} is damaged ({error}).") from None
+  found = _sealed(path, "Use another --workdir.")
   if found.get("format") != FORMAT:
     raise InputError(
       f"{path} has format {found.get('format')}; this version reads {FORMAT}. "
       "Use another --workdir."
     )
   return found["systems"]
+
+
+def _sealed(path: pathlib.Path, advice: str) -> dict[str, Any]:
+  """A page as it was written; an InputError with the advice where it is not."""
+  try:
+    return files.unsealed(files.read_json(path))
+  except ValueError as error:
+    why = str(error).rstrip(".")
+    raise InputError(f"{path} is damaged ({why}). {advice}") from None
 
 
 def _check_same(folder, system, old, hashes) -> None:

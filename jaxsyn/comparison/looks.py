@@ -22,7 +22,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 from jaxsyn import files
-from jaxsyn.data import conllu, integrity
+from jaxsyn.data import integrity
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.conllu import Parse
 from jaxsyn.inspection import pictures
@@ -44,11 +44,7 @@ def sample(directory: str, split: str) -> list[Parse]:
     InputError: its text or trees are not as they were written.
   """
   manifest = manifests.read(directory)
-  trees = integrity.trees_file(directory, manifest, split, "source")
-  if trees is None:
-    return []
-  lines = integrity.read_text(directory, manifest, split, "source")
-  parses = conllu.match(conllu.read(trees), lines, str(trees))
+  parses = integrity.read_trees(directory, manifest, split, "source") or []
   fit = [p for p in parses if p.parsed and SHORTEST <= len(p.head_W) <= LONGEST]
   step = max(1, len(fit) // SENTENCES)
   return fit[::step][:SENTENCES]

@@ -290,18 +290,17 @@ class Results:
     return next(s for s in self.systems if s.name == name)
 
 
-def to_json(results: Any) -> str:
-  """The text of a file; of Results, or of any dataclass in it."""
+def to_json(results: Results) -> str:
+  """The text of report.json."""
   return json.dumps(dataclasses.asdict(results), indent=1, ensure_ascii=False)
 
 
-def from_json(text: str, where: str = FILE, cls: type = Results) -> Any:
+def from_json(text: str, where: str = FILE) -> Results:
   """What `to_json` wrote.
 
   Args:
     text: of a file.
     where: its name, for messages.
-    cls: the dataclass it holds.
 
   Raises:
     InputError: no JSON, another format, a field too many, missing or mistyped.
@@ -311,12 +310,12 @@ def from_json(text: str, where: str = FILE, cls: type = Results) -> Any:
   except json.JSONDecodeError as error:
     raise InputError(f"{where} is damaged ({error}).") from None
   version = found.get("format") if isinstance(found, dict) else None
-  if cls is Results and version != FORMAT:
+  if version != FORMAT:
     raise InputError(
       f"{where} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
-  return from_config(cls, found, where, bounded=False)
+  return from_config(Results, found, where, bounded=False)
 
 
 def write(path: pathlib.Path, text: str) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxsyn import files
+from jaxsyn.data import conllu
 from jaxsyn.data import manifest as manifests
 from jaxsyn.errors import InputError
 
@@ -82,23 +83,6 @@ def check(
     raise InputError(f"{wrong}. {_REMEDY}")
 
 
-def trees_file(
-  directory: os.PathLike | str,
-  manifest: Mapping[str, Any],
-  split: str,
-  side: str,
-) -> pathlib.Path | None:
-  """The CoNLL-U of a side of a split, checked; None: the side has no trees.
-
-  Raises:
-    InputError: the file is not as it was written.
-  """
-  if side not in manifest["sides"]:
-    return None
-  check(directory, manifest, manifests.conllu_file("", split, side))
-  return manifests.conllu_file(directory, split, side)
-
-
 def read_text(
   directory: os.PathLike | str,
   manifest: Mapping[str, Any],
@@ -124,3 +108,23 @@ def read_text(
       f" {_REMEDY}"
     )
   return lines[:-1]
+
+
+def read_trees(
+  directory: os.PathLike | str,
+  manifest: Mapping[str, Any],
+  split: str,
+  side: str,
+) -> list[conllu.Parse] | None:
+  """The trees of a side of a split, a line each; None where it has none.
+
+  Raises:
+    InputError: text or trees are not as they were written.
+  """
+  if side not in manifest["sides"]:
+    return None
+  lines = read_text(directory, manifest, split, side)
+  check(directory, manifest, manifests.conllu_file("", split, side))
+  path = manifests.conllu_file(directory, split, side)
+  text = os.fspath(manifests.text_file(directory, split, side))
+  return list(conllu.match(conllu.read(path), lines, text))

@@ -303,15 +303,15 @@ def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
   (straight[0] / results.FILE).write_text(kept)
 
 
-def test_translations_that_were_cut_off_are_named(
-  straight, configs_of, tmp_path
-):
+def test_translations_that_changed_are_named(straight, configs_of, tmp_path):
+  """By their sums, for a changed line is no other number of lines."""
   workdir = tmp_path / "cut"
   shutil.copytree(straight[0], workdir)
   path = workdir / "pascal" / "seed_1" / "test" / "test.txt"
   lines = path.read_text().splitlines(keepends=True)
-  path.write_text("".join(lines[:-1]))
-  with pytest.raises(InputError, match=r"test\.txt has 23 lines, not 24"):
+  lines[3] = lines[3].swapcase()
+  path.write_text("".join(lines))
+  with pytest.raises(InputError, match=r"seed_1/test/test\.txt has another"):
     compare.run({"pascal": configs_of("pascal")}, workdir, 2)
 
 

@@ -1,6 +1,7 @@
 """Runs in processes of their own, and how they are shown: small real programs."""
 
 import io
+import json
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import time
 import pytest
 
 from jaxsyn import config as configs
+from jaxsyn import files
 from jaxsyn.comparison import asked, progress
 from jaxsyn.comparison.progress import Board, State
 from jaxsyn.comparison.runner import STARTS, Runner
@@ -58,7 +60,12 @@ FINISHES = f"""
 (run / "test").mkdir()
 (run / "test" / "test.txt").write_text("a")
 (run / "look").mkdir()
-(run / "finished.json").write_text('''{FACTS}''')
+sys.path.insert(0, {str(ROOT)!r})
+import json
+from jaxsyn import files
+page = {{"facts": json.loads('''{FACTS}''')}}
+page["files"] = files.sums(run, ["test/test.txt"])
+files.write_json(run / "finished.json", files.sealed(page))
 """
 
 
@@ -130,9 +137,39 @@ def test_other_data_are_refused(jobs, tmp_path):
   asked.begin(tmp_path, systems)
   page = tmp_path / asked.FILE
   there = jobs[0].system.manifest["splits"]["test"]["records_sha256"]
-  page.write_text(page.read_text().replace(there, "0" * 64))
+  text = page.read_text().replace(there, "0" * 64)
+  files.write_json(page, files.sealed(json.loads(text)))
   with pytest.raises(InputError, match="compares on other data than"):
     asked.begin(tmp_path, systems)
+
+
+HARMS = {
+  "flip": lambda text: text.replace('"minutes": 0.5', '"minutes": 0.4'),
+  "cut": lambda text: text[:-20],
+  "empty": lambda text: "",
+  "list": lambda text: "[]",
+  "depth": lambda text: "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_a_comparison_keeps_is_as_it_was_written(jobs, board, harm):
+  """Or it is named: no score is made of other lines than were translated."""
+  job = jobs[1]
+  Runner([job], program(FINISHES), board).work()
+  job.check()
+  asked.begin(job.folder, [job.system])
+  for path in (job.run / asked.FINISHED, job.folder / asked.FILE):
+    text = path.read_text()
+    path.write_text(HARMS[harm](text.replace('"name"', '"mane"', 1)))
+    with pytest.raises(InputError, match=rf"{path} is damaged"):
+      assert job.facts.minutes == 0.5
+      asked.begin(job.folder, [job.system])
+    path.write_text(text)
+  lines = job.hypotheses("test")
+  lines.write_text({"flip": "b"}.get(harm, ""))
+  with pytest.raises(InputError, match=rf"{lines} has .*Delete it, and"):
+    job.check()
 
 
 def test_a_run_that_fails_is_given_up_and_the_others_go_on(jobs, board):
