@@ -1,12 +1,11 @@
 """Typed sections: what a config may say, checked at the door.
 
 `configs/base.py` holds the defaults and meanings; here stand the same names as
-frozen dataclasses without defaults (but for what older runs do not say), with
-the bounds of every number. Upper bounds are beyond anything that works: they
-tell a slip of the keyboard before memory or arithmetic does. `read` turns a
-ConfigDict (or a plain dict, from a checkpoint) into a `Config` and refuses
-unknown, missing or mistyped fields by name. `jaxsyn.plan` comes after and
-checks that the fields fit.
+frozen dataclasses without defaults, with the bounds of every number. Upper
+bounds are beyond anything that works: they tell a slip of the keyboard before
+memory or arithmetic does. `read` turns a ConfigDict (or a plain dict, from a
+run) into a `Config` and refuses unknown, missing or mistyped fields by name.
+`jaxsyn.plan` comes after and checks that the fields fit.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ class Data:
   validation: Name
   test: tuple[Name, ...]
   tree: Literal["parsed", "linear", "random"]
-  # Runs of before it was there had none.
-  second: Second = Second("none", "dependency", 1.0, 250)
+  second: Second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +76,7 @@ class Parse:
   source_conllu: dict[str, str]
   target_conllu: dict[str, str]
   beam: Annotated[int, Range(0, 100)]
-  # Absent from the configs of older runs.
-  source_brackets: dict[str, str] = dataclasses.field(default_factory=dict)
+  source_brackets: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,14 +112,14 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class Gru:
-  hidden: Units = 256
-  alignment: Annotated[int, Range(0, 2**20)] = 0
-  update: Literal["first", "all"] = "first"
-  initialisation: Literal["xavier", "orthogonal"] = "xavier"
-  dropout_embedding: Rate = 0.2
-  dropout_hidden: Rate = 0.2
-  dropout_source: Rate = 0.0
-  dropout_target: Rate = 0.0
+  hidden: Units
+  alignment: Annotated[int, Range(0, 2**20)]
+  update: Literal["first", "all"]
+  initialisation: Literal["xavier", "orthogonal"]
+  dropout_embedding: Rate
+  dropout_hidden: Rate
+  dropout_source: Rate
+  dropout_target: Rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +139,7 @@ class Model:
   attention_dropout: Rate
   activation_dropout: Rate
   dtype: Literal["float32", "bfloat16"]
-  gru: Gru = Gru()  # absent from the configs of older runs
+  gru: Gru
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,8 +165,7 @@ class Optimiser:
   weight_decay: Amount
   clip: Amount
   accumulate: Count
-  # Absent from the configs of older runs.
-  rho: Rate = 0.95
+  rho: Rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,8 +221,7 @@ class Config:
   optimiser: Optimiser
   train: Train
   decode: Decode
-  # Absent from the configs of older runs.
-  contexts: dict[str, Any] = dataclasses.field(default_factory=dict)
+  contexts: dict[str, Any]
 
 
 def read(config: Mapping[str, Any]) -> Config:

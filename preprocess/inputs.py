@@ -18,6 +18,7 @@ from jaxsyn.data import manifest as manifests
 from jaxsyn.data.align import visible
 from jaxsyn.data.manifest_format import NAME
 from jaxsyn.data.parser import UDPipe, find
+from jaxsyn.data.stream import is_conllu
 from jaxsyn.errors import InputError, did_you_mean
 from preprocess import clean, raw
 
@@ -58,7 +59,7 @@ class Split:
   def place(self, side: str, number: int) -> str:
     """Where a line is, for messages; `number` is that of the line, from 1."""
     file = self.file(side)
-    treebank = raw.is_treebank(file)
+    treebank = is_conllu(file)
     return f"{file}, sentence {number}" if treebank else f"{file}:{number}"
 
   @property
@@ -243,9 +244,7 @@ def check_text(splits: Mapping[str, Split]) -> None:
 
 def _treebanks(splits: Mapping[str, Split], side: str) -> list[str]:
   """The splits whose raw text has trees of its own: all or none."""
-  found = [
-    n for n, split in splits.items() if raw.is_treebank(split.file(side))
-  ]
+  found = [n for n, split in splits.items() if is_conllu(split.file(side))]
   lacking = [name for name in splits if name not in found]
   if found and lacking:
     raise InputError(

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxsyn.data import conllu, fetch
 from jaxsyn.data import manifest as manifests
+from jaxsyn.data.stream import is_conllu
 from jaxsyn.data.text import read_lines
 from jaxsyn.errors import InputError
 
@@ -44,7 +45,7 @@ def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Pairs:
       has more lines.
   """
   lines = tuple(
-    sentences(path) if is_treebank(path) else read_lines(path)
+    sentences(path) if is_conllu(path) else read_lines(path)
     for path in (source, target)
   )
   if len(lines[0]) != len(lines[1]):
@@ -56,11 +57,6 @@ def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Pairs:
     )
   both = (text for side in lines for text in side)
   return Pairs(*lines, (source, target), manifests.sha256_texts(both))
-
-
-def is_treebank(path: pathlib.Path) -> bool:
-  """Whether a raw file is CoNLL-U, by its name."""
-  return path.name.endswith((".conllu", ".conllu.gz"))
 
 
 def sentences(path: pathlib.Path) -> list[str]:

@@ -147,10 +147,7 @@ def _records(
     Vocabulary(manifests.vocabulary_file(directory, manifest, side))
     for side in schema.SIDES
   )
-  relations = {
-    side: schema.relation_ids(labels)
-    for side, labels in manifest["relations"].items()
-  }
+  relations = manifests.relation_ids(manifest)
   last = 0
   numbers = tqdm(
     range(len(records)), f"comparing {name}", unit="pair", disable=None

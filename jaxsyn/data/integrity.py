@@ -17,11 +17,8 @@ from typing import Any
 from jaxsyn import files
 from jaxsyn.data import conllu
 from jaxsyn.data import manifest as manifests
+from jaxsyn.data.tfrecord import REMEDY
 from jaxsyn.errors import InputError
-
-_REMEDY = (
-  "Prepare the data again (python -m preprocess.build) or copy the file anew."
-)
 
 
 def names(
@@ -80,7 +77,7 @@ def check(
   """
   name = pathlib.PurePath(name).as_posix()
   if wrong := files.damaged(directory, {name: manifest["files"][name]}):
-    raise InputError(f"{wrong}. {_REMEDY}")
+    raise InputError(f"{wrong}. {REMEDY}")
 
 
 def read_text(
@@ -100,12 +97,12 @@ def read_text(
   try:
     lines = gzip.decompress(path.read_bytes()).decode("utf-8").split("\n")
   except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-    raise InputError(f"{path} cannot be read ({error}). {_REMEDY}") from None
+    raise InputError(f"{path} cannot be read ({error}). {REMEDY}") from None
   expected = manifests.split(manifest, split)["examples"]
   if len(lines) - 1 != expected or lines[-1]:
     raise InputError(
       f"{path} has {len(lines) - 1} lines, but the split has {expected} records."
-      f" {_REMEDY}"
+      f" {REMEDY}"
     )
   return lines[:-1]
 

@@ -101,6 +101,14 @@ def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
   return schema.features(manifest["sides"], bool(manifest.get("brackets")))
 
 
+def relation_ids(manifest: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+  """Side -> relation label -> id, of the sides with trees."""
+  return {
+    side: schema.relation_ids(labels)
+    for side, labels in manifest["relations"].items()
+  }
+
+
 def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
   """What the manifest says of a split; InputError if there is none."""
   if name not in manifest["splits"]:

@@ -9,13 +9,13 @@ UDPipe and spaCy are imported where they are used: who trains needs neither.
 from __future__ import annotations
 
 import functools
-import hashlib
 import types
 from collections.abc import Mapping
 from pathlib import Path
 
 from jaxsyn.data import conllu, fetch
 from jaxsyn.data.align import visible
+from jaxsyn.data.manifest import sha256_file
 from jaxsyn.errors import InputError, did_you_mean
 
 # UDPipe's time grows faster than a line, and tree distances as its square: a
@@ -82,8 +82,7 @@ class UDPipe:
   @functools.cached_property
   def sha256(self) -> str:
     """Hash of the model's file, as manifests and checkpoints name it."""
-    with self.path.open("rb") as file:
-      return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_file(self.path)
 
   def __call__(self, line: str) -> conllu.Parse:
     """The parse of a line; `parsed` is False where there is none."""

@@ -235,8 +235,7 @@ class Records:
     except NotAnExample as error:
       raise InputError(
         f"{path}: record {number + error.number} is no example of this data set:"
-        f" {error.why}. Prepare the data again (python -m preprocess.build) or"
-        " copy the file anew."
+        f" {error.why}. {tfrecord.REMEDY}"
       ) from None
     return rows
 
@@ -273,7 +272,7 @@ class Records:
       if path.stat().st_size != size:
         raise InputError(
           f"{path} has {path.stat().st_size} bytes, but the manifest says"
-          f" {size}. Prepare the data again or copy the file anew."
+          f" {size}. {tfrecord.REMEDY}"
         )
 
   def _rebuild(self) -> Index:

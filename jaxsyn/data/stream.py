@@ -8,6 +8,7 @@ there, so a file is translated in full batches and a slow writer line by line.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator
 
 from jaxsyn.data import conllu, text
@@ -17,9 +18,9 @@ from jaxsyn.errors import InputError
 Source = str | conllu.Parse
 
 
-def is_conllu(path: str) -> bool:
+def is_conllu(path: str | os.PathLike) -> bool:
   """Whether a file is CoNLL-U, by its name."""
-  return path.endswith((".conllu", ".conllu.gz"))
+  return os.fspath(path).endswith((".conllu", ".conllu.gz"))
 
 
 def sentences(

@@ -213,6 +213,11 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):
     self._prepared, self._texts, self._beam = prepared, texts, beam
     if prepared and "config" not in options:
       sides = manifests.read(prepared)["sides"]
+      if not sides:
+        raise InputError(
+          f"{prepared} was prepared without trees, which {type(self).__name__}"
+          " is for. Set config.prepare.parse.sides and prepare it again."
+        )
       options["config"] = "both" if len(sides) == 2 else sides[0]
     super().__init__(**options)
 
@@ -280,9 +285,11 @@ def _line_pairs(source: str, target: str) -> Iterator[tuple[int, str, str]]:
   try:
     for number, pair in enumerate(pairs, start=1):
       yield number, *pair
-  except ValueError as error:  # one file is longer, or cannot be read
+  except InputError:  # a ValueError too, which says more
+    raise
+  except ValueError as error:
     raise InputError(
-      f"{source} and {target} must be UTF-8 and have as many lines ({error})."
+      f"{source} and {target} must have as many lines ({error})."
     ) from None
 
 
@@ -310,11 +317,7 @@ class _Encode:
         )
       parsers[side] = UDPipe(path, manifest["options"]["parse"]["beam"])
       manifests.check_parser(manifest, parsers[side], side)
-    relations = {
-      side: schema.relation_ids(labels)
-      for side, labels in manifest["relations"].items()
-    }
-    return parsers, tuple(vocabularies), relations
+    return parsers, tuple(vocabularies), manifests.relation_ids(manifest)
 
   def __getstate__(self):
     return {"_prepared": self._prepared}  # models cannot be sent

@@ -23,7 +23,7 @@ from jaxsyn.errors import InputError
 
 HEADER = 12  # bytes before a payload
 FOOTER = 4  # bytes after it
-_REMEDY = (
+REMEDY = (
   "Prepare the data again (python -m preprocess.build) or copy the file anew."
 )
 
@@ -91,12 +91,12 @@ def payload(frame: bytes, path: os.PathLike | str, number: int) -> bytes:
   if len(frame) < end + FOOTER:
     raise InputError(
       f"{path}: record {number} is truncated: {len(frame)} of its"
-      f" {end + FOOTER} bytes are there. {_REMEDY}"
+      f" {end + FOOTER} bytes are there. {REMEDY}"
     )
   data = frame[HEADER:end]
   if masked_crc(data) != int.from_bytes(frame[end : end + FOOTER], "little"):
     raise InputError(
-      f"{path}: record {number} is damaged: its checksum differs. {_REMEDY}"
+      f"{path}: record {number} is damaged: its checksum differs. {REMEDY}"
     )
   return data
 
@@ -120,7 +120,7 @@ def scan(path: os.PathLike | str) -> Iterator[tuple[int, bytes]]:
         offset += len(frame)
         number += 1
   except FileNotFoundError:
-    raise InputError(f"{path} is missing. {_REMEDY}") from None
+    raise InputError(f"{path} is missing. {REMEDY}") from None
   except OSError as error:
     raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
@@ -129,12 +129,12 @@ def _length(header: bytes, path: os.PathLike | str, number: int) -> int:
   if len(header) < HEADER:
     raise InputError(
       f"{path}: record {number} is truncated: {len(header)} of the {HEADER}"
-      f" bytes of its header are there. {_REMEDY}"
+      f" bytes of its header are there. {REMEDY}"
     )
   length, crc = struct.unpack("<QI", header)
   if masked_crc(header[:8]) != crc:
     raise InputError(
       f"{path}: record {number} is damaged: the checksum of its length differs."
-      f" {_REMEDY}"
+      f" {REMEDY}"
     )
   return length

@@ -5,6 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+import toy_folders
 
 from configs import base
 from jaxsyn.data import decoding, records, schema, tfds_builder, tfrecord
@@ -159,15 +160,27 @@ def test_builder_of_other_texts(prepared, tmp_path):
   assert one["source_head"].tolist()[1] == 1  # "play" is the root
 
 
-def test_builder_of_faulty_texts(tmp_path):
-  for name, data in (("a", b"1\n2\n"), ("b", b"1\n"), ("c", b"1\n\xff\n")):
-    (tmp_path / name).write_bytes(data)
-  for other in "bc":
-    files = str(tmp_path / "a"), str(tmp_path / other)
-    with pytest.raises(
-      InputError, match=r"must be UTF-8 and have as many lines"
-    ):
-      list(tfds_builder._line_pairs(*files))
+@pytest.mark.parametrize(
+  ("data", "message"),
+  [
+    (b"1\n", r"^\S*/a and \S*/b must have as many lines \(.* shorter"),
+    (b"1\n2\n3\n", r"^\S*/a and \S*/b must have as many lines \(.* longer"),
+    (b"1\n\xff\n", r"^\S*/b:2: byte 1 \(0xff\) is not UTF-8"),
+    (None, r"^\S*/b is missing or no file"),
+  ],
+)
+def test_builder_of_faulty_texts(tmp_path, data, message):
+  (tmp_path / "a").write_text("1\n2\n")
+  if data is not None:
+    (tmp_path / "b").write_bytes(data)
+  with pytest.raises(InputError, match=message):
+    list(tfds_builder._line_pairs(str(tmp_path / "a"), str(tmp_path / "b")))
+
+
+def test_builder_of_data_without_trees(tmp_path):
+  toy_folders.write(tmp_path, {"sides": []})
+  with pytest.raises(InputError, match=r"without trees.*parse\.sides"):
+    tfds_builder.SyntaxPairs(prepared=str(tmp_path), data_dir=tmp_path)
 
 
 def test_builder_with_the_wrong_sides(prepared, tmp_path):

@@ -16,7 +16,7 @@ from jaxsyn import cli
 from jaxsyn.data import integrity
 from jaxsyn.data import manifest as manifests
 from jaxsyn.errors import InputError
-from preprocess import build, verify
+from preprocess import build, publish, verify
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_stopped_at_any_moment_of_publishing(whole, tmp_path, monkeypatch):
         raise KeyboardInterrupt
       rename(old, new)
 
-    monkeypatch.setattr(build.os, "rename", die)
+    monkeypatch.setattr(publish.os, "rename", die)
     try:
       build.run(config)
     except KeyboardInterrupt:
@@ -163,7 +163,7 @@ def test_stopped_at_any_moment_of_publishing(whole, tmp_path, monkeypatch):
         manifests.read(folder)
       with pytest.raises(InputError, match="not a prepared folder"):
         verify.run(folder)
-      monkeypatch.setattr(build.os, "rename", rename)
+      monkeypatch.setattr(publish.os, "rename", rename)
       build.run(config)
       assert records_of(folder) == expected
   assert stopped == 2
