@@ -223,7 +223,10 @@ TARGETS = {
   "prepared_trees": Target("prepared/conllu/*", prepare),
   "prepared_records": Target(_TFDS + "*", prepare),
   "interrupted": Target(
-    "prepared/work/**/*", prepare, without="prepared/manifest.json"
+    "prepared/work/*", prepare, without="prepared/manifest.json"
+  ),
+  "interrupted_trees": Target(
+    "prepared/work/parse/*", prepare, without="prepared/manifest.json"
   ),
   "run": Target("run/*", translate_with),
   "best": Target("run/best/**/*", translate_with, "run/checkpoints/*"),

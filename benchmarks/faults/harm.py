@@ -74,13 +74,22 @@ HARMS: dict[str, Callable[[bytes, Rng], bytes]] = {
 
 
 def damage(path: pathlib.Path, rng: Rng) -> str:
-  """Damages a file in place, or removes it; says how."""
-  if rng.random() < 0.1:
+  """Damages a file in place, or removes it; says how.
+
+  One of its neighbours may come in its place: whole, with whatever checksums it
+  has in itself, and yet another file.
+  """
+  chance = rng.random()
+  if chance < 0.1:
     path.unlink()
     return "removed"
   name = str(rng.choice(list(HARMS)))
   old = path.read_bytes()
   new = HARMS[name](old, rng)
+  others = sorted(p for p in path.parent.iterdir() if p.is_file() and p != path)
+  if chance < 0.25 and others:
+    other = others[int(rng.integers(len(others)))]
+    name, new = f"as {other.name}", other.read_bytes()
   if new == old:  # a sector of zeros that was one
     name, new = "flip", flip(old, rng)
   path.write_bytes(new)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.faults.harm import HARMS, Rng
+from jaxsyn import files
 
 # Values that have gone wrong somewhere: absent, of another type, at and beyond
 # the bounds, names that leave their folder, characters that end a line.
@@ -66,10 +67,19 @@ def _places(content: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def json_text(text: bytes, rng: Rng) -> bytes:
-  """A JSON file with another value, or with other bytes."""
+  """A JSON file with another value, or with other bytes.
+
+  Where it carries its own checksum, that is mended: nothing else would ever be
+  looked at.
+  """
   if rng.random() < 0.3:
     return harmed(text, rng)
-  return json.dumps(tree(json.loads(text), rng)).encode()
+  page = json.loads(text)
+  try:
+    page = files.sealed(tree(files.unsealed(page), rng))
+  except ValueError:  # no checksum, or what JSON cannot say
+    page = tree(page, rng)
+  return json.dumps(page).encode()
 
 
 _FIELDS = (

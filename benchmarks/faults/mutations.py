@@ -15,6 +15,7 @@ import json
 import math
 import pathlib
 import shutil
+import struct
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 
 from benchmarks.faults import mutants
 from benchmarks.faults.crew import Silent, Suite
-from benchmarks.faults.world import World
+from benchmarks.faults.world import World, quiet
 from jaxsyn.errors import InputError
 
 Rng = np.random.Generator
@@ -111,7 +112,12 @@ def frame(state: State, rng: Rng) -> None:
   with state.shard.open("rb") as file:
     data = file.read(size)
   path = state.folder / "frames"
-  path.write_bytes(mutants.harmed(data, rng))
+  if rng.random() < 0.2:  # a length that lies, its checksum right
+    length = struct.pack("<Q", int(rng.integers(2**63, dtype=np.uint64)) >> 8)
+    crc = struct.pack("<I", tfrecord.masked_crc(length))
+    path.write_bytes(length + crc + data[tfrecord.HEADER :])
+  else:
+    path.write_bytes(mutants.harmed(data, rng))
   known = set(state.payloads[:3])
   found = [payload for _, payload in tfrecord.scan(path)]
   _must(set(found) <= known, "another payload passed its checksum")
@@ -173,14 +179,103 @@ def index(state: State, rng: Rng) -> None:
     shutil.copytree(state.world.prepared, folder)
   (path,) = folder.glob("quickstart/*/index-validation.npz")
   (whole,) = state.world.prepared.glob("quickstart/*/index-validation.npz")
-  path.write_bytes(mutants.harmed(whole.read_bytes(), rng))
+  right = Index.load(whole)
+  if rng.random() < 0.5:
+    path.write_bytes(mutants.harmed(whole.read_bytes(), rng))
+  else:
+    _lying(right, rng).save(path)
   records = Records(folder, "validation")
   lines = [int(example["line"]) for example in records]
   _must(lines == list(range(1, len(lines) + 1)), "other records")
-  right = Index.load(whole)
   for field in dataclasses.fields(Index):
     a, b = getattr(records.index, field.name), getattr(right, field.name)
     _must(np.array_equal(a, b), f"another {field.name}")
+
+
+def _lying(index, rng: Rng):
+  """An index, whole as a file, in which one number is another."""
+  name = _some(["shard", "offset", "length", "source_length"], rng)
+  values = getattr(index, name).copy()
+  values[int(rng.integers(len(values)))] += _some([-9, -1, 1, 5, 2**30], rng)
+  return dataclasses.replace(index, **{name: values})
+
+
+def columns(state: State, rng: Rng) -> None:
+  """The page of a cache of columns, its checksum mended or not."""
+  from jaxsyn.data import columns as readers
+  from jaxsyn.data.records import Records
+
+  records = Records(state.world.prepared, "validation")
+  names = ("source_id", "source_head", "source_parent_mid")
+
+  def opened(folder: pathlib.Path, gib: float):
+    return readers.open_columns(
+      lambda notes: readers.examples_of(records, "parsed", 0),
+      names,
+      folder,
+      gib,
+    )
+
+  right, mutant = state.folder / "columns", state.folder / "mutant"
+  expected = opened(right, 1.0)
+  shutil.rmtree(mutant, ignore_errors=True)
+  shutil.copytree(right, mutant)
+  page = mutant / "columns.json"
+  page.write_bytes(mutants.json_text(page.read_bytes(), rng))
+  with quiet():
+    found = opened(mutant, float(rng.integers(2)))
+  ids = np.arange(len(records))
+  for name in names:
+    size = int(expected.sizes(name).max())
+    rows = [c.rows(name, ids, size, 0) for c in (expected, found)]
+    _must(np.array_equal(*rows), f"other {name}")
+
+
+def given(state: State, rng: Rng) -> None:
+  """CoNLL-U of several lines, as users give it."""
+  from jaxsyn.data import conllu as trees
+  from jaxsyn.data.align import visible
+
+  first = int(rng.integers(len(state.sentences) - 4))
+  lines, blocks = zip(*state.sentences[first : first + 4])
+  number = int(rng.integers(4))
+  blocks = list(blocks)
+  what = int(rng.integers(4))
+  if what == 0:
+    del blocks[number]
+  elif what == 1:
+    blocks.insert(number, _some(blocks, rng))
+  else:
+    blocks[number] = mutants.conllu(blocks[number], rng)
+  data = "".join(f"{block}\n\n" for block in blocks).encode()
+  data = data if what < 3 else mutants.harmed(data, rng)
+  packed = rng.random() < 0.2
+  path = state.folder / ("given.conllu.gz" if packed else "given.conllu")
+  path.write_bytes(gzip.compress(data, 1) if packed else data)
+  found = list(trees.match(trees.read(path), lines, "lines"))
+  _must([parse.text for parse in found] == list(lines), "other lines")
+  for parse in found:
+    spans = zip(parse.start_W, parse.end_W)
+    words = "".join(parse.text[start:end] for start, end in spans)
+    _must(visible(words) == visible(parse.text), f"words {words!r}")
+
+
+def download(state: State, rng: Rng) -> None:
+  """A file that was fetched, or what stands beside it, changed since."""
+  from jaxsyn.data import fetch
+
+  path = state.folder / "corpus.txt"
+  record = state.folder / "corpus.txt.sha256"
+  nowhere = fetch.Address("http://127.0.0.1:9/corpus.txt")
+  data = b"".join(state.payloads[:2])
+  path.write_bytes(data)
+  record.unlink(missing_ok=True)
+  with quiet():
+    right = fetch.get(path, nowhere)
+    harmed = _some([path, record], rng)
+    harmed.write_bytes(mutants.harmed(harmed.read_bytes(), rng))
+    found = fetch.get(path, nowhere)
+  _must(found == right and path.read_bytes() == data, "another file")
 
 
 def text(state: State, rng: Rng) -> None:
@@ -293,12 +388,15 @@ def _numbers(content: Any, name: str = "") -> list[tuple[str, float]]:
 
 # Shares of all mutations: what is quick to read is tried most.
 SHARES = {
-  conllu: 0.36,
-  payload: 0.37,
+  conllu: 0.33,
+  given: 0.04,
+  payload: 0.35,
   frame: 0.10,
   text: 0.08,
   brackets: 0.05,
   index: 0.01,
+  columns: 0.005,
+  download: 0.005,
   manifest: 0.015,
   run_page: 0.01,
   config: 0.005,

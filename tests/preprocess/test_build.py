@@ -292,7 +292,7 @@ def test_no_place_for_the_folder(tmp_path):
   config = corpus(tmp_path)
   (tmp_path / "out").write_text("a file")
   with pytest.raises(
-    InputError, match=r"config.data.directory: cannot make the"
+    InputError, match=r"config.data.directory \S* is a file; name a folder"
   ):
     build.run(config)
 
