@@ -21,6 +21,7 @@ from jaxsyn.data.schema import EOS
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.sentence import Sentence
 from jaxsyn.models.contract import forward
+from jaxsyn.training.reader import Taken
 from jaxsyn.translate import Session
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")
@@ -69,9 +70,10 @@ class Untrained(Session):
     batch = pad([], self._names, 4, 4, 1)
     batch["target_id_BT"] = np.zeros((1, 4), np.int32)
     model, key = self.plan.recipe.model, jax.random.key(0)
-    return jax.jit(
+    params = jax.jit(
       lambda: model.init({"params": key}, batch, train=False, method=forward)
     )()["params"]
+    return Taken(params, ())
 
 
 def untrained(system, prepared, folder, **options):
