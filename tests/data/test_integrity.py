@@ -100,6 +100,7 @@ def test_text_that_is_missing_or_another(folder):
     (b"a\n" * 11, "cannot be read .*gzip"),
     (gzip.compress(b"a\n" * 11)[:-9], "cannot be read .*end"),
   ],
+  ids=["few", "one less", "no UTF-8", "no gzip", "cut"],  # gzip has the time
 )
 def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
   name = "text/train.target.gz"
