@@ -74,7 +74,7 @@ def check(config: configs.Config) -> None:
   if not NAME.fullmatch(data.name):
     raise InputError(
       "config.data.name must be lower case letters, digits and underscores,"
-      f" a letter first and 100 at most, got {data.name!r}."
+      f" a letter first, at most 100, got {data.name!r}."
     )
   if data.name in _TAKEN:
     raise InputError(
