@@ -210,7 +210,7 @@ def columns(state: State, rng: Rng) -> None:
 
   def opened(folder: pathlib.Path, gib: float):
     return readers.open_columns(
-      lambda notes: readers.examples_of(records, "parsed", 0),
+      lambda notes: readers.rows_of(records, "parsed", 0),
       names,
       folder,
       gib,
