@@ -14,7 +14,6 @@ So a run can be moved or sent to somebody as it is.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 from typing import Any
@@ -110,7 +109,7 @@ def create(workdir: os.PathLike | str, config: configs.Config) -> Run:
   for file in missing:
     files.copy(source / file, workdir / file)
   manifests.write(workdir, manifest)
-  files.write_json(workdir / CONFIG, configs.to_dict(config))
+  files.write_json(workdir / CONFIG, files.sealed(configs.to_dict(config)))
   return Run(workdir, config, manifest)
 
 
@@ -129,10 +128,12 @@ def open_run(workdir: os.PathLike | str) -> Run:
       f"python -m jaxsyn.train --config FILE --workdir {workdir}"
     )
   try:
-    config = json.loads(path.read_text(encoding="utf-8"))
-  except (ValueError, RecursionError) as error:  # also of bytes, also of digits
+    # With a checksum: of a number that is another nobody would hear.
+    config = files.unsealed(files.read_json(path))
+  except (ValueError, OSError) as error:
     raise InputError(
-      f"{path} is damaged ({error}); bring it back from a copy."
+      f"{path} is damaged ({error}). Bring it back from a copy; what may "
+      "change about a run is said on the command line."
     ) from None
   try:
     config = configs.read(config)

@@ -80,7 +80,7 @@ def last_checkpoint(workdir):
   with ocp.StandardCheckpointer() as reader:
     state = reader.restore(path / str(step) / "state")
   page = json.loads((path / str(step) / "page.json").read_text())
-  progress = page["content"]["content"]
+  progress = page["content"]
   del progress["minutes"]
   return step, jax.tree.map(np.asarray, state), progress
 

@@ -4,14 +4,13 @@ Japanese, where a subword often holds several words: of the sentences here most
 have more words than subwords.
 """
 
-import json
 import shutil
 
 import numpy as np
 import pytest
 
 from configs import pud, systems
-from jaxsyn import train
+from jaxsyn import files, train
 from jaxsyn.data.batches import features_for
 from jaxsyn.data.columns import cache_of, examples_of, of_split, tree_facts
 from jaxsyn.data.records import Records
@@ -108,9 +107,9 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   folder, parses, config = run
   shutil.copytree(folder, tmp_path / "run")
   path = tmp_path / "run" / "config.json"
-  kept = json.loads(path.read_text())
+  kept = files.unsealed(files.read_json(path))
   kept["seed"], kept["data"]["tree"] = 5, "random"
-  path.write_text(json.dumps(kept))
+  files.write_json(path, files.sealed(kept))
   config = config.copy_and_resolve_references()
   config.seed, config.data.tree = 5, "random"
   # Nothing is left to do but to read the data.

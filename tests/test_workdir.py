@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from jaxsyn import config as configs
-from jaxsyn import train, workdir
+from jaxsyn import files, train, workdir
 from jaxsyn.errors import InputError
 from jaxsyn.training import log
 
@@ -85,7 +85,11 @@ def run(tiny, tmp_path):
 def test_any_other_config_is_one_message_with_its_file(run):
   path = run / "config.json"
   text = path.read_text()
-  whole = json.loads(text)
+  whole = files.unsealed(json.loads(text))
+
+  def sealed():
+    return json.dumps(files.sealed(whole))
+
   pages = ["", "{", "[]", "null", "7", '"x"', "[" * 100_000, "1" * 10_000]
   pages += [text[: len(text) // 2], "{}"]
 
@@ -97,10 +101,10 @@ def test_any_other_config_is_one_message_with_its_file(run):
         if type(new) is type(old) or (old is None):
           continue
         value[name] = new
-        yield json.dumps(whole), (*where, name), new
+        yield sealed(), (*where, name), new
         value[name] = old
       del value[name]
-      yield json.dumps(whole), (*where, name), "missing"
+      yield sealed(), (*where, name), "missing"
       value[name] = old
       yield from others(value[name], (*where, name))
 
@@ -114,6 +118,7 @@ def test_any_other_config_is_one_message_with_its_file(run):
     return False
 
   assert all(map(refused, pages))
+  assert '"alpha": 1.0' in text and refused(text.replace('ha": 1', 'ha": 5'))
   path.write_bytes(b"\xff\xfe" + text.encode())
   with pytest.raises(InputError, match=r"config\.json is damaged"):
     workdir.open_run(run)

@@ -99,6 +99,9 @@ class Kept:
 
     By a shared lock on the folder, for which nothing is written. Where the file
     system has none, the checkpoint may go, and reading it fails.
+
+    Raises:
+      Damaged: it is not there.
     """
     try:
       folder = os.open(self.path(step), os.O_RDONLY)

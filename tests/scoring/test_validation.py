@@ -126,14 +126,11 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
   # What stands in for a damaged one is said however quiet logs are.
   assert session.notes == ()
   page = folder / "best" / str(best["step"]) / "page.json"
-  sound, quiet = page.read_text(), logging.get_verbosity()
+  sound = page.read_text()
   page.write_text("")
   capsys.readouterr()
   logging.set_verbosity(logging.ERROR)  # as commands have it
-  try:
-    session = Session(folder, beam=1)
-  finally:
-    logging.set_verbosity(quiet)
+  session = Session(folder, beam=1)
   (note,) = session.notes
   assert f"{folder}: {note}" in capsys.readouterr().err
   assert f"best parameters, of step {best['step']}, are damaged" in note
