@@ -73,7 +73,7 @@ class Untrained(Session):
     params = jax.jit(
       lambda: model.init({"params": key}, batch, train=False, method=forward)
     )()["params"]
-    return Taken(params, ())
+    return Taken(params, (0,))
 
 
 def untrained(system, prepared, folder, **options):
