@@ -2,14 +2,14 @@
 
 import dataclasses
 import json
-import random
 import shutil
 import types
 
-import mutations
+import numpy as np
 import pytest
 import toy_folders
 
+from benchmarks.faults import mutants
 from jaxsyn import config as configs
 from jaxsyn import files, workdir
 from jaxsyn.data import manifest as manifests
@@ -194,13 +194,13 @@ def test_hundreds_of_manifests(folder):
   good, data = manifests.read(folder), path.read_bytes()
   refused = 0
   for seed in range(200):
-    rng = random.Random(seed)
-    path.write_bytes(mutations.of_bytes(data, rng))
+    rng = np.random.default_rng(seed)
+    path.write_bytes(mutants.harmed(data, rng))
     try:
       assert manifests.read(folder) == good  # only blanks differ
     except InputError as error:
       assert "manifest.json" in str(error)
-    content = mutations.of_json(good, rng)
+    content = mutants.tree(good, rng)
     put(folder, content)
     try:
       found = manifests.read(folder)

@@ -3,15 +3,14 @@
 import json
 import os
 import pickle
-import random
 import shutil
 
-import mutations
 import numpy as np
 import pytest
 from tensorflow_datasets.proto import tf_example_pb2
 from toy_folders import example, prepare
 
+from benchmarks.faults import mutants
 from jaxsyn.data import decoding, integrity, records, schema, tfrecord
 from jaxsyn.data import manifest as manifests
 from jaxsyn.data.example_check import Check
@@ -293,9 +292,9 @@ def test_hundreds_of_payloads_give_examples_or_a_reason(folder):
   decode = decoding.decoder(manifests.features(manifest))
   check, refused = Check(manifest), 0
   for seed in range(400):
-    rng = random.Random(seed)
-    i, batch = rng.randrange(11), list(payloads)
-    batch[i] = mutations.of_bytes(batch[i], rng)
+    rng = np.random.default_rng(seed)
+    i, batch = int(rng.integers(11)), list(payloads)
+    batch[i] = mutants.harmed(batch[i], rng)
     try:
       rows = decode(batch)
       check(rows)
@@ -369,7 +368,7 @@ def test_hundreds_of_indices(folder):
   path, expected = index_file(folder), records.Records(folder, "train").index
   whole = path.read_bytes()
   for seed in range(60):
-    path.write_bytes(mutations.of_bytes(whole, random.Random(seed)))
+    path.write_bytes(mutants.harmed(whole, np.random.default_rng(seed)))
     index = records.Index.load(path)
     if index and index.fingerprint == expected.fingerprint:
       for name in ("offset", "length", "source_length"):
