@@ -1,6 +1,9 @@
 """A few of the cases of `benchmarks.faults`, of every kind, on every change.
 
 The same code, seeds and judgement; the benchmark runs a thousand times as many.
+Runs that are killed, and read while they train, are in test_end_to_end and
+comparison/test_compare; caches on disks that are full or read-only in
+data/test_column_cache.
 """
 
 import pytest
