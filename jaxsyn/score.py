@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 
 from absl import flags
@@ -180,6 +181,15 @@ def _main(values: flags.FlagValues) -> None:
     values.language,
     values.source_language,
   )
+  name = values.tokenizer or tokenizers.default(values.language)
+  if name in tokenizers.OF_BLANKS and tokenizers.without_blanks(
+    read_lines(values.reference[0])
+  ):
+    print(
+      f"{values.reference[0]} has no blanks between its words: to {name} a line "
+      "is one word, and BLEU is near 0. Say its language, as in --language ja.",
+      file=sys.stderr,
+    )
   if values.json:
     print(json.dumps(dataclasses.asdict(report), indent=2, ensure_ascii=False))
   else:

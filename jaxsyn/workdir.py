@@ -55,7 +55,13 @@ class Run:
 
   def vocabulary(self, side: str) -> Vocabulary:
     """The vocabulary of a side, its hash checked."""
-    return vocabulary(self.workdir, self.manifest, side)
+    try:
+      return vocabulary(self.workdir, self.manifest, side)
+    except InputError as error:
+      raise InputError(
+        f"{error} This is the copy of the run {self.workdir}: training called "
+        f"again makes it anew from {self.config.data.directory}."
+      ) from None
 
   def parser_file(self, side: str = "source") -> pathlib.Path | None:
     """The parser of a side; None if its trees came from elsewhere."""
@@ -132,7 +138,7 @@ def open_run(workdir: os.PathLike | str) -> Run:
     config = files.unsealed(files.read_json(path))
   except (ValueError, OSError) as error:
     raise InputError(
-      f"{path} is damaged ({error}). Bring it back from a copy; what may "
+      f"{path} is damaged ({str(error).rstrip('.')}). Bring it back from a copy; what may "
       "change about a run is said on the command line."
     ) from None
   try:
@@ -141,7 +147,13 @@ def open_run(workdir: os.PathLike | str) -> Run:
     raise InputError(
       f"{path}: {error} It is damaged, or was written by another version."
     ) from None
-  return Run(workdir, config, manifests.read(workdir))
+  try:
+    return Run(workdir, config, manifests.read(workdir))
+  except InputError as error:
+    raise InputError(
+      f"{error} This is the copy of a run: where {config.data.directory} still "
+      f"holds the data it was trained on, copy {manifests.FILE} from there."
+    ) from None
 
 
 def _begun(workdir: pathlib.Path) -> bool:

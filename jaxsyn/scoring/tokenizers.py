@@ -8,8 +8,10 @@ BLEU of Japanese is 0.0 whatever a model has learnt.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import sacrebleu
@@ -48,6 +50,11 @@ _CALLED = {
   "bo": "bod tib tibetan",
   "dz": "dzo dzongkha",
 }
+# How Unicode calls the letters of scripts that put no blanks between words.
+_UNSPACED = (
+  *("CJK ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR "),
+  "TIBETAN ",
+)
 # Codes of ISO 15924: a script may be another than the language's usual one.
 _SCRIPTS = {
   "zh": "hans hant hani bopo",
@@ -87,6 +94,22 @@ def settled(tokenizer: str, language: str) -> str:
   tokenizer = tokenizer or default(language)
   bleu_of(tokenizer)
   return tokenizer
+
+
+def without_blanks(lines: Iterable[str], sample: int = 100) -> bool:
+  """Whether text has words that no blanks part, by its script and its blanks.
+
+  Args:
+    lines: of the text.
+    sample: so many of them are looked at.
+  """
+  text = "".join(itertools.islice(lines, sample))
+  letters = [c for c in text if c.isalpha()]
+  of_script = sum(
+    unicodedata.name(c, "").startswith(_UNSPACED) for c in letters
+  )
+  # Text that a tokeniser has cut has a blank every few characters.
+  return 2 * of_script > len(letters) and 8 * text.count(" ") < len(letters)
 
 
 def cutter(tokenizer: str, lowercase: bool = False) -> Callable[[str], list]:

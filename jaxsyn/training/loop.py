@@ -122,6 +122,8 @@ def train(
   if reason := over(config, start, progress):  # nothing to compile for
     return Outcome(start, reason, progress, len(feed.plan.shapes), 0)
   log = open_log(start)
+  if start:
+    log.say(f"going on from step {start}")
   step_function = functools.partial(train_step, recipe=recipe)
   try:
     flops = _compile(layout, step_function, state, feed, log)

@@ -178,3 +178,18 @@ def test_smoothing_alone_ranks_as_nothing():
   assert found.values["tokenizer"] == "13a"
   found = metric(["a b c d x", "f g h i j"])
   assert found.values["bleu"] == found.compared > 50
+
+
+@pytest.mark.parametrize(
+  ("line", "answer"),
+  [
+    ("彼は昨日、東京へ行った。", True),
+    ("เขาไปโรงเรียน", True),
+    ("彼 は 昨日 、 東京 へ 行っ た 。", False),
+    ("그는 어제 도쿄에 갔다.", False),
+    ("He went to 東京 yesterday.", False),
+    ("", False),
+  ],
+)
+def test_text_without_blanks_is_known(line, answer):
+  assert tokenizers.without_blanks([line] * 3) is answer
