@@ -25,9 +25,10 @@ from tqdm import tqdm
 from benchmarks.faults.crew import FOREIGN, HANG, RIGHT, SILENT, Tally, rng_of
 from benchmarks.faults.flips import files_of
 from benchmarks.faults.world import World
+from jaxsyn.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE = 300.0  # seconds that a process may take altogether
+PATIENCE = 1200.0  # seconds that a process may take altogether
 SIGNALS = (signal.SIGKILL,) * 8 + (signal.SIGTERM, signal.SIGINT)
 
 
@@ -135,7 +136,11 @@ def _job(
 ) -> Tally:
   """One job, killed so often, in as many runs as that takes."""
   whole = place / f"{name}-whole"
-  _, output, _ = _start(job, whole, None, None)
+  code, output, _ = _start(job, whole, None, None)
+  if code or output == HANG:
+    raise InputError(
+      f"{name}: undisturbed it ends with {code}: {output[-400:]}"
+    )
   wanted = job.result(whole)
   tally, sent, number = Tally(), 0, 0
   with tqdm(total=kills, unit="kill", desc=name, disable=None) as bar:
@@ -151,7 +156,7 @@ def _job(
         here += was_sent
         told = _fault(code, output, which if was_sent else None)
         if told:
-          outcome = HANG if told == "hang" else FOREIGN
+          outcome = HANG if told == HANG else FOREIGN
           tally.add(
             Tally(
               collections.Counter({outcome: 1}), [f"{name} {number}: {told}"]
@@ -196,7 +201,7 @@ def _start(
       else:
         while process.poll() is None and set(folder.glob(job.moves)) <= before:
           if time.monotonic() - began > PATIENCE:
-            return 0, "hang", False
+            return 0, HANG, False
           time.sleep(0.005)
         time.sleep((moment - 0.25) / 0.75 * job.span)
       if process.poll() is None:
@@ -205,7 +210,7 @@ def _start(
     output, _ = process.communicate(timeout=PATIENCE)
     return process.returncode, output, sent
   except subprocess.TimeoutExpired:
-    return 0, "hang", sent
+    return 0, HANG, sent
   finally:
     process.kill()
     process.wait()
@@ -213,8 +218,8 @@ def _start(
 
 def _fault(code: int, output: str, which: signal.Signals | None) -> str:
   """What is wrong with how a process ended; "" where nothing is."""
-  if output == "hang":
-    return "hang"
+  if output == HANG:
+    return HANG
   fine = {0}
   if which is not None:
     # Before it listens a process ends as the system, or Python, does it.
