@@ -18,7 +18,7 @@ from absl import flags, logging
 
 from benchmarks.figures import peak_mib, processor_seconds, show
 from jaxsyn import cli
-from jaxsyn.data.text import read_lines
+from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
 from jaxsyn.training.mesh import set_up_jax
 from jaxsyn.translate import Session

@@ -19,9 +19,10 @@ from absl import flags
 
 from benchmarks.figures import processor_seconds, show
 from jaxsyn import cli
-from jaxsyn.data import schema, tfds_builder
-from jaxsyn.data.parser import UDPipe
-from jaxsyn.data.vocabulary import train
+from jaxsyn.data import schema
+from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.vocabulary import train
+from jaxsyn.data.store import tfds_builder
 from preprocess import build, inputs, parse, raw, report
 
 

@@ -24,14 +24,15 @@ from absl import flags
 from benchmarks.figures import peak_mib, processor_seconds, show
 from configs import base
 from jaxsyn import cli
-from jaxsyn import config as configs
-from jaxsyn.data import integrity, schema, tfds_builder
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data import tree as trees
-from jaxsyn.data.batch_plan import Plan, Position
-from jaxsyn.data.batches import features_for, stream
-from jaxsyn.data.columns import of_split
-from jaxsyn.data.records import Records
+from jaxsyn.config import read_config
+from jaxsyn.data import schema
+from jaxsyn.data.loader.batch_plan import BatchPlan, Position
+from jaxsyn.data.loader.batches import features_for, stream
+from jaxsyn.data.loader.columns import of_split
+from jaxsyn.data.sentence import tree as trees
+from jaxsyn.data.store import integrity, tfds_builder
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 
 NEEDS = ("source_parent_mid",)
@@ -51,7 +52,7 @@ def run(data: str, needs: tuple[str, ...], seconds: float) -> dict:
   records = Records(data, "train")
   names = features_for(needs, records.manifest["sides"])
   columns = of_split(records, names, "parsed", seed=0, memory_gib=4.0)
-  plan = Plan(*columns.lengths(), tokens=4096, shapes=12, seed=0)
+  plan = BatchPlan(*columns.lengths(), tokens=4096, shapes=12, seed=0)
   batches = stream(columns, names, plan, Position())
   next(batches)
   figures = {
@@ -118,7 +119,7 @@ def synthesise(directory: pathlib.Path, count: int) -> None:
     "vocabulary": dict.fromkeys(schema.SIDES, entry),
     "relations": {"source": ["dep"]},
     "parser": {"source": None},
-    "options": dataclasses.asdict(configs.read(base.get_config()).prepare),
+    "options": dataclasses.asdict(read_config(base.get_config()).prepare),
   }
   for name in manifests.names(manifest):  # no text, no trees, no vocabulary
     path = directory / name

@@ -24,12 +24,12 @@ from absl import flags
 from benchmarks.figures import peak_mib, processor_seconds, show
 from configs import base, systems
 from jaxsyn import cli
-from jaxsyn import config as configs
-from jaxsyn.data import tasks
-from jaxsyn.data.batch_plan import Plan, Position
-from jaxsyn.data.batches import features_for
-from jaxsyn.data.records import Records
+from jaxsyn.config import read_config
+from jaxsyn.data.loader import tasks
+from jaxsyn.data.loader.batch_plan import BatchPlan, Position
+from jaxsyn.data.loader.batches import features_for
 from jaxsyn.data.schema import PAD
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.training.feed import Feed
@@ -66,7 +66,7 @@ class Trainer:
     config.batch.update(tokens=tokens, shapes=shapes)
     systems.apply(config, system)  # it may look at the number of layers
     records = Records(data, "train")
-    checked = configs.read(config)
+    checked = read_config(config)
     plan = resolve(checked, records.manifest)
     names = features_for(plan.needs, records.manifest["sides"])
     self.layout = Layout("jit", checked.train.mesh)
@@ -76,7 +76,7 @@ class Trainer:
     self.feed = Feed(
       columns,
       names,
-      Plan(
+      BatchPlan(
         *columns.lengths(),
         tokens=tokens,
         shapes=checked.batch.shapes,

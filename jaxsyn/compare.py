@@ -27,7 +27,6 @@ from absl import flags, logging
 from ml_collections import config_flags
 
 from jaxsyn import cli, exits, inspect, lock, train, translate
-from jaxsyn import config as configs
 from jaxsyn.comparison import (
   analysis,
   asked,
@@ -39,9 +38,10 @@ from jaxsyn.comparison import (
   results,
 )
 from jaxsyn.comparison.runner import Runner, watch_parent
-from jaxsyn.data import text
-from jaxsyn.data.columns import examples_of
-from jaxsyn.data.records import Records
+from jaxsyn.config import Config, read_config
+from jaxsyn.data.loader.columns import examples_of
+from jaxsyn.data.sentence import text
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.fields import Range
 from jaxsyn.scoring import significance
@@ -196,8 +196,8 @@ def _look(session: translate.Session, job: asked.Job) -> None:
   looks.write(seen, job.look)
 
 
-def _checked(config: Any) -> configs.Config:
-  return config if isinstance(config, configs.Config) else configs.read(config)
+def _checked(config: Any) -> Config:
+  return config if isinstance(config, Config) else read_config(config)
 
 
 def _systems(values: flags.FlagValues) -> list[asked.System]:
@@ -226,7 +226,7 @@ def _systems(values: flags.FlagValues) -> list[asked.System]:
           f"config.{path}={own!r}. Leave the option or the system out."
         )
     config.update_from_flattened_dict(overrides)
-    found.append(asked.System(name, configs.read(config)))
+    found.append(asked.System(name, read_config(config)))
   names = [system.name for system in found]
   if len(set(names)) < len(names):
     raise InputError(f"--systems names one twice: {', '.join(names)}.")
@@ -242,7 +242,7 @@ def _of_row(row: Any, address: str, overrides: dict[str, Any]) -> asked.System:
     )
   config = cli.load(address)
   config.update_from_flattened_dict(overrides)
-  config = configs.read(row.on(config))
+  config = read_config(row.on(config))
   return asked.System(row.name, config, dict(row.published or {}))
 
 

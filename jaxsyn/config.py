@@ -3,7 +3,7 @@
 `configs/base.py` holds the defaults and meanings; here stand the same names as
 frozen dataclasses without defaults, with the bounds of every number. Upper
 bounds are beyond anything that works: they tell a slip of the keyboard before
-memory or arithmetic does. `read` turns a ConfigDict (or a plain dict, from a
+memory or arithmetic does. `read_config` turns a ConfigDict (or a plain dict, from a
 run) into a `Config` and refuses unknown, missing or mistyped fields by name.
 `jaxsyn.plan` comes after and checks that the fields fit.
 """
@@ -224,7 +224,7 @@ class Config:
   contexts: dict[str, Any]
 
 
-def read(config: Mapping[str, Any]) -> Config:
+def read_config(config: Mapping[str, Any]) -> Config:
   """Checks a whole config.
 
   Args:
@@ -239,6 +239,6 @@ def read(config: Mapping[str, Any]) -> Config:
   return from_config(Config, config, "config")
 
 
-def to_dict(config: Config) -> dict[str, Any]:
-  """The plain nested dict that `read` takes back: for JSON and checkpoints."""
+def as_dict(config: Config) -> dict[str, Any]:
+  """The plain nested dict that `read_config` takes back: for JSON and checkpoints."""
   return dataclasses.asdict(config)

@@ -36,13 +36,13 @@ from absl import flags, logging
 from tqdm import tqdm
 
 from jaxsyn import cli, exits, files
-from jaxsyn.data import stream, text
-from jaxsyn.data.align import words_of_pieces
-from jaxsyn.data.batches import features_for
-from jaxsyn.data.conllu import Parse
-from jaxsyn.data.linearise import TRANSLATE, symbols
+from jaxsyn.data.loader.batches import features_for
 from jaxsyn.data.schema import EOS, NO_WORD
-from jaxsyn.data.stream import Source as Given
+from jaxsyn.data.sentence import stream, text
+from jaxsyn.data.sentence.align import words_of_pieces
+from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.linearise import TRANSLATE, symbols
+from jaxsyn.data.sentence.stream import Source as Given
 from jaxsyn.errors import InputError
 from jaxsyn.fields import Range
 from jaxsyn.inspection.files import write

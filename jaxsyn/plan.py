@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Mapping
 
 from jaxsyn.config import Config, Model
-from jaxsyn.data import tasks
+from jaxsyn.data.loader import tasks
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.fields import from_config
 from jaxsyn.models import contract
@@ -56,7 +56,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
   """Checks that the fields fit, and makes what they name.
 
   Args:
-    config: of `jaxsyn.config.read`.
+    config: of `jaxsyn.config.read_config`.
     manifest: of the data: its "vocabulary" (side -> {"size", "sha256", ...})
       and its "relations" (side -> names), where it has trees.
 

@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from absl import flags
 
 from jaxsyn import cli
-from jaxsyn.data import conllu
-from jaxsyn.data.text import read_lines
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.fields import Range
 from jaxsyn.scoring import buckets, significance, tokenizers

@@ -16,20 +16,20 @@ import jax
 from absl import flags, logging
 
 from jaxsyn import cli, exits, lock, workdir
-from jaxsyn import config as configs
-from jaxsyn.data import tasks
-from jaxsyn.data.batch_plan import Plan as BatchPlan
-from jaxsyn.data.batches import Change, features_for
-from jaxsyn.data.records import Records
+from jaxsyn.config import Config, read_config
+from jaxsyn.data.loader import tasks
+from jaxsyn.data.loader.batch_plan import BatchPlan
+from jaxsyn.data.loader.batches import Change, features_for
+from jaxsyn.data.store.records import Records
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
-from jaxsyn.scoring.validation import Validator
 from jaxsyn.training import loop
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.feed import Feed
 from jaxsyn.training.log import Log
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout, set_up_jax
+from jaxsyn.validation import Validator
 
 _LESS_MEMORY = (
   "config.batch.tokens (with config.optimiser.accumulate raised as much, "
@@ -38,14 +38,14 @@ _LESS_MEMORY = (
 
 
 def run(
-  config: configs.Config | Mapping[str, Any],
+  config: Config | Mapping[str, Any],
   folder: str | pathlib.Path,
   change: Change | None = None,
 ) -> loop.Outcome:
   """Trains, from the newest checkpoint in the folder if there is one.
 
   Args:
-    config: of `get_config`, or checked by `jaxsyn.config.read`.
+    config: of `get_config`, or checked by `jaxsyn.config.read_config`.
     folder: of the run; made if it does not exist.
     change: function on every host batch (NumPy), in training and validation,
       to add `source_weighting_BSS` for the part `given_weighting`, say. Rows
@@ -57,8 +57,8 @@ def run(
   Raises:
     InputError: what was given does not fit; the message says what to do.
   """
-  if not isinstance(config, configs.Config):
-    config = configs.read(config)
+  if not isinstance(config, Config):
+    config = read_config(config)
   config = selection.settled(config)
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
@@ -132,7 +132,7 @@ def _main(values: flags.FlagValues) -> None:
   exits.check_target(values.workdir, "--workdir", folder=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   set_up_jax()
-  config = selection.settled(configs.read(values.config))
+  config = selection.settled(read_config(values.config))
   outcome = run(config, values.workdir)
   best = outcome.progress
   asked = outcome.reason.startswith("SIG")

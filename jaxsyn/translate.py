@@ -21,14 +21,14 @@ from absl import flags, logging
 
 from jaxsyn import cli, exits, workdir
 from jaxsyn.config import Config, Decode
-from jaxsyn.data import conllu as trees
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data import stream, text
-from jaxsyn.data.batches import Change, features_for, pad
-from jaxsyn.data.example import encode
-from jaxsyn.data.parser import UDPipe
-from jaxsyn.data.stream import Source
-from jaxsyn.data.text import Faulty
+from jaxsyn.data.loader.batches import Change, features_for, pad
+from jaxsyn.data.sentence import conllu as trees
+from jaxsyn.data.sentence import stream, text
+from jaxsyn.data.sentence.example import encode
+from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.stream import Source
+from jaxsyn.data.sentence.text import Faulty
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.decode.translator import NOTHING, Translation, Translator
 from jaxsyn.errors import InputError
 from jaxsyn.fields import Range, from_config
@@ -241,7 +241,7 @@ def run(
   Args:
     session: an opened run.
     sources: raw lines or parses, read as they are needed; of
-      `jaxsyn.data.stream.sentences`, answered as they come.
+      `jaxsyn.data.sentence.stream.sentences`, answered as they come.
     buffer: at most so many sentences are sorted by length and translated
       together.
   """

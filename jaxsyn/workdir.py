@@ -18,10 +18,10 @@ import os
 import pathlib
 from typing import Any
 
-from jaxsyn import config as configs
 from jaxsyn import files
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.config import Config, as_dict, read_config
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.training.reader import Reader
 
@@ -50,7 +50,7 @@ class Run:
   """A run as found in its folder."""
 
   workdir: pathlib.Path
-  config: configs.Config
+  config: Config
   manifest: dict[str, Any]
 
   def vocabulary(self, side: str) -> Vocabulary:
@@ -83,7 +83,7 @@ def vocabulary(
   return found
 
 
-def create(workdir: os.PathLike | str, config: configs.Config) -> Run:
+def create(workdir: os.PathLike | str, config: Config) -> Run:
   """Makes the folder of a new run, or checks that of one to go on with.
 
   As long as it holds no checkpoint there is nothing to go on with, and the
@@ -115,7 +115,7 @@ def create(workdir: os.PathLike | str, config: configs.Config) -> Run:
   for file in missing:
     files.copy(source / file, workdir / file)
   manifests.write(workdir, manifest)
-  files.write_json(workdir / CONFIG, files.sealed(configs.to_dict(config)))
+  files.write_json(workdir / CONFIG, files.sealed(as_dict(config)))
   return Run(workdir, config, manifest)
 
 
@@ -142,7 +142,7 @@ def open_run(workdir: os.PathLike | str) -> Run:
       "change about a run is said on the command line."
     ) from None
   try:
-    config = configs.read(config)
+    config = read_config(config)
   except InputError as error:
     raise InputError(
       f"{path}: {error} It is damaged, or was written by another version."
@@ -176,9 +176,7 @@ def _is_whole(path: pathlib.Path, digest: str) -> bool:
   return path.is_file() and manifests.sha256_file(path) == digest
 
 
-def _check_same(
-  run: Run, config: configs.Config, manifest: dict[str, Any]
-) -> None:
+def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:
   if hashes(run.manifest) != hashes(manifest):
     raise InputError(
       f"{run.workdir} was trained on other data than "
@@ -194,9 +192,9 @@ def _check_same(
     )
 
 
-def differences(old: configs.Config, new: configs.Config) -> dict[str, str]:
+def differences(old: Config, new: Config) -> dict[str, str]:
   """Fields that two configs differ in: dotted name -> what it was and is."""
-  was, now = flat(configs.to_dict(old)), flat(configs.to_dict(new))
+  was, now = flat(as_dict(old)), flat(as_dict(new))
   return {
     name: f"config.{name} was {was.get(name)!r} and is now {now.get(name)!r}"
     for name in sorted(set(was) | set(now))

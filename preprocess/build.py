@@ -26,9 +26,11 @@ from absl import flags
 from tqdm import tqdm
 
 from jaxsyn import cli, exits, files, lock
-from jaxsyn import config as configs
-from jaxsyn.data import conllu, example, integrity, schema
-from jaxsyn.data import manifest as manifests
+from jaxsyn.config import Config, read_config
+from jaxsyn.data import schema
+from jaxsyn.data.sentence import conllu, example
+from jaxsyn.data.store import integrity
+from jaxsyn.data.store import manifest as manifests
 from preprocess import (
   clean,
   constituents,
@@ -62,8 +64,8 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
   Raises:
     InputError: something about the config or the files; names it.
   """
-  if not isinstance(config, configs.Config):
-    config = configs.read(config)
+  if not isinstance(config, Config):
+    config = read_config(config)
   started = time.monotonic()
   inputs.check(config)
   directory = pathlib.Path(config.data.directory)
@@ -136,7 +138,7 @@ def _make(config, splits, parsers, key, work, directory, started) -> None:
     shutil.rmtree(new, ignore_errors=True)
 
 
-def _clean(config: configs.Config, splits: Mapping[str, Split]) -> None:
+def _clean(config: Config, splits: Mapping[str, Split]) -> None:
   options, data = config.prepare.clean, config.data
   for name, split in splits.items():
     if options.nfc:
@@ -181,7 +183,7 @@ def _trees(config, name, split, parsers, work, new) -> None:
 
 def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
   """Writes records, index and report; returns that part of the manifest."""
-  from jaxsyn.data import tfds_builder
+  from jaxsyn.data.store import tfds_builder
 
   data, sides = config.data, config.prepare.parse.sides
   labels = {
@@ -313,7 +315,7 @@ def _provenance(
 
 
 def _main(values: flags.FlagValues) -> None:
-  directory = configs.read(values.config).data.directory
+  directory = read_config(values.config).data.directory
   if values.verify:
     verify.run(directory)
     return

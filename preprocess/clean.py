@@ -10,9 +10,9 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
-from jaxsyn import config as configs
-from jaxsyn.data import text
-from jaxsyn.data.align import visible
+from jaxsyn.config import Clean
+from jaxsyn.data.sentence import text
+from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
 
 # All of Unicode's category Cc but the tab.
@@ -36,7 +36,7 @@ class Cleaned:
 
 
 def steps(
-  options: configs.Clean, source_language: str, target_language: str
+  options: Clean, source_language: str, target_language: str
 ) -> dict[str, Test]:
   """The steps that the options ask for: reason -> test, in order."""
   table: dict[str, Test] = {}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from jaxsyn.data import schema
-from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from preprocess import penn, report
 from preprocess.inputs import Split

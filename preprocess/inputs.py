@@ -12,13 +12,14 @@ import pathlib
 import re
 from collections.abc import Collection, Mapping
 
-from jaxsyn import config as configs
-from jaxsyn.data import fetch, schema
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.align import visible
-from jaxsyn.data.manifest_format import NAME
-from jaxsyn.data.parser import UDPipe, find
-from jaxsyn.data.stream import is_conllu
+from jaxsyn.config import Config, Data
+from jaxsyn.data import schema
+from jaxsyn.data.sentence.align import visible
+from jaxsyn.data.sentence.parser import UDPipe, find
+from jaxsyn.data.sentence.stream import is_conllu
+from jaxsyn.data.store import fetch
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.manifest_format import NAME
 from jaxsyn.errors import InputError, did_you_mean
 from preprocess import clean, raw
 
@@ -68,7 +69,7 @@ class Split:
     return [i + 1 for i in self.kept]
 
 
-def check(config: configs.Config) -> None:
+def check(config: Config) -> None:
   """Raises InputError for what the types of the sections do not say."""
   data, prepare = config.data, config.prepare
   if not NAME.fullmatch(data.name):
@@ -111,7 +112,7 @@ def check(config: configs.Config) -> None:
     )
 
 
-def _check_names(data: configs.Data, splits: Collection[str]) -> None:
+def _check_names(data: Data, splits: Collection[str]) -> None:
   """Raises InputError where config.data names a split that is not prepared."""
   wanted = [("train", data.train), ("validation", data.validation)]
   wanted += [("test", name) for name in data.test]
@@ -129,9 +130,7 @@ def _check_names(data: configs.Data, splits: Collection[str]) -> None:
     )
 
 
-def read(
-  config: configs.Config, raw_dir: str, own: pathlib.Path
-) -> dict[str, Split]:
+def read(config: Config, raw_dir: str, own: pathlib.Path) -> dict[str, Split]:
   """All splits, the training split first.
 
   Args:
@@ -257,7 +256,7 @@ def _treebanks(splits: Mapping[str, Split], side: str) -> list[str]:
 
 
 def parsers(
-  config: configs.Config, splits: Mapping[str, Split], own: pathlib.Path
+  config: Config, splits: Mapping[str, Split], own: pathlib.Path
 ) -> dict[str, UDPipe | None]:
   """The parser of each side with trees.
 
@@ -265,7 +264,7 @@ def parsers(
   and None if the config names none.
 
   Raises:
-    InputError: there is no such model (`jaxsyn.data.parser.find`).
+    InputError: there is no such model (`jaxsyn.data.sentence.parser.find`).
   """
   options, found = config.prepare.parse, {}
   downloads = raw.addresses(config.prepare.downloads)
@@ -312,7 +311,7 @@ def downloads(
 
 
 def key(
-  config: configs.Config,
+  config: Config,
   splits: Mapping[str, Split],
   parsers: Mapping[str, UDPipe | None],
 ) -> str:

@@ -27,9 +27,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from tqdm import tqdm
 
 from jaxsyn import files
-from jaxsyn.data import conllu
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.parser import LONGEST_LINE, UDPipe
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 
 _CUT = 128  # a chunk ends where the hash of its line is 0 modulo this ...

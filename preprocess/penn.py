@@ -4,7 +4,7 @@
 
 Line N of the file is the tree of line N of the source, as parsers that are
 given a sentence a line write it. What becomes of it is what
-`jaxsyn.data.linearise` calls a bracketing: constituents, between whose brackets
+`jaxsyn.data.sentence.linearise` calls a bracketing: constituents, between whose brackets
 stand the positions of subwords. Pre-terminals (the parts of speech and their
 brackets) are left out, as in Bugliarello & Okazaki's code; traces (-NONE-) and
 constituents without words too. Other labels stay as they are (NP-SBJ).
@@ -19,10 +19,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jaxsyn.data.align import visible, visible_positions, words_of_pieces
-from jaxsyn.data.linearise import CLOSE, opening
-from jaxsyn.data.text import lines_of
-from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.data.sentence.align import (
+  visible,
+  visible_positions,
+  words_of_pieces,
+)
+from jaxsyn.data.sentence.linearise import CLOSE, opening
+from jaxsyn.data.sentence.text import lines_of
+from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 
 _SIGN = re.compile(r"[()]|[^()\s]+")

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from jaxsyn import files
-from jaxsyn.data.parser import load_udpipe
+from jaxsyn.data.sentence.parser import load_udpipe
 from jaxsyn.errors import InputError
 from preprocess import grammar
 from preprocess.grammar import Pair

@@ -1,6 +1,6 @@
 """Raw text: found or fetched, and checked.
 
-Lines are those of `jaxsyn.data.text`; a treebank in CoNLL-U gives the sentences
+Lines are those of `jaxsyn.data.sentence.text`; a treebank in CoNLL-U gives the sentences
 that its `# text` comments hold. After this comes `preprocess.clean`.
 """
 
@@ -11,10 +11,11 @@ import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
-from jaxsyn.data import conllu, fetch
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.stream import is_conllu
-from jaxsyn.data.text import read_lines
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.stream import is_conllu
+from jaxsyn.data.sentence.text import read_lines
+from jaxsyn.data.store import fetch
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 
 
@@ -63,7 +64,7 @@ def sentences(path: pathlib.Path) -> list[str]:
   """The lines of a treebank: the `# text` comment of each sentence.
 
   Raises:
-    InputError: malformed CoNLL-U (`jaxsyn.data.conllu.read`), a sentence
+    InputError: malformed CoNLL-U (`jaxsyn.data.sentence.conllu.read`), a sentence
       without a text, or one whose text holds a line break (such as U+2028);
       names FILE:LINE.
   """

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.data import schema, tree
+from jaxsyn.data import schema
+from jaxsyn.data.sentence import tree
 
 
 class Counts:

@@ -13,17 +13,17 @@ from collections.abc import Mapping
 
 from tqdm import tqdm
 
-from jaxsyn import config as configs
 from jaxsyn import files
-from jaxsyn.data import manifest as manifests
+from jaxsyn.config import Config
 from jaxsyn.data import schema
-from jaxsyn.data.vocabulary import Vocabulary, train
+from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from preprocess.inputs import Split
 
 
 def vocabularies(
-  config: configs.Config, splits: Mapping[str, Split], work: pathlib.Path
+  config: Config, splits: Mapping[str, Split], work: pathlib.Path
 ) -> dict[str, Vocabulary]:
   """Side -> vocabulary; twice the same object if it is joint."""
   options, split = config.prepare.vocabulary, splits[config.data.train]
@@ -74,7 +74,7 @@ def _as_made(path: pathlib.Path) -> bool:
 
 
 def drop(
-  config: configs.Config,
+  config: Config,
   splits: Mapping[str, Split],
   vocabularies: Mapping[str, Vocabulary],
 ) -> None:

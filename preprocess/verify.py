@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from jaxsyn.data import conllu, example, fetch, integrity, schema
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.records import Records
-from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.data import schema
+from jaxsyn.data.sentence import conllu, example
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import fetch, integrity
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 
 

@@ -9,13 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs import base, systems
-from jaxsyn import config as configs
-from jaxsyn.data import tree as trees
-from jaxsyn.data.batch_plan import Plan as BatchPlan
-from jaxsyn.data.batch_plan import Planned, Shape
-from jaxsyn.data.batches import assemble
-from jaxsyn.data.columns import Columns
+from jaxsyn.config import Config, Places, read_config
+from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Shape
+from jaxsyn.data.loader.batches import assemble
+from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.sentence import tree as trees
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import Plan, resolve
 
@@ -32,14 +31,14 @@ JOINT = {  # of a manifest
 }
 
 
-def config_of(system: str, **model) -> configs.Config:
+def config_of(system: str, **model) -> Config:
   """A system, or several joined by "+", on a tiny model without dropout."""
   config = base.get_config()
   sizes = dict(encoder_layers=2, decoder_layers=1, width=16, heads=2)
   config.model.update(feed_forward=16, dropout=0.0, **(sizes | model))
   gru = dict(hidden=12, dropout_embedding=0.0, dropout_hidden=0.0)
   config.model.gru.update(gru)
-  return configs.read(systems.apply(config, system))
+  return read_config(systems.apply(config, system))
 
 
 def plan_of(system: str, **model) -> Plan:
@@ -184,7 +183,7 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
     }
   config = dataclasses.replace(
     plan.config,
-    parts=configs.Places(**kept),
+    parts=Places(**kept),
     contexts={"global": {}} if plan.spec.contexts else {},
     losses={"nll": plan.config.losses["nll"]},
     system=BASELINES[plan.spec.model.family],

@@ -21,7 +21,7 @@ from configs.papers import (
   syntax_directed,
 )
 from jaxsyn import cli
-from jaxsyn import config as configs
+from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
@@ -83,7 +83,7 @@ def test_every_table_is_found_and_explained_in_the_folder_s_docstring():
 @pytest.mark.parametrize("table, row", ROWS)
 def test_every_row_resolves(table, row):
   config = TABLES[table].get_config(row)
-  plan = resolve(configs.read(config), JOINT)
+  plan = resolve(read_config(config), JOINT)
   assert config.system == TABLES[table].TABLE.row(row).system
   # A second task is made of trees while loading.
   treeless = config.system in TREELESS or config.data.second.task != "none"
@@ -452,7 +452,7 @@ def test_what_deps_san_s_paper_compares_with(task):
   ],
 )
 def test_deps_san_s_models_are_as_large_as_published(task, system, hundredths):
-  config = configs.read(deps_san.get_config(task, system))
+  config = read_config(deps_san.get_config(task, system))
   side = {"size": config.prepare.vocabulary.size, "sha256": "a"}
   manifest = JOINT | {"vocabulary": {"source": side, "target": side}}
   model = resolve(config, manifest).recipe.model
@@ -543,12 +543,12 @@ def test_rows_serve_another_data_set():
   assert config.data.directory == "data/enja"
   assert config.parts.encoder.parent_scaled.layers == (2,)
   assert config.model.width == 128  # of enja
-  resolve(configs.read(config), JOINT)
+  resolve(read_config(config), JOINT)
   config = ablation.apply(
     enja.get_config("transformer"), pascal_layers.TABLE.row("layer_5")
   )
   with pytest.raises(InputError, match="4 is not one of the 4 layers"):
-    resolve(configs.read(config), JOINT)
+    resolve(read_config(config), JOINT)
   with pytest.raises(InputError, match=r"config\.system is 'pascal' already"):
     ablation.apply(enja.get_config("pascal"), row)
 

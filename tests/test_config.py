@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from configs import base, multi30k_en_de, systems
-from jaxsyn import config as configs
+from jaxsyn.config import as_dict, read_config
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import PARTS
@@ -59,8 +59,8 @@ def changed(**fields):
 
 
 def test_base_is_complete_and_returns_from_json_unchanged():
-  config = configs.read(base.get_config())
-  assert configs.read(configs.to_dict(config)) == config
+  config = read_config(base.get_config())
+  assert read_config(as_dict(config)) == config
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_base_is_complete_and_returns_from_json_unchanged():
 )
 def test_a_wrong_field_is_named(fields, message):
   with pytest.raises(InputError, match=message):
-    configs.read(changed(**fields))
+    read_config(changed(**fields))
 
 
 def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
   manifest = JOINT | {"relations": {"source": ["det", "obj"]}}
 
   def sizes(system):
-    config = configs.read(multi30k_en_de.get_config(system))
+    config = read_config(multi30k_en_de.get_config(system))
     plan = resolve(config, manifest)
     assert not plan.translation_needs  # so no parser
     return plan.spec.source_vocabulary, plan.spec.target_vocabulary, plan.tag
@@ -119,7 +119,7 @@ def test_every_missing_field_is_named():
       dotted = f"{where}{name}"
       value = section.pop(name)
       with pytest.raises(InputError, match=f"config.{dotted} is missing; see"):
-        configs.read(config)
+        read_config(config)
       section[name] = value
       seen += 1
       if isinstance(value, dict) and dotted not in open_ended:
@@ -131,7 +131,7 @@ def test_every_missing_field_is_named():
 
 
 def test_an_integer_is_a_float():
-  assert configs.read(changed(model__dropout=0)).model.dropout == 0.0
+  assert read_config(changed(model__dropout=0)).model.dropout == 0.0
 
 
 @pytest.mark.parametrize(
@@ -207,11 +207,11 @@ def test_an_integer_is_a_float():
 )
 def test_fields_that_do_not_fit_are_named(fields, message):
   with pytest.raises(InputError, match=message):
-    resolve(configs.read(changed(**fields)), JOINT)
+    resolve(read_config(changed(**fields)), JOINT)
 
 
 def test_tied_embeddings_need_one_vocabulary():
-  config = configs.read(base.get_config())
+  config = read_config(base.get_config())
   with pytest.raises(InputError, match="tie_embeddings=True needs one"):
     resolve(config, APART)
   model = dataclasses.replace(config.model, tie_embeddings=False)
@@ -256,7 +256,7 @@ def test_an_unknown_system_is_named():
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_every_file_and_system_resolves(name, system):
   module = importlib.import_module(f"configs.{name}")
-  config = configs.read(module.get_config(system))
+  config = read_config(module.get_config(system))
   plan = resolve(config, JOINT)
   assert config.system == system
   assert bool(plan.needs) == (system not in TREELESS)
@@ -282,7 +282,7 @@ def test_two_parts_that_replace_the_same_scores_clash(
 ):
   for name in ("first", "second"):
     monkeypatch.setitem(PARTS, name, Replacing)
-  config = configs.read(changed(parts__encoder={"first": one, "second": other}))
+  config = read_config(changed(parts__encoder={"first": one, "second": other}))
   if not clash:
     assert len(resolve(config, JOINT).spec.parts.encoder) == 2
     return

@@ -324,7 +324,7 @@ def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
   assert firsts == plain
 
   # The parser's CoNLL-U gives what its raw text gives.
-  from jaxsyn.data.parser import UDPipe
+  from jaxsyn.data.sentence.parser import UDPipe
 
   parser = UDPipe(workdir / "parser.source.udpipe")
   trees = tmp_path / "in.conllu"
@@ -381,7 +381,7 @@ def test_what_came_before_a_bad_line_is_answered(straight, environment):
 
 def test_what_can_be_read_of_a_line_is_translated(straight, tmp_path):
   from jaxsyn import translate
-  from jaxsyn.data import stream
+  from jaxsyn.data.sentence import stream
 
   session = translate.Session(straight[0])
   lines = ["The duck arrived .", "so f\ufffdr", "A farmer saw a duck ."]

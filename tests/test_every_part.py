@@ -20,7 +20,7 @@ from models_under_test import (
 )
 
 from configs.systems import SYSTEMS
-from jaxsyn import config as configs
+from jaxsyn.config import Places
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.models.contract import view_of
 from jaxsyn.plan import resolve
@@ -189,7 +189,7 @@ def test_bfloat16_gives_numbers(system):
 def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
   plain = plan_of("transformer")
   params = parameters(plain, BATCH)
-  places = configs.Places({}, {}, {})
+  places = Places({}, {}, {})
   off = dict(PARTS[name].off)
   assert off, f"{name}: say in `off` what switches it off"
   places = dataclasses.replace(places, **{place: {name: off}})

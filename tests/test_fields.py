@@ -9,8 +9,8 @@ import typing
 import pytest
 
 from configs import base, multi30k_en_de, systems
-from jaxsyn import config as configs
 from jaxsyn.comparison import results
+from jaxsyn.config import Config, Decode, read_config
 from jaxsyn.errors import InputError
 from jaxsyn.fields import Range, from_config, range_of
 from jaxsyn.plan import resolve
@@ -38,7 +38,7 @@ def numbers(cls, path=()):
       yield here, hint, form
 
 
-FIELDS = list(numbers(configs.Config))
+FIELDS = list(numbers(Config))
 
 
 def changed(path, value):
@@ -63,7 +63,7 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
 
   def refused(value):
     with pytest.raises(InputError) as caught:
-      configs.read(changed(path, value))
+      read_config(changed(path, value))
     assert str(caught.value).startswith(f"{dotted} must be "), caught.value
     assert len(str(caught.value)) < 300
 
@@ -79,7 +79,7 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
       refused(value)
   inside = [v for v in (form.low, form.high, form.also) if v is not None]
   for value in (v for v in inside if v in form and isinstance(v, int)):
-    found = configs.read(changed(path, value))
+    found = read_config(changed(path, value))
     for name in path:
       found = getattr(found, name)
     assert found == value and type(found) is kind
@@ -115,14 +115,14 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
 )
 def test_what_was_a_traceback_a_hang_or_taken_is_named(path, value, message):
   with pytest.raises(InputError, match=message):
-    configs.read(changed(path.split("."), value))
+    read_config(changed(path.split("."), value))
 
 
 def test_no_output_without_room():
   config = base.get_config()
   config.decode.update(max_length_factor=0.0, max_length_offset=0)
   with pytest.raises(InputError, match="no output has room"):
-    resolve(configs.read(config), MANIFEST)
+    resolve(read_config(config), MANIFEST)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_smoothing_leaves_something_to_the_gold_subword():
   with pytest.raises(
     InputError, match=r"nll\.smoothing must be from 0 to below"
   ):
-    resolve(configs.read(config), MANIFEST)
+    resolve(read_config(config), MANIFEST)
 
 
 def test_what_was_measured_may_be_anything():
@@ -168,7 +168,7 @@ def test_what_was_measured_may_be_anything():
 
 
 def test_bounds_can_be_asked_for_and_read_well():
-  assert range_of(configs.Decode, "beam") == Range(1, 1000)
+  assert range_of(Decode, "beam") == Range(1, 1000)
   assert str(Range(0, 1, above=True, below=True)) == "above 0 and below 1"
 
 
@@ -206,7 +206,7 @@ def test_mutated_configs_are_read_or_refused():
       odd = same if same and draw.random() < 0.7 else ODD
       section[path[-1]] = draw.choice(odd)
     try:
-      resolve(configs.read(config), MANIFEST)
+      resolve(read_config(config), MANIFEST)
       taken += 1
     except InputError as error:
       assert "config" in str(error), error

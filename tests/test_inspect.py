@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from configs import systems
-from jaxsyn import config as configs
 from jaxsyn import inspect, train, workdir
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.batches import pad
+from jaxsyn.config import read_config
+from jaxsyn.data.loader.batches import pad
 from jaxsyn.data.schema import EOS
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.sentence import Sentence
 from jaxsyn.models.contract import forward
@@ -77,7 +77,7 @@ class Untrained(Session):
 
 
 def untrained(system, prepared, folder, **options):
-  workdir.create(folder, configs.read(config_of(system, prepared)))
+  workdir.create(folder, read_config(config_of(system, prepared)))
   return Untrained(folder, **options)
 
 

@@ -18,7 +18,7 @@ from ml_collections import config_flags
 from models_under_test import JOINT
 
 from configs import base
-from jaxsyn import config as configs
+from jaxsyn.config import as_dict, read_config
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.localness import Localness
@@ -41,7 +41,7 @@ def overridden(monkeypatch, address: str, *options: str):
 def in_layers(monkeypatch, address, place, name, *options):
   """Layers of a place, from 0, in which a part works."""
   config = overridden(monkeypatch, address, *options)
-  spec = resolve(configs.read(config), JOINT).spec
+  spec = resolve(read_config(config), JOINT).spec
   return [
     layer
     for layer in range(spec.layers(place))
@@ -109,7 +109,7 @@ def loss_of(config, layers: int):
   maps["decoder_0"]["attention"] = {"dbsa": own}
   own = {"log_parse_BQM": jnp.log(rows(1, 3, 3))}
   maps["encoder_0"] = {"attention": {"dbsa": own}}
-  plan = resolve(configs.read(config), JOINT)
+  plan = resolve(read_config(config), JOINT)
   assert plan.spec.model.decoder_layers == layers
   batch = {"target_id_BT": jnp.full((1, 4), 5)}
 
@@ -150,7 +150,7 @@ def test_a_layer_that_is_not_there_is_named(monkeypatch, layers, layer):
   with pytest.raises(
     InputError, match=rf"layer: {layer} is not one of the {layers} layers"
   ):
-    resolve(configs.read(config), JOINT)
+    resolve(read_config(config), JOINT)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_the_vector_of_relatives_grows_with_the_width(
 ):
   def size(*options):
     config = overridden(monkeypatch, f"multi30k_en_de.py:{system}", *options)
-    found = configs.to_dict(configs.read(config))
+    found = as_dict(read_config(config))
     for name in section.split("."):
       found = found[name]
     return found["size"]
@@ -185,7 +185,7 @@ def test_pascal_s_rival_has_all_heads_that_there_are(monkeypatch):
   config = overridden(
     monkeypatch, "paper_deps_san_iwslt14_de_en.py:pascal", "model.heads=16"
   )
-  spec = resolve(configs.read(config), JOINT).spec
+  spec = resolve(read_config(config), JOINT).spec
   (part,) = dict(spec.parts.encoder).values()
   assert part.cells(1, 16) == {(0, head) for head in range(16)}
 

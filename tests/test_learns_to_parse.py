@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from jaxsyn import config as configs
 from jaxsyn import train
-from jaxsyn.data.parser import UDPipe
+from jaxsyn.config import read_config
+from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 
@@ -70,7 +70,7 @@ def test_what_is_given_the_trees_needs_a_parser_again(tiny, prepared):
     config = tiny(system)
     config.parts.encoder.sisa.gold = gold
     manifest = json.loads((prepared / "manifest.json").read_text())
-    needs.append(resolve(configs.read(config), manifest).translation_needs)
+    needs.append(resolve(read_config(config), manifest).translation_needs)
   assert needs == [frozenset(), frozenset(), {"source_head"}]
 
 

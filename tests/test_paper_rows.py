@@ -40,8 +40,8 @@ from paper_references import (
 from source_dependency_by_loops import unit_by_loops, vector_by_loops
 from test_ablations import TABLES, field
 
-from jaxsyn import config as configs
-from jaxsyn.data import tree as trees
+from jaxsyn.config import as_dict, read_config
+from jaxsyn.data.sentence import tree as trees
 from jaxsyn.models.contract import view_of
 from jaxsyn.models.gru_decoder import Contexts
 from jaxsyn.models.transformer import Transformer
@@ -269,7 +269,7 @@ def plan_of(table: str, row: str):
         assert section.source_dependency.size == 260
         section.source_dependency.size = 5
   config.model.update(**sizes)
-  return resolve(configs.read(config), JOINT)
+  return resolve(read_config(config), JOINT)
 
 
 def drawn(shapes):
@@ -563,7 +563,7 @@ def test_a_row_knows_relatives_as_its_reference(table, row):
 def fingerprint(table: str, row: str) -> str:
   """All that a row does, but not what it is called."""
   plan = plan_of(table, row)
-  config = configs.to_dict(plan.config)
+  config = as_dict(plan.config)
   kept = ("model", "losses", "optimiser", "train", "decode", "batch", "prepare")
   said = {name: config[name] for name in kept} | {"data": dict(config["data"])}
   for name in ("name", "directory"):

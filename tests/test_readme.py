@@ -15,8 +15,8 @@ from models_under_test import (
 )
 
 from configs import base, systems
-from jaxsyn import config as configs
 from jaxsyn import syntax
+from jaxsyn.config import read_config
 from jaxsyn.plan import resolve
 
 README = pathlib.Path(__file__).resolve().parent.parent / "README.md"
@@ -35,7 +35,7 @@ def test_the_worked_example_is_a_part(monkeypatch):
   monkeypatch.setitem(syntax.PARTS, "tree_damped", names["TreeDamped"])
   monkeypatch.setitem(systems.SYSTEMS, "tree_damped", names["tree_damped"])
   config = systems.apply(base.get_config(), "tree_damped")
-  plan = resolve(configs.read(config), JOINT)
+  plan = resolve(read_config(config), JOINT)
   assert plan.needs == {"source_tree_distance"}
   pairs = [sentence(4, 3, 1), sentence(6, 5, 2)]
   batch = batch_of(pairs)
@@ -47,7 +47,7 @@ def test_the_worked_example_is_a_part(monkeypatch):
   plain = logits(without_parts(plan), params, batch)
   np.testing.assert_array_equal(logits(plan, params, unparsed)[0], plain[0])
   config.parts.encoder.tree_damped.scale = 1e9  # no edge counts
-  flat = resolve(configs.read(config), JOINT)
+  flat = resolve(read_config(config), JOINT)
   assert not np.allclose(logits(flat, params, batch), whole, atol=1e-3)
 
 

@@ -6,21 +6,22 @@ import numpy as np
 import pytest
 from models_under_test import plan_of
 
-from jaxsyn import config as configs
 from jaxsyn import train
-from jaxsyn.data import linearise, schema
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.batches import features_for
-from jaxsyn.data.columns import of_split
-from jaxsyn.data.example import encode
-from jaxsyn.data.parser import UDPipe
-from jaxsyn.data.records import Records
-from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.config import read_config
+from jaxsyn.data import schema
+from jaxsyn.data.loader.batches import features_for
+from jaxsyn.data.loader.columns import of_split
+from jaxsyn.data.sentence import linearise
+from jaxsyn.data.sentence.example import encode
+from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
-from jaxsyn.scoring.validation import Validator, read_text
 from jaxsyn.training.mesh import Layout
 from jaxsyn.translate import Session
+from jaxsyn.validation import Validator, read_text
 
 LINES = ["The duck arrived .", "", "Ducks ."]
 
@@ -73,7 +74,7 @@ def test_trained_with_trees_it_translates_without_a_parser(
 
 
 def test_validation_has_room_for_the_tags(tiny, prepared):
-  config = configs.read(tiny("multitask"))
+  config = read_config(tiny("multitask"))
   names = ("source_id", "target_id")
   plan = resolve(config, manifests.read(prepared))
   validator = Validator(

@@ -11,10 +11,15 @@ import pytest
 
 from configs import pud, systems
 from jaxsyn import files, train
-from jaxsyn.data.batches import features_for
-from jaxsyn.data.columns import cache_of, examples_of, of_split, tree_facts
-from jaxsyn.data.records import Records
-from jaxsyn.data.stream import sentences
+from jaxsyn.data.loader.batches import features_for
+from jaxsyn.data.loader.columns import (
+  cache_of,
+  examples_of,
+  of_split,
+  tree_facts,
+)
+from jaxsyn.data.sentence.stream import sentences
+from jaxsyn.data.store.records import Records
 from jaxsyn.translate import Session
 from preprocess import build
 

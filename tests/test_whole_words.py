@@ -6,10 +6,11 @@ import re
 import pytest
 
 from jaxsyn import train
-from jaxsyn.data import conllu, schema
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.records import Records
-from jaxsyn.data.vocabulary import UNKNOWN
+from jaxsyn.data import schema
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.vocabulary import UNKNOWN
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 from jaxsyn.translate import Session
 from preprocess import build
 

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from jaxsyn import config as configs
 from jaxsyn import files, train, workdir
+from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.training import log
 
@@ -33,7 +33,7 @@ def test_a_refused_first_run_leaves_nothing(
 
 
 def created(config, folder):
-  return workdir.create(folder, configs.read(config))
+  return workdir.create(folder, read_config(config))
 
 
 def test_the_config_may_change_until_there_is_a_checkpoint(tiny, tmp_path):

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from configs import base
-from jaxsyn import config as configs
-from jaxsyn.data import integrity, schema, tfds_builder
-from jaxsyn.data import manifest as manifests
+from jaxsyn.config import read_config
+from jaxsyn.data import schema
+from jaxsyn.data.store import integrity, tfds_builder
+from jaxsyn.data.store import manifest as manifests
 
 SHA256 = "5" * 64
 SIDES = ("source",)
@@ -31,7 +32,7 @@ def manifest_of(
   sides = fields.get("sides", ["source"])
   vocabulary = {"file": "vocabulary.model", "sha256": SHA256, "size": 1000}
   parser = {"file": "", "sha256": "", "name": "", "trees": "CoNLL-U"}
-  options = configs.read(base.get_config()).prepare
+  options = read_config(base.get_config()).prepare
   manifest = {
     "name": "toy",
     "version": "1.0.0",

@@ -25,7 +25,7 @@ from benchmarks.faults import harm
 from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
 from jaxsyn import files
-from jaxsyn.data import manifest as manifests
+from jaxsyn.data.store import manifest as manifests
 
 LINES = ("the small dog sees a cat .", "a bird that sings sleeps .")
 Digests = dict[str, str]  # what was read -> digest
@@ -65,16 +65,16 @@ class _Digest:
 
 def train_on(world: World, origin: World) -> Digests:
   """What training reads of a prepared folder, by the code that it uses."""
-  from jaxsyn import config as configs
-  from jaxsyn.data import tasks
-  from jaxsyn.data.batch_plan import Plan, Position
-  from jaxsyn.data.batches import features_for, stream
-  from jaxsyn.data.records import Records
-  from jaxsyn.data.vocabulary import Vocabulary
+  from jaxsyn.config import read_config
+  from jaxsyn.data.loader import tasks
+  from jaxsyn.data.loader.batch_plan import BatchPlan, Position
+  from jaxsyn.data.loader.batches import features_for, stream
+  from jaxsyn.data.sentence.vocabulary import Vocabulary
+  from jaxsyn.data.store.records import Records
   from jaxsyn.plan import resolve
-  from jaxsyn.scoring.validation import read_text
+  from jaxsyn.validation import read_text
 
-  config = configs.read(world.config(origin))
+  config = read_config(world.config(origin))
   directory = config.data.directory
   digest = _Digest()
   for split in (config.data.train, config.data.validation):
@@ -85,7 +85,7 @@ def train_on(world: World, origin: World) -> Digests:
     columns = tasks.of_split(
       records, names, config.data, config.seed, config.batch.memory_gib
     )
-    plan = Plan(
+    plan = BatchPlan(
       *columns.lengths(),
       tokens=config.batch.tokens,
       shapes=2,
@@ -143,22 +143,22 @@ def _abstract_state(folder: pathlib.Path) -> Any:
   """Shapes and types of the state of the undamaged run."""
   import jax
 
-  from jaxsyn import config as configs
-  from jaxsyn.data import tasks
-  from jaxsyn.data.batch_plan import Plan
-  from jaxsyn.data.batches import features_for
-  from jaxsyn.data.records import Records
+  from jaxsyn.config import read_config
+  from jaxsyn.data.loader import tasks
+  from jaxsyn.data.loader.batch_plan import BatchPlan
+  from jaxsyn.data.loader.batches import features_for
+  from jaxsyn.data.store.records import Records
   from jaxsyn.plan import resolve
   from jaxsyn.training.feed import Feed
   from jaxsyn.training.mesh import Layout
   from jaxsyn.training.step import first_state
 
-  config = configs.read(World(folder).config())
+  config = read_config(World(folder).config())
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   names = features_for(plan.needs, records.manifest["sides"])
   columns = tasks.of_split(records, names, config.data, config.seed, 1.0)
-  batch_plan = Plan(*columns.lengths(), tokens=1024, shapes=2, seed=0)
+  batch_plan = BatchPlan(*columns.lengths(), tokens=1024, shapes=2, seed=0)
   batch = Feed(columns, names, batch_plan).empty()[0]
   layout = Layout("jit", config.train.mesh)
   make = functools.partial(first_state, plan.recipe, seed=0)

@@ -62,7 +62,7 @@ class State:
 
   @functools.cached_property
   def payloads(self) -> list[bytes]:
-    from jaxsyn.data import tfrecord
+    from jaxsyn.data.store import tfrecord
 
     return [payload for _, payload in tfrecord.scan(self.shard)]
 
@@ -86,8 +86,8 @@ def _must(holds: bool, what: str) -> None:
 
 
 def conllu(state: State, rng: Rng) -> None:
-  from jaxsyn.data import conllu as trees
-  from jaxsyn.data import tree
+  from jaxsyn.data.sentence import conllu as trees
+  from jaxsyn.data.sentence import tree
 
   line, block = _some(state.sentences, rng)
   blocks = trees.blocks_of_text(mutants.conllu(block, rng) + "\n\n", "mutant")
@@ -106,7 +106,7 @@ def conllu(state: State, rng: Rng) -> None:
 
 
 def frame(state: State, rng: Rng) -> None:
-  from jaxsyn.data import tfrecord
+  from jaxsyn.data.store import tfrecord
 
   size = sum(len(p) + 16 for p in state.payloads[:3])
   with state.shard.open("rb") as file:
@@ -124,7 +124,7 @@ def frame(state: State, rng: Rng) -> None:
 
 
 def payload(state: State, rng: Rng) -> None:
-  from jaxsyn.data.decoding import NotAnExample
+  from jaxsyn.data.store.decoding import NotAnExample
 
   decode, check = _reading(state.world.prepared)
   mutant = mutants.payload(_some(state.payloads, rng), rng)
@@ -163,16 +163,16 @@ def _within(array: np.ndarray, least: float, end: float, name: str) -> None:
 @functools.cache
 def _reading(directory: pathlib.Path) -> tuple[Callable, Callable]:
   """How records of a folder are decoded and checked."""
-  from jaxsyn.data import manifest as manifests
-  from jaxsyn.data.decoding import decoder
-  from jaxsyn.data.example_check import Check
+  from jaxsyn.data.store import manifest as manifests
+  from jaxsyn.data.store.decoding import decoder
+  from jaxsyn.data.store.example_check import Check
 
   manifest = manifests.read(directory)
   return decoder(manifests.features(manifest)), Check(manifest)
 
 
 def index(state: State, rng: Rng) -> None:
-  from jaxsyn.data.records import Index, Records
+  from jaxsyn.data.store.records import Index, Records
 
   folder = state.folder / "indexed"
   if not folder.exists():
@@ -202,8 +202,8 @@ def _lying(index, rng: Rng):
 
 def columns(state: State, rng: Rng) -> None:
   """The page of a cache of columns, its checksum mended or not."""
-  from jaxsyn.data import columns as readers
-  from jaxsyn.data.records import Records
+  from jaxsyn.data.loader import columns as readers
+  from jaxsyn.data.store.records import Records
 
   records = Records(state.world.prepared, "validation")
   names = ("source_id", "source_head", "source_parent_mid")
@@ -233,8 +233,8 @@ def columns(state: State, rng: Rng) -> None:
 
 def given(state: State, rng: Rng) -> None:
   """CoNLL-U of several lines, as users give it."""
-  from jaxsyn.data import conllu as trees
-  from jaxsyn.data.align import visible
+  from jaxsyn.data.sentence import conllu as trees
+  from jaxsyn.data.sentence.align import visible
 
   first = int(rng.integers(len(state.sentences) - 4))
   lines, blocks = zip(*state.sentences[first : first + 4])
@@ -262,7 +262,7 @@ def given(state: State, rng: Rng) -> None:
 
 def download(state: State, rng: Rng) -> None:
   """A file that was fetched, or what stands beside it, changed since."""
-  from jaxsyn.data import fetch
+  from jaxsyn.data.store import fetch
 
   path = state.folder / "corpus.txt"
   record = state.folder / "corpus.txt.sha256"
@@ -279,7 +279,7 @@ def download(state: State, rng: Rng) -> None:
 
 
 def text(state: State, rng: Rng) -> None:
-  from jaxsyn.data.text import lines_of
+  from jaxsyn.data.sentence.text import lines_of
 
   lines = [line for line, _ in itertools.islice(state.sentences, 20)]
   lines[3] = "日本語の文 \u2028 und Grüße\r"
@@ -315,7 +315,7 @@ def brackets(state: State, rng: Rng) -> None:
 
 
 def manifest(state: State, rng: Rng) -> None:
-  from jaxsyn.data import manifest as manifests
+  from jaxsyn.data.store import manifest as manifests
 
   old = (state.world.prepared / "manifest.json").read_bytes()
   path = state.folder / "manifest.json"
@@ -356,21 +356,21 @@ def run_page(state: State, rng: Rng) -> None:
 
 
 def config(state: State, rng: Rng) -> None:
-  from jaxsyn import config as configs
+  from jaxsyn.config import as_dict, read_config
   from jaxsyn.plan import resolve
 
   plain = _plain_config(state.world.folder)
-  read = configs.read(mutants.tree(plain, rng))
+  read = read_config(mutants.tree(plain, rng))
   resolve(read, state.manifest)
-  for name, value in _numbers(configs.to_dict(read)):
+  for name, value in _numbers(as_dict(read)):
     _must(math.isfinite(value), f"config.{name}={value}")
 
 
 @functools.cache
 def _plain_config(folder: pathlib.Path) -> dict[str, Any]:
-  from jaxsyn import config as configs
+  from jaxsyn.config import as_dict, read_config
 
-  return configs.to_dict(configs.read(World(folder).config()))
+  return as_dict(read_config(World(folder).config()))
 
 
 def _numbers(content: Any, name: str = "") -> list[tuple[str, float]]:

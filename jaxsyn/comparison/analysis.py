@@ -11,16 +11,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 import jaxsyn
-from jaxsyn import config as configs
 from jaxsyn import workdir
 from jaxsyn.comparison import examples, progress, results
 from jaxsyn.comparison.asked import Job, System
 from jaxsyn.comparison.controls import control_of, controls
 from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
-from jaxsyn.data import conllu, integrity
-from jaxsyn.data import manifest as manifests
+from jaxsyn.config import Data, as_dict
 from jaxsyn.data.schema import SIDES
-from jaxsyn.data.text import read_lines
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.text import read_lines
+from jaxsyn.data.store import integrity
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, significance, tokenizers
 from jaxsyn.scoring.metrics import Measured, measure, scorer_of
@@ -53,7 +54,7 @@ class Settings:
   edges: tuple[int, ...] = buckets.EDGES
 
 
-def settled(settings: Settings, data: configs.Data) -> Settings:
+def settled(settings: Settings, data: Data) -> Settings:
   """Settings that name the tokeniser.
 
   Raises:
@@ -63,7 +64,7 @@ def settled(settings: Settings, data: configs.Data) -> Settings:
   return dataclasses.replace(settings, tokenizer=found)
 
 
-def check(settings: Settings, data: configs.Data) -> None:
+def check(settings: Settings, data: Data) -> None:
   """What would be found out after days of training, before it.
 
   Args:
@@ -140,7 +141,7 @@ def _system(system: System, others: Sequence[System]) -> results.System:
   data = system.config.data
   return results.System(
     system.name,
-    configs.to_dict(system.config),
+    as_dict(system.config),
     results.Data(
       data.name,
       data.directory,

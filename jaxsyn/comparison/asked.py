@@ -21,11 +21,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn import config as configs
 from jaxsyn import files, workdir
 from jaxsyn.comparison import results
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.batches import features_for
+from jaxsyn.config import Config, as_dict, read_config
+from jaxsyn.data.loader.batches import features_for
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.fields import from_config
 from jaxsyn.plan import resolve
@@ -50,7 +50,7 @@ class System:
   """
 
   name: str
-  config: configs.Config
+  config: Config
   published: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
   @property
@@ -76,7 +76,7 @@ class Job:
     return self.folder / self.system.name / f"seed_{self.seed}"
 
   @property
-  def config(self) -> configs.Config:
+  def config(self) -> Config:
     return dataclasses.replace(self.system.config, seed=self.seed)
 
   def hypotheses(self, split: str) -> pathlib.Path:
@@ -177,7 +177,7 @@ def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
     if old := there.get(system.name):
       _check_same(folder, system, old, hashes)
     there[system.name] = {
-      "config": configs.to_dict(system.config),
+      "config": as_dict(system.config),
       "hashes": hashes,
     }
   folder.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
 
 def job(folder: pathlib.Path, system: str, seed: int) -> Job:
   """A run of a comparison that was begun."""
-  config = configs.read(_read(folder)[system]["config"])
+  config = read_config(_read(folder)[system]["config"])
   return Job(folder, System(system, config), seed)
 
 
@@ -232,7 +232,7 @@ def _check_same(folder, system, old, hashes) -> None:
       f"{folder} compares on other data than {system.config.data.directory} "
       f"holds now (vocabulary, parser or records differ). {other}"
     )
-  found = workdir.differences(configs.read(old["config"]), system.config)
+  found = workdir.differences(read_config(old["config"]), system.config)
   changed = [
     text
     for name, text in found.items()

@@ -22,9 +22,9 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 from jaxsyn import files
-from jaxsyn.data import integrity
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.conllu import Parse
+from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.store import integrity
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.files import trees
 from jaxsyn.inspection.sentence import Map, Sentence, to_json

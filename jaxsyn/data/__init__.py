@@ -1,1 +1,4 @@
-"""What a sentence is: trees, alignment, vocabulary, records, batches."""
+"""From sentences to batches, in three stories: `sentence`, `store`, `loader`.
+
+What an example is, by name, type and axes, stands in `schema`: all three read it.
+"""

@@ -18,8 +18,15 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Decode
-from jaxsyn.data.batches import Batch, Change, changed, doubled, pad, words_of
-from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.data.loader.batches import (
+  Batch,
+  Change,
+  changed,
+  doubled,
+  pad,
+  words_of,
+)
+from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.beam import NEVER, Search, beam_search
 from jaxsyn.decode.greedy import greedy_search
 from jaxsyn.models.contract import view_of
@@ -104,7 +111,7 @@ class Translator:
 
     Args:
       params: of the model.
-      examples: of `jaxsyn.data.example.encode`; targets are not read.
+      examples: of `jaxsyn.data.sentence.example.encode`; targets are not read.
     """
     jobs = self._jobs(examples)
     for size in dict.fromkeys(size for size, _ in jobs):

@@ -17,7 +17,7 @@ import numpy as np
 from flax import linen as nn
 from flax import traverse_util
 
-from jaxsyn.data.batches import Change, changed, doubled, pad, words_of
+from jaxsyn.data.loader.batches import Change, changed, doubled, pad, words_of
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.contract import forward, view_of
 from jaxsyn.models.spec import ModelSpec
@@ -109,7 +109,7 @@ class Maps:
 
     Args:
       params: of the model.
-      examples: of `jaxsyn.data.example.encode`.
+      examples: of `jaxsyn.data.sentence.example.encode`.
       targets: subwords of a translation of each, the end sign last; None: the
         encoder alone is run.
 

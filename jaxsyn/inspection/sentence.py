@@ -28,7 +28,7 @@ class Source:
     given_head_W: the parents of that tree; None where it reads none.
     subwords: their texts, "▁" for a blank before them; the end sign last.
     units: rows and columns of a pooled map.
-    example: arrays of `jaxsyn.data.example.encode`.
+    example: arrays of `jaxsyn.data.sentence.example.encode`.
   """
 
   text: str

@@ -52,7 +52,7 @@ def view_of(batch: dict[str, Array], side: str) -> View:
   """The facts of one side of a batch.
 
   Args:
-    batch: arrays named side_fact_LETTERS, as `jaxsyn.data.batches` makes them.
+    batch: arrays named side_fact_LETTERS, as `jaxsyn.data.loader.batches` makes them.
     side: "source" or "target".
   """
   letter = "S" if side == "source" else "T"
@@ -90,7 +90,7 @@ def forward(
   while `real_BS` is of what it reads.
 
   Args:
-    batch: see `jaxsyn.data.batches`.
+    batch: see `jaxsyn.data.loader.batches`.
     train: dropout and training-only noise are on.
     full_context: the future is shown as well: for losses on attention.
   """

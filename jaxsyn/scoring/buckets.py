@@ -4,7 +4,7 @@ Each sentence is in one bucket of each table, also an empty line and one without
 a tree, so counts add up to the test set, and so do the sums that scores are
 made of. A bucket holds its upper end: "1.5-2" is more than 1.5, at most 2.
 
-Facts of a tree (its words are those of `jaxsyn.data.conllu`: surface tokens):
+Facts of a tree (its words are those of `jaxsyn.data.sentence.conllu`: surface tokens):
 
 - depth: edges between the root and the deepest word.
 - dependency length: mean distance of words from their parents, in words; roots
@@ -12,7 +12,7 @@ Facts of a tree (its words are those of `jaxsyn.data.conllu`: surface tokens):
 - clauses: each root and each word that hangs by one of CLAUSES. Coordinated
   clauses (`conj`) are not among them: the relation does not tell them from
   coordinated nouns.
-- projectivity: whether edges cross, see `jaxsyn.data.tree.projective`.
+- projectivity: whether edges cross, see `jaxsyn.data.sentence.tree.projective`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from jaxsyn.data import tree
-from jaxsyn.data.conllu import Parse
+from jaxsyn.data.sentence import tree
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.metrics import Measured

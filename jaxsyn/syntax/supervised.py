@@ -42,7 +42,7 @@ def head_word_BS(view: View) -> Array:
   A parent without any subword (where subwords run over blanks that are not
   there, or normalisation deletes a word) is passed over for its own parent;
   where none above has any, the word counts as a root: as for the stored
-  `parent_mid` (`jaxsyn.data.tree`).
+  `parent_mid` (`jaxsyn.data.sentence.tree`).
   """
   head_BW = view.head_BW.astype(jnp.int32)
   own_W = jnp.arange(head_BW.shape[1])

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from jaxsyn.data.batch_plan import Plan, Planned, Position
-from jaxsyn.data.batches import Batch, Change, assemble, changed, stream
-from jaxsyn.data.columns import Columns
+from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
+from jaxsyn.data.loader.batches import Batch, Change, assemble, changed, stream
+from jaxsyn.data.loader.columns import Columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Feed:
 
   columns: Columns
   names: tuple[str, ...]
-  plan: Plan
+  plan: BatchPlan
   change: Change | None = None
 
   def batches(self, start: Position) -> Iterator[tuple[Position, Batch]]:

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxsyn.config import Config
-from jaxsyn.data.batch_plan import Position
-from jaxsyn.data.batches import ahead
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.batches import ahead
 from jaxsyn.errors import InputError
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.feed import Feed

@@ -160,7 +160,7 @@ def train_step(
 
   Args:
     state: donated by the callers that jit this.
-    batch: see `jaxsyn.data.batches`.
+    batch: see `jaxsyn.data.loader.batches`.
     recipe: model, losses, optimiser.
     axis: name of the pmap axis the batch is split over; None: it is whole.
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from configs import quickstart
-from jaxsyn import config as configs
 from jaxsyn.comparison import analysis, asked
+from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import measure, scorer_of
@@ -83,9 +83,7 @@ def test_a_test_set_that_is_not_as_it_was_written_is_refused(
   folder = shutil.copytree(prepared, tmp_path / "copy")
   config = quickstart.get_config("transformer")
   config.data.directory = str(folder)
-  job = asked.Job(
-    tmp_path, asked.System("transformer", configs.read(config)), 0
-  )
+  job = asked.Job(tmp_path, asked.System("transformer", read_config(config)), 0)
   job.hypotheses("test").parent.mkdir(parents=True)
   job.hypotheses("test").write_text("a\n" * 24)
 

@@ -9,8 +9,8 @@ import pytest
 import toy_folders
 
 from jaxsyn.comparison import looks
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.text import read_lines
+from jaxsyn.data.sentence.text import read_lines
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
 

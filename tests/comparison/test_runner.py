@@ -13,11 +13,11 @@ import time
 
 import pytest
 
-from jaxsyn import config as configs
 from jaxsyn import files
 from jaxsyn.comparison import asked, progress
 from jaxsyn.comparison.progress import Board, State
 from jaxsyn.comparison.runner import STARTS, Runner
+from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -35,7 +35,7 @@ FACTS = (
 def jobs(tiny, tmp_path):
   """Two systems, two seeds."""
   systems = [
-    asked.System(name, configs.read(tiny(name)))
+    asked.System(name, read_config(tiny(name)))
     for name in ("transformer", "pascal")
   ]
   return asked.jobs(tmp_path, systems, (0, 1))

@@ -8,7 +8,7 @@ from models_under_test import config_of
 from tables_under_test import Tables, drawn
 
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.translator import Translator, longest_output
 
 pytestmark = pytest.mark.usefixtures("quick_compile")

@@ -10,9 +10,10 @@ import toy_folders
 
 from benchmarks.faults import mutants
 from benchmarks.faults.harm import HARMS
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data import parser, tfds_builder
-from jaxsyn.data.vocabulary import Vocabulary, train
+from jaxsyn.data.sentence import parser
+from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import tfds_builder
 from jaxsyn.errors import InputError
 
 LINES = [f"the {a} {b}" for a in ("cat", "dog", "owl") for b in ("ran", "sat")]
@@ -21,7 +22,7 @@ LOAD = """
 import sys
 import numpy as np
 from benchmarks.faults.harm import HARMS
-from jaxsyn.data.parser import UDPipe
+from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.errors import InputError
 path, harmed = sys.argv[1:]
 data = open(path, "rb").read()

@@ -13,8 +13,8 @@ import web_server
 from raw_corpora import corpus, records_of
 
 from jaxsyn import cli
-from jaxsyn.data import integrity
-from jaxsyn.data import manifest as manifests
+from jaxsyn.data.store import integrity
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from preprocess import build, publish, verify
 

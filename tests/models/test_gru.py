@@ -18,7 +18,7 @@ from models_under_test import (
 )
 
 from configs import base, systems
-from jaxsyn import config as configs
+from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.models.gru_layers import INITIALISATIONS
@@ -133,7 +133,7 @@ def test_what_reaches_the_predictor_through_a_whole_model(
   config.model.gru.hidden = 12
   systems.apply(config, "gru_syntax")
   config.contexts.syntax.position = position
-  plan = resolve(configs.read(config), JOINT)
+  plan = resolve(read_config(config), JOINT)
   params = parameters(plan, BATCH)
 
   def value(params):
@@ -155,7 +155,7 @@ def test_what_reaches_the_predictor_through_a_whole_model(
 def test_square_matrices_are_drawn_orthogonal_gate_by_gate():
   config = systems.apply(base.get_config(), "gru_global")
   config.model.gru.initialisation = "orthogonal"
-  plan = resolve(configs.read(config), JOINT)
+  plan = resolve(read_config(config), JOINT)
   params = plan.recipe.model.init(
     jax.random.key(0), BATCH, train=False, method=forward
   )["params"]
@@ -210,11 +210,11 @@ def test_what_does_not_fit_is_refused_by_name(change, message):
       section = section[name]
     section[field] = value
   with pytest.raises(InputError, match=message):
-    resolve(configs.read(config), JOINT)
+    resolve(read_config(config), JOINT)
 
 
 @pytest.mark.parametrize("mix", ["gru_global+pascal", "dbsa+gru_global"])
 def test_parts_of_attention_are_refused(mix):
   config = systems.apply(base.get_config(), mix)
   with pytest.raises(InputError, match=r"changes attention of the Transformer"):
-    resolve(configs.read(config), JOINT)
+    resolve(read_config(config), JOINT)

@@ -12,10 +12,11 @@ import time
 import pytest
 from raw_corpora import chain, corpus, lines_of, records_of
 
-from jaxsyn.data import conllu, schema
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.records import Records
-from jaxsyn.data.vocabulary import Vocabulary
+from jaxsyn.data import schema
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import build
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from jaxsyn import config as configs
+from jaxsyn.config import Clean
 from jaxsyn.errors import InputError
 from preprocess import clean, raw
 
-OFF = configs.Clean(
+OFF = Clean(
   empty=False,
   control=False,
   max_words=0,
@@ -21,7 +21,7 @@ OFF = configs.Clean(
 def kept(pairs, **options):
   """Which pairs stay, and the counts."""
   fields = {f: getattr(OFF, f) for f in OFF.__dataclass_fields__}
-  steps = clean.steps(configs.Clean(**{**fields, **options}), "en", "de")
+  steps = clean.steps(Clean(**{**fields, **options}), "en", "de")
   done = clean.clean(*zip(*pairs), steps)
   return done.kept, done.dropped
 
@@ -88,7 +88,7 @@ def test_language_of_real_captions(shared_data):
 def test_unknown_language():
   with pytest.raises(InputError, match=r"source_language: .* know 'qaa'"):
     options = {**OFF.__dict__, "language": True}
-    clean.steps(configs.Clean(**options), "qaa", "de")
+    clean.steps(Clean(**options), "qaa", "de")
 
 
 def test_a_pair_counts_once_for_the_first_reason():

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from jaxsyn.data import conllu
+from jaxsyn.data.sentence import conllu
 from preprocess import grammar, lexicon
 from preprocess.grammar import Node, read_out
 from preprocess.lexicon import Word

@@ -6,9 +6,9 @@ import pathlib
 import pytest
 from raw_corpora import chain, corpus, lines_of
 
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.records import Records
 from jaxsyn.data.schema import EOS
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import build
 

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from jaxsyn.data import conllu
-from jaxsyn.data.parser import UDPipe
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.errors import InputError
 from preprocess import parse
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from raw_corpora import corpus, lines_of, records_of
 
-from jaxsyn.data import linearise, tasks
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.linearise import CLOSE, opening
-from jaxsyn.data.records import Records
-from jaxsyn.data.vocabulary import Vocabulary, train
+from jaxsyn.data.loader import tasks
+from jaxsyn.data.sentence import linearise
+from jaxsyn.data.sentence.linearise import CLOSE, opening
+from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import build, penn
 
@@ -235,13 +236,13 @@ def test_faulty_options(tmp_path, given, message):
 
 def test_they_serve_without_dependency_trees(tmp_path):
   """The second task needs the one kind only."""
-  from jaxsyn import config as configs
+  from jaxsyn.config import read_config
 
   config = with_brackets(tmp_path)
   config.prepare.parse.sides = ()
   folder = build.run(config)
   config.data.second.update(task="source", brackets="constituency")
   names = ("source_id", "target_id")
-  records, data = Records(folder, "train"), configs.read(config).data
+  records, data = Records(folder, "train"), read_config(config).data
   both = tasks.of_split(records, names, data, 0, 1.0)
   assert both.notes["second"] == 60

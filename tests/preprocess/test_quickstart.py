@@ -11,9 +11,9 @@ import pytest
 from configs import quickstart as settings
 from configs import systems
 from jaxsyn import config as checked
-from jaxsyn.data import conllu
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.records import Records
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import grammar, quickstart
 

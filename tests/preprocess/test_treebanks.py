@@ -10,9 +10,10 @@ import pytest
 from raw_corpora import chain, corpus, lines_of, records_of
 
 from configs import pud
-from jaxsyn.data import conllu, schema
-from jaxsyn.data import manifest as manifests
-from jaxsyn.data.records import Records
+from jaxsyn.data import schema
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import build
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxsyn.data import conllu
+from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import METRICS, measure, scorer_of

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from jaxsyn import score as command
-from jaxsyn.config import read
+from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, selection, tokenizers
 from jaxsyn.scoring.metrics import score
@@ -156,21 +156,21 @@ def test_a_settled_config_names_its_tokeniser():
 
   config = base.get_config()
   config.data.target_language = "zh-TW"
-  found = selection.settled(read(config)).train
+  found = selection.settled(read_config(config)).train
   assert (found.tokenizer, selection.title(found)) == ("zh", "BLEU (zh)")
   # Installing another tokeniser later changes nothing.
   config.train.tokenizer = found.tokenizer
   config.data.target_language = "ja"
-  assert selection.settled(read(config)).train.tokenizer == "zh"
+  assert selection.settled(read_config(config)).train.tokenizer == "zh"
   config.train.selection = "chrf"
-  assert selection.title(read(config).train) == "chrF"
+  assert selection.title(read_config(config).train) == "chrF"
 
 
 def test_smoothing_alone_ranks_as_nothing():
   from configs import base
 
   config = base.get_config()
-  train = selection.settled(read(config)).train
+  train = selection.settled(read_config(config)).train
   metric = selection.Metric(train, ["a b c d e", "f g h i j"])
   # Three words right in a row, no four: sacreBLEU's number is above 0.
   found = metric(["a b c x x", "y y y y y"])

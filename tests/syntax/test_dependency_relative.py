@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from models_under_test import batch_of, plan_of, sentence
 
-from jaxsyn.data import tree as trees
+from jaxsyn.data.sentence import tree as trees
 from jaxsyn.models.contract import view_of
 from jaxsyn.syntax import View, Where
 from jaxsyn.syntax.dependency_relative import (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from part_under_test import WHERE, rescored
 
-from jaxsyn.data import tree as trees
+from jaxsyn.data.sentence import tree as trees
 from jaxsyn.syntax.parent_scaled import ParentScaled
 from jaxsyn.syntax.tree_scaled import TreeScaled
 

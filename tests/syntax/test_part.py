@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxsyn.data import tree as trees
+from jaxsyn.data.sentence import tree as trees
 from jaxsyn.syntax import View
 
 # "The monkey eats a banana": heads of The, monkey, eats, a, banana. The word

@@ -6,7 +6,7 @@ import numpy as np
 import part_under_test
 import pytest
 
-from jaxsyn.data import tree as trees
+from jaxsyn.data.sentence import tree as trees
 from jaxsyn.syntax.tree_scaled import TreeScaled
 
 # "The monkey eats a banana", one subword a word, the end sign and one pad.

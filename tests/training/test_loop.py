@@ -14,10 +14,10 @@ import jax
 import numpy as np
 import pytest
 
-from jaxsyn import config as configs
-from jaxsyn.data.batch_plan import Plan as BatchPlan
-from jaxsyn.data.columns import of_split
-from jaxsyn.data.records import Records
+from jaxsyn.config import read_config
+from jaxsyn.data.loader.batch_plan import BatchPlan
+from jaxsyn.data.loader.columns import of_split
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
@@ -64,7 +64,7 @@ def train(tiny, prepared, tmp_path):
     config.batch.update(shapes=1, tokens=600)
     config.train.update(steps=40, evaluate_every=1, save_every=100, keep=1)
     config.train.update(changes)
-    config = selection.settled(configs.read(config))
+    config = selection.settled(read_config(config))
     plan = resolve(config, records.manifest)
     layout = Layout(config.train.parallelism, config.train.mesh)
     batches = BatchPlan(
@@ -183,7 +183,7 @@ def test_what_is_no_number_is_never_the_best(train):
 
 
 def test_ended_for_a_reason_is_read_from_config_and_progress(tiny):
-  config = configs.read(tiny("transformer"))
+  config = read_config(tiny("transformer"))
   change = dataclasses.replace(config.train, steps=9, patience=2, minutes=1.0)
   config = dataclasses.replace(config, train=change)
 

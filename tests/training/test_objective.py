@@ -22,8 +22,7 @@ from models_under_test import (
 )
 
 from configs.systems import SYSTEMS
-from jaxsyn import config as configs
-from jaxsyn.config import Mesh
+from jaxsyn.config import Mesh, Places
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.training.checkpoint import Progress
@@ -70,7 +69,7 @@ def quiet(config):
     place: {name: still(options) for name, options in section.items()}
     for place, section in vars(config.parts).items()
   }
-  return dataclasses.replace(config, parts=configs.Places(**places))
+  return dataclasses.replace(config, parts=Places(**places))
 
 
 def joint_models():

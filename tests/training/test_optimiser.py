@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs import base
-from jaxsyn import config as configs
+from jaxsyn.config import read_config
 from jaxsyn.training import optimiser
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 
@@ -14,7 +14,7 @@ from jaxsyn.training.checkpoint import Checkpoints, Progress
 def section(**fields):
   config = base.get_config()
   config.optimiser.update(fields)
-  return configs.read(config).optimiser
+  return read_config(config).optimiser
 
 
 def test_inverse_square_root_schedule():

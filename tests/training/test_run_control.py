@@ -14,12 +14,12 @@ import pytest
 
 from configs import quickstart as config_file
 from jaxsyn import train
-from jaxsyn.data.batch_plan import Planned, Shape
-from jaxsyn.data.batches import features_for
-from jaxsyn.scoring.validation import Validator
+from jaxsyn.data.loader.batch_plan import Planned, Shape
+from jaxsyn.data.loader.batches import features_for
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.step import moving_average
 from jaxsyn.translate import Session
+from jaxsyn.validation import Validator
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")
 

@@ -16,7 +16,7 @@ from window_under_test import (
   weights_of,
 )
 
-from jaxsyn.data import tree as trees
+from jaxsyn.data.sentence import tree as trees
 from jaxsyn.errors import InputError
 from jaxsyn.syntax import View
 from jaxsyn.syntax.windows.tree import Tree, distances

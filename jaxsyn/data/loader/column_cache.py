@@ -1,0 +1,294 @@
+"""Columns on a disk: made once from the examples, checked whenever opened.
+
+A folder holds two files a feature, its values and where each example's begin,
+and a page with the sums of all files. What is damaged, cut or missing is made
+again, and one line says so; nothing here can be wrong and used.
+
+Before this file: `records`. After it: `columns`.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from jaxsyn import files
+from jaxsyn.data.loader import private
+from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.store.manifest_format import File
+from jaxsyn.data.store.rows import Rows
+from jaxsyn.errors import InputError
+from jaxsyn.fields import from_config
+
+PAGE = "columns.json"
+STAMP = "checked.json"  # which mapped files were read whole, and by which boot
+FORMAT = 1
+_START = np.dtype("<i8")
+_BOOT = pathlib.Path("/proc/sys/kernel/random/boot_id")
+_PATIENCE = 5  # looks for a file, a twentieth of a second apart
+_STALE = 24 * 3600.0  # seconds after which what is unfinished was given up
+
+Notes = collections.Counter
+Make = Callable[[Notes], Iterable[Rows]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrays:
+  """Ragged columns: example i of a feature is flat[start[i]:start[i + 1]]."""
+
+  flat: dict[str, np.ndarray]
+  start: dict[str, np.ndarray]
+  notes: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Page:
+  """What the page says."""
+
+  format: int
+  files: dict[str, File]
+  notes: dict[str, int]
+
+
+def open_cache(
+  make: Make,
+  features: tuple[str, ...],
+  cache: pathlib.Path,
+  memory_gib: float,
+) -> Arrays:
+  """The columns of a split, from the cache or made now.
+
+  Where the folder cannot be written to, or its disk is full, the cache is in
+  one of the user's own (`jaxsyn.data.loader.private`).
+
+  Args:
+    make: gives all examples in order, some at a time, and counts in what it is
+      given; called where there is no cache, or one that is not as it was
+      written, and again where a place turns out to be full.
+    features: names of those to keep.
+    cache: folder of the columns; its name must tell what is in it.
+    memory_gib: columns that are larger together are memory-mapped.
+
+  Raises:
+    InputError: no place can be written to.
+  """
+  damaged = []
+  for place in (cache, *(_aside(root, cache) for root in private.there())):
+    found, why = _load(place, features, memory_gib)
+    if found:
+      return found
+    if why:
+      damaged.append(f"{place} is made again from the records: {why}.")
+  # Not before: beside one that cannot be mended another may have been made.
+  for line in damaged:
+    private.tell(line)
+  refused = []
+  for root in (
+    lambda: cache,
+    lambda: _aside(private.folder(make=True), cache),
+    lambda: _aside(private.temporary(), cache),
+  ):
+    try:
+      place = root()
+      _write(make, features, place)
+    except OSError as error:  # no rights, a disk that is full or read-only, ...
+      refused.append(str(error))
+      continue
+    if refused:
+      private.tell(f"columns are cached in {place}: {refused[0]}.")
+    found, why = _load(place, features, memory_gib, written=True)
+    if found:
+      return found
+    refused.append(f"{why}, though it was just written")
+  raise InputError(
+    "there is no place for the columns of the data set, which are made once and"
+    f" then read: {'; '.join(refused)}. Free some space, or set XDG_CACHE_HOME"
+    " to a folder with more."
+  )
+
+
+def _aside(root: pathlib.Path, cache: pathlib.Path) -> pathlib.Path:
+  return root / "columns" / cache.name
+
+
+def _load(
+  folder: pathlib.Path,
+  features: tuple[str, ...],
+  memory_gib: float,
+  written: bool = False,
+) -> tuple[Arrays | None, str]:
+  """The columns in a folder; or None, and what is wrong if it is there.
+
+  Args:
+    folder, features, memory_gib: see `open_cache`.
+    written: this process has just made it, so it is there.
+  """
+  if not written and not os.path.lexists(folder):
+    return None, ""
+  for _ in range(_PATIENCE):
+    try:
+      return _read(folder, features, memory_gib), ""
+    except FileNotFoundError as error:
+      # Perhaps another process puts its own, the same, in this place.
+      time.sleep(0.05)
+      why = str(error)
+    except (OSError, ValueError) as error:
+      why = str(error)
+      break
+  return None, why.rstrip(".")
+
+
+def _read(
+  folder: pathlib.Path, features: tuple[str, ...], memory_gib: float
+) -> Arrays:
+  """The columns in a folder.
+
+  Raises:
+    OSError: a file is not there, or cannot be read.
+    ValueError: it is not as it was written.
+  """
+  page = files.unsealed(files.read_json(folder / PAGE))
+  about = from_config(_Page, page, PAGE, bounded=False)
+  names = [file for name in features for file in _files(name)]
+  if about.format != FORMAT or set(about.files) != set(names):
+    raise ValueError(f"{PAGE} is of other columns, or of another version")
+  if wrong := files.damaged(folder, page["files"], lambda name: False):
+    raise ValueError(wrong)
+  size = sum(about.files[_files(name)[0]].bytes for name in features)
+  mapped = size > memory_gib * 2**30
+  # From before they are read: what changes meanwhile is not what was checked.
+  state = _state(folder, names) if mapped else None
+  known = state is not None and _stamp(folder) == state
+  flat, start = {}, {}
+  for name in features:
+    values, begins = _files(name)
+    start[name] = _array(folder / begins, _START, about.files[begins])
+    flat[name] = _array(
+      folder / values, FEATURES[name].dtype, about.files[values], mapped, known
+    )
+    _check_starts(name, start[name], len(flat[name]))
+  if len({len(array) for array in start.values()}) > 1:
+    raise ValueError("features have different numbers of examples")
+  if state and not known:
+    with contextlib.suppress(OSError):  # not ours: read again then
+      files.write_json(folder / STAMP, files.sealed(state))
+  return Arrays(flat, start, about.notes)
+
+
+def _files(name: str) -> tuple[str, str]:
+  """Files of a feature: its values, and where each example's begin."""
+  return f"{name}.bin", f"{name}.start.bin"
+
+
+def _array(
+  path: pathlib.Path,
+  dtype: np.dtype,
+  about: File,
+  mapped: bool = False,
+  known: bool = False,
+) -> np.ndarray:
+  if about.bytes % dtype.itemsize:
+    raise ValueError(f"{path} ends within a number")
+  if mapped and about.bytes:  # nothing cannot be mapped
+    array = np.memmap(path, dtype, mode="r")
+  else:
+    array = np.fromfile(path, dtype)
+  if not known:
+    crc = files.Crc()
+    crc.update(array)
+    if crc.value != about.crc32c:
+      raise ValueError(f"{path} has another checksum than when it was written")
+  return array
+
+
+def _check_starts(name: str, start: np.ndarray, size: int) -> None:
+  if len(start) == 0 or start[0] != 0 or start[-1] != size:
+    raise ValueError(f"{name} begins or ends elsewhere than its values")
+  if (np.diff(start) < 0).any():
+    raise ValueError(f"an example of {name} ends before it begins")
+
+
+def _stamp(folder: pathlib.Path) -> dict[str, Any] | None:
+  """The `_state` in which files were last read whole; None if they never were."""
+  try:
+    return files.unsealed(files.read_json(folder / STAMP))
+  except (OSError, ValueError):
+    return None
+
+
+def _state(folder: pathlib.Path, names: Iterable[str]) -> dict[str, Any] | None:
+  """What tells files from changed ones during this boot; None: no Linux.
+
+  What is mapped is larger than what one wants to read before the first step of
+  every run. A change by a program shows in a file's times, and a copy is
+  another file; what a disk loses on its own shows at the next boot.
+  """
+  try:
+    found: dict[str, Any] = {"boot": _BOOT.read_text()}
+  except OSError:
+    return None
+  for name in names:
+    now = os.stat(folder / name)
+    found[name] = [now.st_dev, now.st_ino, now.st_mtime_ns, now.st_ctime_ns]
+  return found
+
+
+class _Column:
+  """Writes the values of one feature."""
+
+  def __init__(self, file: BinaryIO, dtype: np.dtype):
+    self._file, self._dtype = file, dtype
+    self._crc, self._bytes = files.Crc(), 0
+    self._sizes = [np.zeros(1, np.int64)]
+
+  def add(self, values: np.ndarray, sizes: np.ndarray) -> None:
+    values = values.astype(self._dtype, casting="same_kind", copy=False)
+    self._file.write(values.data)
+    self._crc.update(values)
+    self._bytes += values.nbytes
+    self._sizes.append(sizes)
+
+  def close(self) -> tuple[dict[str, Any], np.ndarray]:
+    """Size and sum of the file, and where the values of each example begin."""
+    self._file.close()
+    start = np.cumsum(np.concatenate(self._sizes), dtype=_START)
+    return {"bytes": self._bytes, "crc32c": self._crc.value}, start
+
+
+def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
+  """Streams examples into the files of a folder, which appears whole."""
+  _remove_stale(folder.parent)
+  notes: Notes = collections.Counter()
+  with files.publish_folder(folder) as new, contextlib.ExitStack() as stack:
+    columns = {}
+    for name in features:
+      file = stack.enter_context(open(new / _files(name)[0], "wb"))
+      columns[name] = _Column(file, FEATURES[name].dtype)
+    for rows in make(notes):
+      for name, column in columns.items():
+        column.add(rows.flat[name], rows.size[name])
+    sums = {}
+    for name, column in columns.items():
+      values, begins = _files(name)
+      sums[values], start = column.close()
+      start.tofile(new / begins)
+      sums |= files.sums(new, [begins])
+    page = {"format": FORMAT, "files": sums, "notes": dict(notes)}
+    files.write_json(new / PAGE, files.sealed(page))
+
+
+def _remove_stale(folder: pathlib.Path) -> None:
+  """Removes what killed processes left of caches."""
+  for path in folder.glob(f".*{files.PARTIAL}"):
+    with contextlib.suppress(OSError):  # another process removes it as well
+      if time.time() - path.stat().st_mtime > _STALE:
+        shutil.rmtree(path)

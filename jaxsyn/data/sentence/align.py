@@ -1,0 +1,85 @@
+"""Which characters count, and to which word a subword belongs.
+
+Words (from a parser) and subwords (from SentencePiece) both know their span in
+the untouched sentence, so they are matched by character offsets and nothing
+is ever re-tokenised. `jaxsyn.data.sentence.conllu` finds the spans of words,
+`jaxsyn.data.sentence.vocabulary` those of subwords, `jaxsyn.data.sentence.example` joins them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import unicodedata
+from collections.abc import Sequence
+
+from jaxsyn.data.schema import NO_WORD
+
+# Control and format characters (zero-width space, byte order mark, joiners)
+# and separators: tools drop, keep or turn them into spaces as they please.
+_INVISIBLE = frozenset(["Cc", "Cf", "Zs", "Zl", "Zp"])
+
+
+@functools.cache
+def is_visible(character: str) -> bool:
+  """Whether a character counts when two spellings of a text are compared.
+
+  Blanks and control and format characters do not; combining marks do.
+  """
+  return unicodedata.category(character) not in _INVISIBLE
+
+
+def visible_positions(text: str) -> list[int]:
+  """The offsets of the visible characters of a text, ascending."""
+  return [i for i, character in enumerate(text) if is_visible(character)]
+
+
+def visible(text: str) -> str:
+  """The visible characters of a text."""
+  return "".join(filter(is_visible, text))
+
+
+def words_of_pieces(
+  text: str,
+  begin: Sequence[int],
+  end: Sequence[int],
+  start_W: Sequence[int],
+  end_W: Sequence[int],
+) -> list[int]:
+  """The word of each subword.
+
+  A subword belongs to the word that holds its first visible character. One
+  without any goes with the subword after it, the last with the one before: a
+  lone "▁", or the first subwords of a character that normalisation spells out
+  (SentencePiece gives all of "½" to the "2" of "1⁄2" and empty spans to the
+  others).
+
+  Args:
+    text: the untouched sentence.
+    begin: offset of each subword's first character.
+    end: offset after each subword's last character.
+    start_W: offset of each word's first character, ascending.
+    end_W: offset after each word's last character.
+
+  Returns:
+    word indices from 0; all -1 if the sentence has no words.
+  """
+  if not len(start_W):
+    return [NO_WORD] * len(begin)
+  words = []
+  for first, stop in zip(begin, end):
+    for position in range(first, stop):
+      if is_visible(text[position]):
+        # The first word that ends behind the character holds it.
+        word = bisect.bisect_right(end_W, position)
+        words.append(min(word, len(end_W) - 1))
+        break
+    else:
+      words.append(None)
+  # Backwards, so that runs of such subwords reach the next one with a word.
+  following = next((w for w in reversed(words) if w is not None), 0)
+  for i in reversed(range(len(words))):
+    if words[i] is None:
+      words[i] = following
+    following = words[i]
+  return words

@@ -1,0 +1,343 @@
+"""CoNLL-U in and out: parser output tied to the characters of raw lines.
+
+`read` turns a file into blocks (one tree each) and refuses what is malformed;
+`match` ties blocks to the raw lines they are parses of. The result, `Parse`,
+is what `jaxsyn.data.sentence.example` turns into arrays.
+
+A word is what UD calls a surface token: the German "zum" (two syntactic words)
+is one word here, because it is one in the text. It hangs where that of its
+members hangs that is nearest to the root.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from jaxsyn.data.sentence import text as plain
+from jaxsyn.data.sentence.align import visible, visible_positions
+from jaxsyn.data.sentence.conllu_rows import COLUMNS, joined, shortened
+from jaxsyn.errors import InputError
+
+NOT_PARSED = "# parsed = no"  # marks a block that is only cut at blanks
+
+_SENTENCE = re.compile(r"#\s*(sent_id|text)\s*=")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+  """One tree of a CoNLL-U file, multi-word tokens joined.
+
+  Attributes:
+    file: name of the file, for messages.
+    line: number of the block's first line, from 1.
+    comments: the lines that start with "#", whole.
+    form_W: surface tokens.
+    head_W: parent of each, from 0; a root is its own.
+    relation_W: dependency relation of each.
+    space_after_W: whether a blank follows each in the text.
+  """
+
+  file: str
+  line: int
+  comments: tuple[str, ...]
+  form_W: tuple[str, ...]
+  head_W: tuple[int, ...]
+  relation_W: tuple[str, ...]
+  space_after_W: tuple[bool, ...]
+
+  @property
+  def name(self) -> str:
+    """The sentence's `# sent_id`; "" if there is none."""
+    return _name(self.comments)
+
+  @property
+  def parsed(self) -> bool:
+    """Whether the block is a tree: not marked as only cut at blanks."""
+    return NOT_PARSED not in self.comments
+
+  @property
+  def visible(self) -> str:
+    """The visible characters of all words."""
+    return visible("".join(self.form_W))
+
+  @property
+  def comment_text(self) -> str:
+    """The sentence as its `# text` comment has it; "" if there is none."""
+    for comment in self.comments:
+      if found := re.match(r"#\s*text\s*=\s*(.*\S)", comment):
+        return found[1]
+    return ""
+
+  @property
+  def text(self) -> str:
+    """The sentence: from its `# text` comment, or else put together."""
+    if self.comment_text:
+      return self.comment_text
+    blanks = (" " if space else "" for space in self.space_after_W)
+    return "".join(map("".join, zip(self.form_W, blanks))).strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class Parse:
+  """A raw line and the words, heads and relations found in it.
+
+  Attributes:
+    text: the line, untouched.
+    start_W: offset in `text` of each word's first character.
+    end_W: offset after each word's last character.
+    head_W: parent of each word, from 0; a root is its own.
+    relation_W: dependency relation of each word.
+    parsed: False if there is no tree: the words are then the tokens between
+      blanks, each its own root.
+  """
+
+  text: str
+  start_W: tuple[int, ...]
+  end_W: tuple[int, ...]
+  head_W: tuple[int, ...]
+  relation_W: tuple[str, ...]
+  parsed: bool = True
+
+
+def read(path: str | Path) -> Iterator[Block]:
+  """The trees of a CoNLL-U file, plain or .gz.
+
+  Empty nodes (8.1) are skipped; several roots are allowed.
+
+  Raises:
+    InputError: the file cannot be read, or a line is malformed; the message
+      starts with FILE:LINE.
+  """
+  return _whole(arriving(path))
+
+
+def arriving(
+  path: str | Path, errors: str = "strict"
+) -> Iterator[Block | plain.Faulty | None]:
+  """The same as they come: a malformed block is a Faulty, and others follow.
+
+  Args:
+    path: of a file, a pipe, or "-".
+    errors: "replace": bytes that are not UTF-8 are U+FFFD, not a fault.
+
+  Raises:
+    InputError: the file is missing, no gzip or cut off.
+  """
+  name = plain.name_of(path)
+  return _blocks(plain.raw_lines(path), name, errors == "replace")
+
+
+def blocks_of_text(text: str, name: str) -> list[Block]:
+  """The trees of CoNLL-U in a string; `name` stands for the file in errors."""
+  return list(_whole(_blocks(text.encode().split(b"\n"), name)))
+
+
+def attach(blocks: Iterable[Block], text: str) -> Parse:
+  """Ties trees to the line they are parses of, in order.
+
+  Forms and text are compared by their visible characters only: blanks and
+  zero-width characters may differ. All roots are kept.
+
+  Raises:
+    InputError: other characters differ; names the block and the first
+      difference.
+  """
+  blocks = [block for block in blocks if block.visible]
+  positions = visible_positions(text)
+  wanted = visible(text)
+  start, end, head, relation = [], [], [], []
+  done = 0
+  for block in blocks:
+    offset = len(start)
+    for form in block.form_W:
+      seen = visible(form)
+      if not wanted.startswith(seen, done):
+        rest = text[positions[done] :] if done < len(positions) else ""
+        raise InputError(
+          f"{block.file}:{block.line}: the word {shortened(form)} is not in the"
+          f" text where it reads {shortened(rest)}; parse the same text that is"
+          " given."
+        )
+      if seen:
+        start.append(positions[done])
+        done += len(seen)
+      else:  # a word of zero-width characters only holds none
+        start.append(end[-1] if end else 0)
+      end.append(positions[done - 1] + 1 if seen else start[-1])
+    head.extend(h + offset for h in block.head_W)
+    relation.extend(block.relation_W)
+  if done < len(positions):
+    last = blocks[-1] if blocks else None
+    where = f"{last.file}:{last.line}: " if last else ""
+    raise InputError(
+      f"{where}no word covers the text from {shortened(text[positions[done] :])};"
+      " parse the same text that is given."
+    )
+  parsed = bool(blocks) and all(block.parsed for block in blocks)
+  return Parse(text, *map(tuple, (start, end, head, relation)), parsed)
+
+
+def match(
+  blocks: Iterable[Block], lines: Iterable[str], file: str
+) -> Iterator[Parse]:
+  """Ties the trees of a file to the lines of a text; one Parse a line.
+
+  A line takes as many trees as its visible characters need, none if it has
+  none.
+
+  Args:
+    blocks: trees in the order of the text.
+    lines: raw lines, without their ends.
+    file: name of the text, for messages.
+
+  Raises:
+    InputError: text and trees differ, or one is longer; names the CoNLL-U
+      file and line, the line of the text and the first difference.
+  """
+  # A tree without visible characters belongs to no line.
+  trees = (block for block in blocks if block.visible)
+  number = 0
+  for number, line in enumerate(lines, start=1):
+    missing, taken = len(visible(line)), []
+    while missing > 0:
+      block = next(trees, None)
+      if block is None:
+        raise InputError(
+          f"{file}:{number}: the CoNLL-U has no tree for (the rest of) this"
+          f" line, {shortened(line)}; it must have all lines, in order."
+        )
+      taken.append(block)
+      missing -= len(block.visible)
+    try:
+      parse = attach(taken, line)
+    except InputError as error:
+      raise InputError(f"{error} (Line {number} of {file}.)") from None
+    yield parse
+  block = next(trees, None)
+  if block is not None:
+    raise InputError(
+      f"{block.file}:{block.line}: this tree, {shortened(' '.join(block.form_W))},"
+      f" comes after the last line ({number}) of {file}; the CoNLL-U must have"
+      " the same lines, in order."
+    )
+
+
+def unparsed(text: str) -> Parse:
+  """A line without a tree: its blank-separated words, each its own root."""
+  spans = []
+  for token in re.finditer(r"\S+", text):
+    if positions := visible_positions(token.group()):
+      first = token.start()
+      spans.append((first + positions[0], first + positions[-1] + 1))
+  start, end = zip(*spans) if spans else ((), ())
+  head, relation = tuple(range(len(spans))), ("root",) * len(spans)
+  return Parse(text, start, end, head, relation, parsed=False)
+
+
+def to_text(parse: Parse, sentence_id: str) -> str:
+  """A parse as one CoNLL-U block, its blank line included.
+
+  Reading the block back and attaching it to the same text gives the parse
+  again. A parse without words has no CoNLL-U: "".
+  """
+  if not parse.head_W:
+    return ""
+  rows = [f"# sent_id = {sentence_id}", f"# text = {_one_line(parse.text)}"]
+  if not parse.parsed:
+    rows.append(NOT_PARSED)
+  words = zip(parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
+  for i, (start, end, head, relation) in enumerate(words):
+    # A word that holds no character is written as one that cannot be seen.
+    form = _one_line(parse.text[start:end]) or "\u200b"
+    glued = i + 1 < len(parse.head_W) and parse.start_W[i + 1] == end
+    rows.append(
+      f"{i + 1}\t{form}\t_\t_\t_\t_\t{0 if head == i else head + 1}"
+      f"\t{relation}\t_\t{'SpaceAfter=No' if glued else '_'}"
+    )
+  return "\n".join(rows) + "\n\n"
+
+
+def _whole(items: Iterable[Block | plain.Faulty | None]) -> Iterator[Block]:
+  """The blocks of a file that must have no fault."""
+  for item in items:
+    if isinstance(item, plain.Faulty):
+      raise InputError(item.message)
+    if item is not plain.PAUSE:
+      yield item
+
+
+def _blocks(
+  lines: Iterable[bytes | None], file: str, replace: bool = False
+) -> Iterator[Block | plain.Faulty | None]:
+  """Blocks of lines without their ends, but for a carriage return."""
+  comments, rows, first, number, fault = [], [], 1, 0, ""
+  for raw in itertools.chain(lines, [b""]):
+    if raw is plain.PAUSE:
+      yield plain.PAUSE
+      continue
+    number += 1
+    raw = raw.rstrip(b"\r")
+    if number == 1:
+      raw = raw.removeprefix(b"\xef\xbb\xbf")  # byte order mark
+    if not raw:
+      if not rows:
+        fault = fault or _lost(file, first, comments)
+      if rows or fault:
+        yield _block(file, first, comments, rows, fault)
+      comments, rows, first, fault = [], [], number + 1, ""
+      continue
+    wrong, line = plain.decoded(raw)
+    if wrong and not replace:
+      fault = fault or f"{file}:{number}: {wrong}"
+    if line.startswith("#"):
+      comments.append(line)
+      continue
+    columns = line.split("\t")
+    if len(columns) != COLUMNS:
+      fault = fault or (
+        f"{file}:{number}: {len(columns)} columns, but CoNLL-U has"
+        f" {COLUMNS}, separated by tabs; an empty line ends a sentence."
+      )
+    if not fault:
+      rows.append((number, columns))
+
+
+def _lost(file: str, first: int, comments: list[str]) -> str:
+  """What is wrong with comments that have no words below them; "" if nothing.
+
+  Those that tell of a sentence need it; others (# newdoc, a licence) may stand
+  by themselves.
+  """
+  for number, comment in enumerate(comments, first):
+    if found := _SENTENCE.match(comment):
+      return (
+        f"{file}:{number}: a sentence ({found[1]}) without words; give it its"
+        " words, or remove the block."
+      )
+  return ""
+
+
+def _block(file, first, comments, rows, fault) -> Block | plain.Faulty:
+  """The tree of one sentence, or what is wrong with it."""
+  if not fault:
+    try:
+      return Block(file, first, tuple(comments), *joined(file, rows))
+    except InputError as error:
+      fault = str(error)
+  return plain.Faulty(fault, name=_name(comments))
+
+
+def _name(comments: Iterable[str]) -> str:
+  """The sent_id of a block; "" if it has none."""
+  found = (re.match(r"#\s*sent_id\s*=\s*(\S+)", c) for c in comments)
+  return next((match[1] for match in found if match), "")
+
+
+def _one_line(text: str) -> str:
+  """Text that fits in a CoNLL-U field: no tabs, line ends or control codes."""
+  return _CONTROL.sub("", " ".join(text.split()))

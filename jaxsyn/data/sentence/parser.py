@@ -1,0 +1,186 @@
+"""UDPipe 1: raw lines to dependency trees.
+
+`preprocess` stores `UDPipe.conllu` of every line; `jaxsyn.translate` calls the
+same object on the user's text, so that both see the same words. A line that
+the parser cannot handle is no error: it stays, cut at its blanks and flagged.
+UDPipe and spaCy are imported where they are used: who trains needs neither.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Mapping
+from pathlib import Path
+
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.align import visible
+from jaxsyn.data.store import fetch
+from jaxsyn.data.store.manifest import sha256_file
+from jaxsyn.errors import InputError, did_you_mean
+
+# UDPipe's time grows faster than a line, and tree distances as its square: a
+# line of more characters is no sentence, and is kept as one unparsed word.
+LONGEST_LINE = 5000
+MOST_BYTES = 1 << 30  # of a model that is fetched; the largest have 0.1 GB
+_NONE: Mapping[str, fetch.Address] = types.MappingProxyType({})
+
+
+def load_udpipe():
+  """UDPipe's module; raises InputError where it is not installed."""
+  try:
+    from ufal import udpipe
+  except ImportError:
+    raise InputError(
+      "parsing needs UDPipe, which is not installed (pip install ufal.udpipe). "
+      "Without it, give CoNLL-U, or use a system that translates without trees."
+    ) from None
+  return udpipe
+
+
+class UDPipe:
+  """A UDPipe 1 model that cuts lines into words and parses them.
+
+  Attributes:
+    path: the model's file.
+  """
+
+  def __init__(self, path: str | Path, beam: int = 0):
+    """Loads a model.
+
+    Args:
+      path: file of the model.
+      beam: width of the parser's beam search; 0: the model's own. 1 is fastest.
+
+    Raises:
+      InputError: no file, or no UDPipe model with a tokeniser and a parser.
+    """
+    udpipe = load_udpipe()
+    self.path = Path(path)
+    if not self.path.is_file():
+      raise InputError(
+        f"{path}: no such parser model; give a .udpipe file or a language code."
+      )
+    model = udpipe.Model.load(str(path))
+    if model is None:
+      raise InputError(
+        f"{path}: not a (whole) UDPipe 1 model; download or copy it again."
+      )
+    self._udpipe = udpipe
+    self._model = model
+    self._options = f"beam_search={beam}" if beam else model.DEFAULT
+    # A presegmented line is one sentence, if the model lets it be.
+    self._tokenizer = model.newTokenizer(model.TOKENIZER_PRESEGMENTED)
+    self._format = udpipe.OutputFormat.newConlluOutputFormat()
+    probe = udpipe.Sentence()
+    probe.addWord("a")
+    if self._tokenizer is None or not model.parse(probe, self._options):
+      raise InputError(
+        f"{path}: the UDPipe model lacks a tokeniser or a parser; take one that"
+        " has both."
+      )
+
+  @functools.cached_property
+  def sha256(self) -> str:
+    """Hash of the model's file, as manifests and checkpoints name it."""
+    return sha256_file(self.path)
+
+  def __call__(self, line: str) -> conllu.Parse:
+    """The parse of a line; `parsed` is False where there is none."""
+    return self._parse(line, "")[0]
+
+  def conllu(self, line: str, sentence_id: str) -> str:
+    """The parse of a line as CoNLL-U, to be tied to it by `conllu.match`.
+
+    One block, or several if UDPipe sees several sentences. A line that cannot
+    be parsed gives a block marked `# parsed = no`, an empty one nothing.
+
+    Args:
+      line: raw text without its line end.
+      sentence_id: goes into `# sent_id`.
+    """
+    return self._parse(line, sentence_id)[1]
+
+  def _parse(self, line: str, sentence_id: str) -> tuple[conllu.Parse, str]:
+    parse = None
+    try:
+      if len(line) <= LONGEST_LINE:
+        text = self._text(line, sentence_id)
+        parse = conllu.attach(conllu.blocks_of_text(text, str(self.path)), line)
+    except InputError:  # characters lost or changed, or no tree at all
+      pass
+    if parse is None or not parse.parsed:
+      parse = conllu.unparsed(line)
+      if len(line) > LONGEST_LINE and parse.head_W:
+        ends = parse.start_W[:1], parse.end_W[-1:]
+        parse = conllu.Parse(line, *ends, (0,), ("root",), parsed=False)
+      text = conllu.to_text(parse, sentence_id)
+    return parse, text
+
+  def _text(self, line: str, sentence_id: str) -> str:
+    """What UDPipe says, as CoNLL-U."""
+    if not visible(line):
+      return ""
+    blocks = []
+    error = self._udpipe.ProcessingError()
+    sentence = self._udpipe.Sentence()
+    self._tokenizer.setText(line)
+    while self._tokenizer.nextSentence(sentence, error):
+      self._model.tag(sentence, self._model.DEFAULT)
+      self._model.parse(sentence, self._options)
+      sentence.setNewDoc(False)
+      sentence.setNewPar(False)
+      sentence.setSentId(sentence_id)
+      blocks.append(self._format.writeSentence(sentence))
+    return "".join(blocks)
+
+
+def find(
+  model: str,
+  language: str,
+  directory: str | Path,
+  downloads: Mapping[str, fetch.Address] = _NONE,
+) -> Path:
+  """The parser model that a config means.
+
+  Args:
+    model: a file; or a name that spacy-udpipe knows ("en", "en-gum", "de");
+      or one of `downloads`; or "" for the `language`.
+    language: code of the side's language.
+    directory: where a downloaded model is kept and looked for.
+    downloads: file name -> address. For a model of spacy-udpipe's it may say
+      another place, or the SHA-256; else what comes first is taken, written
+      down (`jaxsyn.data.store.fetch`), and must be the same ever after.
+
+  Raises:
+    InputError: no such file and no such name, or the download failed.
+  """
+  if model and Path(model).is_file():
+    return Path(model)
+  name = model or language
+  if name in downloads:
+    file = name
+  else:
+    from spacy_udpipe import utils as spacy_udpipe
+
+    if name not in spacy_udpipe.LANGUAGES:
+      known = [*spacy_udpipe.LANGUAGES, *downloads]
+      raise InputError(
+        f"parser model {name!r} is no file and no name of spacy-udpipe."
+        f" {did_you_mean(name, known)}"
+      )
+    file = spacy_udpipe.LANGUAGES[name]
+    place = fetch.Address(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
+    downloads = {file: place, **downloads}
+  path = Path(directory) / file
+  try:
+    fetch.get(path, downloads[file], UDPipe)
+  except InputError as error:
+    raise InputError(
+      f"parser model {name!r}: download of {file} from {downloads[file].url}"
+      f" failed ({error}). Put the file into {path.parent} by hand, or name"
+      " another .udpipe file in config.prepare.parse.source_model or"
+      " target_model. Systems without trees, as transformer, need none:"
+      ' --config.prepare.parse.sides="()" prepares for them alone.'
+    ) from None
+  return path

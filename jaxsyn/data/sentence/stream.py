@@ -1,0 +1,108 @@
+"""Sentences that are answered while others are still to come.
+
+What `jaxsyn.translate` reads: lines or CoNLL-U, of a file, a pipe, a terminal,
+or a program that writes a line and waits for the answer. `chunks` takes what is
+there, so a file is translated in full batches and a slow writer line by line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+
+from jaxsyn.data.sentence import conllu, text
+from jaxsyn.data.sentence.text import PAUSE, Faulty
+from jaxsyn.errors import InputError
+
+Source = str | conllu.Parse
+
+
+def is_conllu(path: str | os.PathLike) -> bool:
+  """Whether a file is CoNLL-U, by its name."""
+  return os.fspath(path).endswith((".conllu", ".conllu.gz"))
+
+
+def sentences(
+  path: str, trees: bool, errors: str = "strict"
+) -> Iterator[Source | Faulty | None]:
+  """Raw lines, or the parses of CoNLL-U, as they come.
+
+  Trees of one sent_id that follow each other are one sentence, so it is whole
+  when the next begins; a tree without sent_id is one at its blank line.
+
+  Args:
+    path: of a file, a pipe, or "-".
+    trees: it is CoNLL-U.
+    errors: what becomes of a sentence that cannot be read. "strict": raises.
+      "replace": a line is what can be read of it; a malformed tree, and with
+      "skip" also a line, is nothing.
+
+  Raises:
+    InputError: with "strict"; or all of it cannot be read.
+  """
+  if not trees:
+    return text.arriving_lines(path, errors)
+  return _parses(conllu.arriving(path, errors), errors)
+
+
+def _parses(items, errors: str) -> Iterator[conllu.Parse | Faulty | None]:
+  group: list[conllu.Block | Faulty] = []
+  for item in itertools.chain(items, [Faulty("", name="the end")]):
+    if item is PAUSE:
+      yield PAUSE
+      continue
+    if group and not (item.name and item.name == group[0].name):
+      yield _parse(group, errors)
+      group = []
+    group.append(item)
+    if not item.name:
+      yield _parse(group, errors)
+      group = []
+
+
+def _parse(group, errors: str) -> conllu.Parse | Faulty:
+  """One sentence of its trees."""
+  faults = [item.message for item in group if isinstance(item, Faulty)]
+  if not faults:
+    try:
+      return conllu.attach(group, " ".join(block.text for block in group))
+    except InputError as error:
+      faults = [str(error)]
+  if errors == "strict":
+    raise InputError(faults[0])
+  return Faulty(faults[0])
+
+
+def whole(items: Iterable[Source | Faulty | None]) -> Iterator[Source]:
+  """The sentences of strict input, without its pauses."""
+  return (item for item in items if item is not PAUSE)
+
+
+def chunks(
+  items: Iterable[Source | Faulty | None], most: int
+) -> Iterator[list[Source | Faulty]]:
+  """Lists of what is there, in order: up to a PAUSE, or so many.
+
+  Where the items end in an exception, what came before it is given first.
+  """
+  chunk: list[Source | Faulty] = []
+  fault = None
+  items = iter(items)
+  while True:
+    try:
+      item = next(items)
+    except StopIteration:
+      break
+    except Exception as error:
+      fault = error
+      break
+    if item is not PAUSE:
+      chunk.append(item)
+    if len(chunk) == most or (item is PAUSE and chunk):
+      yield chunk
+      chunk = []
+  if chunk:
+    yield chunk
+  if fault is not None:
+    raise fault

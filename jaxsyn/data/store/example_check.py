@@ -1,0 +1,113 @@
+"""Whether decoded examples are what a manifest says that examples are.
+
+A record can be whole and still be of another data set, or of no program of
+ours. What passes here can be gathered and indexed with: every id is in its
+vocabulary, every word in its sentence, and the heads are trees. Many examples
+are looked at together, which costs a few microseconds each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxsyn.data.schema import EOS, SIDES
+from jaxsyn.data.sentence import linearise
+from jaxsyn.data.store.decoding import NotAnExample
+from jaxsyn.data.store.rows import Rows
+
+
+class Check:
+  """Of the examples of one data set."""
+
+  def __init__(self, manifest: Mapping[str, Any]):
+    """Takes the bounds from a manifest.
+
+    Args:
+      manifest: of `jaxsyn.data.store.manifest.read`.
+    """
+    self._pieces = {s: e["size"] for s, e in manifest["vocabulary"].items()}
+    self._labels = {s: len(e) for s, e in manifest["relations"].items()}
+    self._brackets = len(manifest.get("brackets", {}).get("source", ()))
+
+  def __call__(self, rows: Rows) -> None:
+    """Raises NotAnExample for the first that is none."""
+    for bad, name, why in self._faults(rows):
+      if bad.any():
+        raise NotAnExample(int(np.argmax(bad)), f"{name} {why}")
+
+  def _faults(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
+    """(which examples are bad, feature, why); the first ones come first."""
+    yield rows.flat["line"] < 1, "line", "is no line number"
+    for side in SIDES:
+      id_, size = f"{side}_id", rows.size[f"{side}_id"]
+      yield size == 0, id_, "is empty; EOS is always there"
+      yield rows.flat[id_][rows.end(id_) - 1] != EOS, id_, "does not end in EOS"
+      bad = _beyond(rows.flat[id_], self._pieces[side])
+      yield rows.which(id_, bad), id_, "has an unknown id"
+      if side in self._labels and f"{side}_head" in rows.size:
+        yield from self._tree(rows, side)
+    if "source_brackets" in rows.size:
+      yield from self._bracketing(rows)
+
+  def _tree(
+    self, rows: Rows, side: str
+  ) -> Iterator[tuple[np.ndarray, str, str]]:
+    word, head, relation, middle, distance, parsed = (
+      f"{side}_{fact}"
+      for fact in (
+        *("word", "head", "relation"),
+        *("parent_mid", "tree_distance", "parsed"),
+      )
+    )
+    pieces, words = rows.size[f"{side}_id"], rows.size[head]
+    for name, due in (
+      (word, pieces),
+      (middle, pieces),
+      (relation, words),
+      (distance, words * words),
+    ):
+      yield rows.size[name] != due, name, "has another number of values"
+    words_S = np.repeat(words, pieces)
+    bad = _beyond(rows.flat[word] + 1, words_S + 1)
+    yield rows.which(word, bad), word, "has a word that is not in the sentence"
+    bad = _beyond(rows.flat[relation], self._labels[side] + 1)
+    yield rows.which(relation, bad), relation, "has an unknown relation"
+    middle_S = rows.flat[middle]  # what is no number compares as false
+    bad = ~((middle_S >= 0) & (middle_S <= np.repeat(pieces - 1, pieces)))
+    yield (
+      rows.which(middle, bad),
+      middle,
+      "has a place that is not in the sentence",
+    )
+    yield rows.flat[parsed] > 1, parsed, "is neither 0 nor 1"
+    head_W = rows.flat[head]
+    bad = _beyond(head_W, np.repeat(words, words))
+    yield rows.which(head, bad), head, "has a word that is not in the sentence"
+    head_W = head_W + np.repeat(rows.end(head) - words, words)
+    above_W = head_W  # doubling, as in `jaxsyn.data.sentence.tree.depth`
+    for _ in range(int(words.max()).bit_length()):
+      above_W = above_W[above_W]
+    yield rows.which(head, head_W[above_W] != above_W), head, "has a cycle"
+
+  def _bracketing(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
+    name = "source_brackets"
+    sign_C, size = rows.flat[name], rows.size[name]
+    least = linearise.opening(self._brackets)
+    most_C = np.repeat(rows.size["source_id"] - 1, size)
+    bad = (sign_C < least) | (sign_C >= most_C)
+    yield rows.which(name, bad), name, "has an unknown sign"
+    step_C = np.where(
+      sign_C >= 0, 0, np.where(sign_C == linearise.CLOSE, -1, 1)
+    )
+    depth_C = np.cumsum(step_C)
+    last = np.append(0, depth_C)[rows.end(name)]
+    bad = (last != 0) | rows.which(name, depth_C < 0)
+    yield bad, name, "has brackets that do not match"
+
+
+def _beyond(values: np.ndarray, end: np.ndarray | int) -> np.ndarray:
+  """Which int32 values are not from 0 to end - 1."""
+  return values.view(np.uint32) >= end  # what is negative is large without sign

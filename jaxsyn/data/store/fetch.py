@@ -1,0 +1,275 @@
+"""Files from the network: bounded, whole, and the same as the first time.
+
+Raw corpora (`preprocess.raw`) and parser models (`jaxsyn.data.sentence.parser`) come
+through here. What a server sends is data of strangers: it may be endless, cut,
+or other than yesterday. A file has its SHA-256 from the config; or else what
+came first is written down beside it, in NAME.sha256 (`sha256sum -c` reads it),
+and must come again ever after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import gzip
+import http.client
+import os
+import pathlib
+import re
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tqdm import tqdm
+
+from jaxsyn import files
+from jaxsyn.data.store.manifest import sha256_file
+from jaxsyn.errors import InputError
+
+MOST = 4 << 30  # bytes of a file, unless the config says another limit
+# Text packs three to five times; a thousand times is an attack, or no text.
+MOST_UNPACKED = 16  # bytes for each byte of MOST
+_BLOCK = 1 << 20
+_TIMEOUT = 60.0  # seconds without an answer
+_SLOWEST = 1 << 10  # bytes a second, after the first _TIMEOUT seconds
+_RECORD = re.compile(r"\b[0-9a-f]{64}\b")
+
+
+class Address(NamedTuple):
+  """Where a file is, and what it must be.
+
+  Attributes:
+    url: of the schemes http and https.
+    sha256: of the file; "": whatever it is the first time.
+    most: bytes that it may have.
+  """
+
+  url: str
+  sha256: str = ""
+  most: int = MOST
+
+
+def get(
+  path: pathlib.Path,
+  address: Address,
+  check: Callable[[pathlib.Path], None] = lambda path: None,
+) -> str:
+  """Sees to it that a file is there, whole and as it was the first time.
+
+  One that is there is read; it is fetched again where it was damaged. Of
+  processes that want the same file one fetches, the others wait for it.
+
+  Args:
+    path: of the file. Beside it stands its record, if it was fetched or the
+      address has no SHA-256.
+    address: where to fetch it.
+    check: raises InputError for a file of the wrong kind.
+
+  Returns:
+    the SHA-256 of the file.
+
+  Raises:
+    InputError: it cannot be fetched, is too large, cut off, of the wrong kind,
+      or another file than before; says why, without saying what to do.
+  """
+  expected = address.sha256 or recorded(path)
+  if (found := _found(path, expected, check)) is None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path.parent):
+      if (found := _found(path, expected, check)) is None:
+        files.remove_unfinished(path.parent)
+        found = _fetch(path, address, expected, check)
+  return found
+
+
+def record(path: pathlib.Path) -> str:
+  """What stands beside a file: where it came from, when, and its SHA-256."""
+  try:
+    text = _record(path).read_bytes().decode(errors="replace")
+  except FileNotFoundError:
+    return ""
+  return " ".join(text.replace("#", "").split())
+
+
+def recorded(path: pathlib.Path) -> str:
+  """The SHA-256 that stands beside a file; "" if none does.
+
+  Raises:
+    InputError: the record is damaged.
+  """
+  if found := _RECORD.search(record(path)):
+    return found[0]
+  if not _record(path).exists():
+    return ""
+  raise InputError(
+    f"{_record(path)} holds no SHA-256; it was damaged. If you trust"
+    f" {path.name} and the place that it comes from, delete the record."
+  )
+
+
+def _record(path: pathlib.Path) -> pathlib.Path:
+  return path.with_name(path.name + ".sha256")
+
+
+def _found(path: pathlib.Path, expected: str, check) -> str | None:
+  """The SHA-256 of the file that is there; None if it must be fetched."""
+  if not path.is_file():
+    return None
+  found = sha256_file(path)
+  if not expected:  # put there by hand
+    check(path)
+    _write_record(path, found, "put here by hand")
+  elif found != expected:
+    print(
+      f"{path} is not what it was (SHA-256 {found}, not {expected}): fetching"
+      " it again",
+      file=sys.stderr,
+    )
+    return None
+  return found
+
+
+def _write_record(path: pathlib.Path, sha256: str, origin: str) -> None:
+  now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+  files.write_text(_record(path), f"# {origin}, {now}\n{sha256}  {path.name}\n")
+
+
+def _fetch(path, address, expected, check) -> str:
+  print(f"fetching {address.url}", file=sys.stderr)
+  with files.publish(path) as file:
+    for block in _blocks(address, known=bool(expected)):
+      file.write(block)
+    file.flush()
+    temporary = pathlib.Path(file.name)
+    found = sha256_file(temporary)
+    if expected and found != expected:
+      said = "config.prepare.downloads says"
+      if not address.sha256:
+        said = f"{_record(path)} (delete it if you trust the new file) says"
+      raise InputError(
+        f"it has changed or was cut off: its SHA-256 is {found}, {said}"
+        f" {expected}"
+      )
+    if path.name.endswith(".gz"):
+      _unpacks(temporary, address.most * MOST_UNPACKED)
+    check(temporary)
+    # Before the file has its name: what has a name has a record.
+    _write_record(path, found, f"fetched from {address.url}")
+  return found
+
+
+def _unpacks(path: pathlib.Path, most: int) -> None:
+  """Raises InputError unless a gzip file is whole and not too large."""
+  size = 0
+  try:
+    with gzip.open(path) as unpacked:
+      while size <= most and (block := unpacked.read(_BLOCK)):
+        size += len(block)
+  except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    raise InputError(f"it is no whole gzip file ({error})") from None
+  if size > most:
+    raise InputError(f"unpacked it has more than {most:,} bytes")
+
+
+def _blocks(address: Address, known: bool) -> Iterator[bytes]:
+  """What a server sends, to its end; `known`: its SHA-256 will be compared."""
+  try:
+    with _opener().open(_request(address.url), timeout=_TIMEOUT) as answer:
+      yield from _bounded(answer, address.most, known)
+  except urllib.error.HTTPError as error:
+    error.close()
+    raise InputError(str(error)) from None
+  except (OSError, http.client.HTTPException, ValueError) as error:
+    raise InputError(str(error) or type(error).__name__) from None
+
+
+def _bounded(
+  answer: http.client.HTTPResponse, most: int, known: bool
+) -> Iterator[bytes]:
+  if answer.status != http.HTTPStatus.OK:
+    raise InputError(f"the server answers {answer.status} {answer.reason}")
+  length = answer.length
+  if length is None and not answer.chunked and not known:
+    raise InputError(
+      "the server does not say how long the file is, so that a cut one could"
+      " not be told from a whole one"
+    )
+  if length is not None and length > most:
+    raise InputError(_too_large(f"{length:,} bytes", most))
+  done, started = 0, time.monotonic()
+  with tqdm(
+    total=length, unit="B", unit_scale=True, leave=False, disable=None
+  ) as bar:
+    # read1, since read waits until a whole block is there, however slowly.
+    while block := answer.read1(_BLOCK):
+      done += len(block)
+      bar.update(len(block))
+      seconds = time.monotonic() - started
+      if done > most:
+        raise InputError(_too_large("no end yet", most))
+      if seconds > _TIMEOUT and done < seconds * _SLOWEST:
+        raise InputError(f"{done:,} bytes in {seconds:.0f} s are too slow")
+      yield block
+  if length is not None and done != length:
+    raise InputError(f"it was cut off: {done:,} of {length:,} bytes came")
+
+
+def _too_large(what: str, most: int) -> str:
+  return (
+    f"it has {what}, the limit is {most:,}; a fourth entry in"
+    " config.prepare.downloads sets another"
+  )
+
+
+def _request(url: str) -> urllib.request.Request:
+  _check_scheme(url)
+  agent = {"User-Agent": "jaxsyn", "Accept-Encoding": "identity"}
+  return urllib.request.Request(url, headers=agent)
+
+
+def _check_scheme(url: str) -> None:
+  parts = urllib.parse.urlsplit(url)
+  if parts.scheme not in ("http", "https") or not parts.hostname:
+    raise InputError(f"{url!r} is no address of http or https")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+  """Follows redirects to the web, never to weaker ones or to local files."""
+
+  def redirect_request(self, request, file, code, message, headers, new):
+    _check_scheme(new)
+    if request.type == "https" and not new.lower().startswith("https:"):
+      raise InputError(f"it is redirected to {new}, which is not encrypted")
+    return super().redirect_request(request, file, code, message, headers, new)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+  """Knows http and https alone: the usual one reads file: and ftp: too."""
+  opener = urllib.request.OpenerDirector()
+  for handler in (
+    urllib.request.ProxyHandler(),
+    urllib.request.HTTPHandler(),
+    urllib.request.HTTPSHandler(),
+    urllib.request.HTTPDefaultErrorHandler(),
+    urllib.request.HTTPErrorProcessor(),
+    _Redirects(),
+  ):
+    opener.add_handler(handler)
+  return opener
+
+
+@contextlib.contextmanager
+def _alone(folder: pathlib.Path) -> Iterator[None]:
+  """The one process that fetches into a folder; others wait."""
+  place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+  try:
+    fcntl.flock(place, fcntl.LOCK_EX)  # ends with the process, if killed too
+    yield
+  finally:
+    os.close(place)

@@ -1,0 +1,127 @@
+"""Whether the files of a prepared folder are as they were written.
+
+The manifest holds the size and the CRC-32C of every file under "files", and a
+checksum of itself, so that nothing that is flipped, cut, or copied in part is
+taken for data.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pathlib
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jaxsyn import files
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.tfrecord import REMEDY
+from jaxsyn.errors import InputError
+
+
+def names(
+  directory: os.PathLike | str, manifest: Mapping[str, Any]
+) -> list[str]:
+  """The files of a prepared folder that the manifest must have sums of.
+
+  Args:
+    directory: where they are.
+    manifest: "files" itself may be missing.
+
+  Returns: names relative to the directory; the metadata of TFDS among them.
+  """
+  folder = manifests.tfds_folder(directory, manifest)
+  metadata = sorted(
+    path.relative_to(directory).as_posix() for path in folder.glob("*.json")
+  )
+  return list(dict.fromkeys([*manifests.names(manifest), *metadata]))
+
+
+def sums(
+  directory: os.PathLike | str, names: Iterable[str]
+) -> dict[str, dict[str, Any]]:
+  """The "files" of a manifest: name -> {"bytes", "crc32c"}."""
+  return files.sums(directory, list(names))
+
+
+def damaged(
+  directory: os.PathLike | str, manifest: Mapping[str, Any], deep: bool = True
+) -> dict[str, str]:
+  """The files that are not as the manifest has them -> what is wrong.
+
+  Args:
+    directory: the prepared folder.
+    manifest: of `jaxsyn.data.store.manifest.read`.
+    deep: read all files; else only their sizes are looked at.
+  """
+  return {
+    name: wrong
+    for name, facts in manifest["files"].items()
+    if (wrong := files.damaged(directory, {name: facts}, lambda _: deep))
+  }
+
+
+def check(
+  directory: os.PathLike | str,
+  manifest: Mapping[str, Any],
+  name: os.PathLike | str,
+) -> None:
+  """Raises InputError unless one file is as the manifest has it.
+
+  Args:
+    directory: the prepared folder.
+    manifest: of `jaxsyn.data.store.manifest.read`.
+    name: of the file, relative to the directory.
+  """
+  name = pathlib.PurePath(name).as_posix()
+  if wrong := files.damaged(directory, {name: manifest["files"][name]}):
+    raise InputError(f"{wrong}. {REMEDY}")
+
+
+def read_text(
+  directory: os.PathLike | str,
+  manifest: Mapping[str, Any],
+  split: str,
+  side: str,
+) -> list[str]:
+  """The raw lines of a side of a split, as its records number them.
+
+  Raises:
+    InputError: the file is not as it was written, or has not a line a record.
+  """
+  name = manifests.text_file("", split, side)
+  check(directory, manifest, name)
+  path = pathlib.Path(directory) / name
+  try:
+    lines = gzip.decompress(path.read_bytes()).decode("utf-8").split("\n")
+  except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    raise InputError(f"{path} cannot be read ({error}). {REMEDY}") from None
+  expected = manifests.split(manifest, split)["examples"]
+  if len(lines) - 1 != expected or lines[-1]:
+    raise InputError(
+      f"{path} has {len(lines) - 1} lines, but the split has {expected} records."
+      f" {REMEDY}"
+    )
+  return lines[:-1]
+
+
+def read_trees(
+  directory: os.PathLike | str,
+  manifest: Mapping[str, Any],
+  split: str,
+  side: str,
+) -> list[conllu.Parse] | None:
+  """The trees of a side of a split, a line each; None where it has none.
+
+  Raises:
+    InputError: text or trees are not as they were written.
+  """
+  if side not in manifest["sides"]:
+    return None
+  lines = read_text(directory, manifest, split, side)
+  check(directory, manifest, manifests.conllu_file("", split, side))
+  path = manifests.conllu_file(directory, split, side)
+  text = os.fspath(manifests.text_file(directory, split, side))
+  return list(conllu.match(conllu.read(path), lines, text))

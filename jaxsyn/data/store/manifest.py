@@ -1,0 +1,230 @@
+"""manifest.json of a prepared folder: what it holds and where it came from.
+
+`preprocess.build` writes it last, so a folder with a manifest is whole. The
+prepared folder looks like this:
+
+  manifest.json
+  vocabulary.model                    or source.model and target.model
+  parser.source.udpipe                a copy; absent if none was named because
+                                      the trees came as CoNLL-U
+  conllu/SPLIT.SIDE.conllu.gz         the trees; line N of the text is tree N
+  text/SPLIT.SIDE.gz                  the raw text; line N is record N
+  NAME/VERSION/                       the TFDS data set and its index
+  report.txt, report.png
+
+The manifest has the sum of each of these files (`jaxsyn.data.store.integrity`), and
+one of itself. What else it may say stands in `jaxsyn.data.store.manifest_format`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jaxsyn import files
+from jaxsyn.data import schema
+from jaxsyn.data.store import manifest_format
+from jaxsyn.data.store.manifest_format import FORMAT
+from jaxsyn.errors import InputError, did_you_mean
+
+FILE = "manifest.json"
+
+
+def read(directory: os.PathLike | str) -> dict[str, Any]:
+  """The manifest of a prepared folder, or of a run.
+
+  Raises:
+    InputError: no such folder, no manifest in it, or one that is damaged, of
+      another format, or says what no manifest may; names the field.
+  """
+  path = pathlib.Path(directory) / FILE
+  prepare = "Run python -m preprocess.build --config FILE"
+  try:
+    page = files.read_json(path)
+    found = page.get("format") if isinstance(page, dict) else None
+    if found == FORMAT:
+      manifest = files.unsealed(page)
+      _validate(manifest)
+      return manifest
+  except (FileNotFoundError, NotADirectoryError):
+    state = "is not a prepared folder" if path.parent.is_dir() else "is missing"
+    raise InputError(
+      f"{path.parent} {state}: there is no {path}. {prepare} (again, if it was"
+      " interrupted), or set config.data.directory."
+    ) from None
+  except (OSError, ValueError) as error:
+    reason = str(error).rstrip(".")
+    raise InputError(
+      f"{path} is damaged ({reason}). {prepare} again."
+    ) from None
+  raise InputError(
+    f"{path} has format {found!r}; this version reads {FORMAT}. {prepare} again."
+  )
+
+
+def write(directory: os.PathLike | str, manifest: Mapping[str, Any]) -> None:
+  """Writes the manifest with its checksum, whole or not at all.
+
+  Raises:
+    InputError: `read` would refuse it.
+  """
+  page = files.sealed({**manifest, "format": FORMAT})
+  _validate(files.unsealed(page))
+  files.write_json(pathlib.Path(directory) / FILE, page)
+
+
+def _validate(manifest: Mapping[str, Any]) -> None:
+  """Raises InputError for what `read` and `write` refuse."""
+  manifest_format.check(manifest)
+  if lacking := sorted(set(names(manifest)) - set(manifest["files"])):
+    raise InputError(f"manifest.files lacks {lacking[0]}.")
+
+
+def names(manifest: Mapping[str, Any]) -> list[str]:
+  """The files that follow from a manifest, relative to its folder."""
+  entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
+  found = [e["file"] for e in entries if e and e["file"]]
+  folder = tfds_folder("", manifest)
+  for name, facts in manifest["splits"].items():
+    paths = [folder / shard["file"] for shard in facts["shards"]]
+    paths.append(index_file("", manifest, name))
+    paths += [text_file("", name, side) for side in schema.SIDES]
+    paths += [conllu_file("", name, side) for side in manifest["sides"]]
+    found += [path.as_posix() for path in paths]
+  return list(dict.fromkeys(found))
+
+
+def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
+  """What each example holds, by name."""
+  return schema.features(manifest["sides"], bool(manifest.get("brackets")))
+
+
+def relation_ids(manifest: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+  """Side -> relation label -> id, of the sides with trees."""
+  return {
+    side: schema.relation_ids(labels)
+    for side, labels in manifest["relations"].items()
+  }
+
+
+def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+  """What the manifest says of a split; InputError if there is none."""
+  if name not in manifest["splits"]:
+    raise InputError(
+      f"data set {manifest['name']} has no split {name!r}. "
+      f"{did_you_mean(name, manifest['splits'])}"
+    )
+  return manifest["splits"][name]
+
+
+def tfds_folder(
+  directory: os.PathLike | str, manifest: Mapping[str, Any]
+) -> pathlib.Path:
+  """Where the records are: NAME/VERSION in the prepared folder."""
+  return pathlib.Path(directory) / manifest["name"] / manifest["version"]
+
+
+def index_file(
+  directory: os.PathLike | str, manifest: Mapping[str, Any], split_name: str
+) -> pathlib.Path:
+  """Where the index of a split's records is."""
+  return tfds_folder(directory, manifest) / f"index-{split_name}.npz"
+
+
+def text_file(
+  directory: os.PathLike | str, split_name: str, side: str
+) -> pathlib.Path:
+  """The raw text of a side, a line a record, gzip."""
+  return pathlib.Path(directory) / "text" / f"{split_name}.{side}.gz"
+
+
+def conllu_file(
+  directory: os.PathLike | str, split_name: str, side: str
+) -> pathlib.Path:
+  """The trees of a side, gzip."""
+  return pathlib.Path(directory) / "conllu" / f"{split_name}.{side}.conllu.gz"
+
+
+def vocabulary_file(
+  directory: os.PathLike | str, manifest: Mapping[str, Any], side: str
+) -> pathlib.Path:
+  """The SentencePiece model of a side; both sides may share it."""
+  return pathlib.Path(directory) / manifest["vocabulary"][side]["file"]
+
+
+def parser_file(
+  directory: os.PathLike | str, manifest: Mapping[str, Any], side: str
+) -> pathlib.Path | None:
+  """The UDPipe model of a side; None if its trees came from elsewhere."""
+  parser = manifest["parser"].get(side)
+  if not parser or not parser["file"]:
+    return None
+  return pathlib.Path(directory) / parser["file"]
+
+
+def check_vocabulary(
+  manifest: Mapping[str, Any], vocabulary: Any, side: str = "source"
+) -> None:
+  """Raises InputError unless a vocabulary made this data.
+
+  Args:
+    manifest: of the data.
+    vocabulary: has `path`, `sha256`, `size` (`jaxsyn.data.sentence.vocabulary.Vocabulary`).
+    side: "source" or "target".
+  """
+  expected = manifest["vocabulary"][side]
+  _check(manifest, f"{side} vocabulary", expected, vocabulary)
+  if vocabulary.size != expected["size"]:
+    raise InputError(
+      f"{vocabulary.path} has {vocabulary.size} ids, the manifest of"
+      f" {manifest['name']} says {expected['size']}. Prepare the data again."
+    )
+
+
+def check_parser(
+  manifest: Mapping[str, Any], parser: Any, side: str = "source"
+) -> None:
+  """Raises InputError unless a parser made this data's trees.
+
+  Data whose trees came as CoNLL-U names no parser; then any is accepted.
+
+  Args:
+    manifest: of the data.
+    parser: has `path` and `sha256` (`jaxsyn.data.sentence.parser.UDPipe`).
+    side: "source" or "target".
+  """
+  expected = manifest["parser"].get(side)
+  if expected and expected["sha256"]:
+    _check(manifest, f"{side} parser", expected, parser)
+
+
+def _check(
+  manifest: Mapping[str, Any],
+  what: str,
+  expected: Mapping[str, Any],
+  given: Any,
+) -> None:
+  if given.sha256 != expected["sha256"]:
+    raise InputError(
+      f"{given.path} is not the {what} of data set {manifest['name']}: its"
+      f" SHA-256 is {given.sha256}, the manifest says {expected['sha256']}"
+      f" ({expected['file']}). Use that file, or prepare the data again."
+    )
+
+
+def sha256_file(path: os.PathLike | str) -> str:
+  """SHA-256 of a file, in hexadecimal."""
+  with open(path, "rb") as file:
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_texts(texts: Iterable[str]) -> str:
+  """SHA-256 of texts in order; where one ends counts."""
+  digest = hashlib.sha256()
+  for text in texts:
+    data = text.encode("utf-8")
+    digest.update(len(data).to_bytes(8, "little") + data)
+  return digest.hexdigest()

@@ -1,0 +1,167 @@
+"""Scores of a split during training: loss, perplexity, and what selects."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import itertools
+import math
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxsyn.config import Config
+from jaxsyn.data.loader.batch_plan import BatchPlan
+from jaxsyn.data.loader.batches import Change, assemble, changed
+from jaxsyn.data.loader.columns import examples_of, of_split
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import integrity
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
+from jaxsyn.decode.translator import Translator
+from jaxsyn.errors import InputError
+from jaxsyn.plan import Plan
+from jaxsyn.scoring.selection import Metric, settled
+from jaxsyn.training.loop import Validated
+from jaxsyn.training.mesh import Layout
+from jaxsyn.training.objective import report
+from jaxsyn.training.step import evaluate_step
+
+LONGEST = 1024  # subwords of a side
+
+
+class Validator:
+  """Evaluates parameters on one split; called by the training loop.
+
+  Every sentence is scored, in few shapes of its own; sums and counts are
+  added up over all of them, so results do not depend on batches or devices.
+  """
+
+  def __init__(
+    self,
+    plan: Plan,
+    layout: Layout,
+    split: str,
+    names: tuple[str, ...],
+    vocabulary: Vocabulary,
+    change: Change | None = None,
+  ):
+    """Opens the split.
+
+    Args:
+      plan: of the run.
+      layout: where evaluation steps run.
+      split: name of the split.
+      names: features of a batch.
+      vocabulary: of the target side.
+      change: a caller's own function on every host batch.
+    """
+    config: Config = settled(plan.config)
+    records = Records(config.data.directory, split)
+    _check_lengths(records)
+    self._layout, self._names, self._change = layout, names, change
+    trees = config.data.tree, config.seed
+    self._columns = of_split(
+      records, names, *trees, config.batch.memory_gib, plan.tag
+    )
+    self._batches = BatchPlan(
+      *self._columns.lengths(),
+      tokens=max(config.batch.tokens, _longest(records) * layout.rows * 8),
+      shapes=4,
+      seed=0,
+      row_multiple=layout.rows,
+    ).in_order()
+    self._losses = plan.recipe.losses
+    self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
+    self._translates = config.train.selection != "likelihood"
+    if not self._translates:
+      return
+    number = config.train.validation_sentences or len(records)
+    references = read_text(config.data.directory, split, "target")[:number]
+    self._metric = Metric(config.train, references)
+    sources = [name for name in names if name.startswith("source")]
+    self._examples = list(
+      itertools.islice(examples_of(records, *trees, plan.tag), number)
+    )
+    decode = dataclasses.replace(
+      config.decode, beam=config.train.validation_beam, nbest=1
+    )
+    self._translator = Translator(
+      plan.recipe.model, vocabulary, decode, sources, change
+    )
+
+  def __call__(self, params: Any) -> Validated:
+    """The scores, and the rank of these parameters.
+
+    Values are "loss" and its terms; "likelihood", the mean log probability of a
+    target subword, and "perplexity", of the same; what losses measure; the
+    metric that selects, by its name; "tokenizer", its.
+    """
+    began = time.monotonic()
+    sums: dict[tuple, Any] = collections.defaultdict(lambda: np.zeros(2))
+    for planned in self._batches:
+      batch = assemble(
+        self._columns,
+        self._names,
+        planned,
+        jax.process_index(),
+        jax.process_count(),
+      )
+      placed = self._layout.place_rows(changed(batch, self._change))
+      found = jax.device_get(
+        self._layout.call("evaluate", self._evaluate, params, placed)
+      )
+      pairs = {("log_p", ""): found["log_p"]}
+      for kind in ("terms", "shares"):
+        pairs |= {(kind, name): pair for name, pair in found[kind].items()}
+      for name, pair in pairs.items():
+        sums[name] += np.array(pair, np.float64)
+    mean = {name: float(s / max(n, 1)) for name, (s, n) in sums.items()}
+    terms, shares = (
+      {name: value for (kind, name), value in mean.items() if kind == wanted}
+      for wanted in ("terms", "shares")
+    )
+    values = report(terms, self._losses)
+    values["likelihood"] = mean["log_p", ""]
+    rank = [values["likelihood"]]
+    values["perplexity"] = math.exp(min(-mean["log_p", ""], 100.0))
+    values |= shares
+    if self._translates:
+      found = self._translator(_on_one_device(params), self._examples)
+      hypotheses = [best[0].text if best else "" for best in found]
+      selected = self._metric(hypotheses)
+      values |= selected.values
+      rank = [selected.compared, *rank]
+    values["seconds"] = time.monotonic() - began
+    return Validated(values, rank)
+
+
+def _on_one_device(params: Any) -> Any:
+  if jax.device_count() == 1:
+    return params
+  return jax.device_put(jax.device_get(params), jax.local_devices()[0])
+
+
+def _check_lengths(records: Records) -> None:
+  """A line of thousands of subwords would need more memory than all others."""
+  index = records.index
+  number = int(np.argmax(np.maximum(index.source_length, index.target_length)))
+  if _longest(records) > LONGEST:
+    raise InputError(
+      f"split {records.split}, line {records[number]['line']}: "
+      f"{_longest(records)} subwords on one side, more than {LONGEST}. It is no "
+      "sentence; take it out of both raw files and prepare the data again."
+    )
+
+
+def _longest(records: Records) -> int:
+  index = records.index
+  return int(max(index.source_length.max(), index.target_length.max()))
+
+
+def read_text(directory: str, split: str, side: str) -> list[str]:
+  """The raw lines of a side of a prepared split, as its records number them."""
+  return integrity.read_text(directory, manifests.read(directory), split, side)

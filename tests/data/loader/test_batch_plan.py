@@ -1,0 +1,121 @@
+"""The plan of batches: complete, bounded in shapes, the same everywhere."""
+
+import numpy as np
+import pytest
+
+from jaxsyn.data.loader.batch_plan import BatchPlan, Position, choose_lengths
+from jaxsyn.errors import InputError
+
+
+@pytest.fixture
+def lengths():
+  """3,000 pairs whose target is about as long as their source."""
+  rng = np.random.default_rng(1)
+  source = rng.integers(3, 40, 3000)
+  return source, np.maximum(source + rng.integers(-3, 6, 3000), 2)
+
+
+def test_two_lengths_of_four_pairs():
+  # Pairs (2,2) x3 and (4,4) x1. One shape (4,4): 4 pairs · 8 = 32 positions.
+  # Adding (2,2) saves 3 · 4 = 12; nothing else is on the grid.
+  source = np.array([2, 2, 2, 4])
+  assert choose_lengths(source, source, 1) == [(4, 4)]
+  assert choose_lengths(source, source, 5) == [(2, 2), (4, 4)]
+
+
+def test_rows_keep_the_budget(lengths):
+  plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=0)
+  assert len(plan.shapes) == 5
+  for shape in plan.shapes:
+    assert shape.rows % 8 == 0
+    assert shape.rows * max(shape.source, shape.target) <= 512
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_every_pair_is_in_exactly_one_batch_that_holds_it(lengths, epoch):
+  plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=0)
+  batches = plan.epoch(epoch)
+  ids = np.concatenate([b.ids for b in batches])
+  assert sorted(ids) == list(range(3000))
+  for batch in batches:
+    assert 0 < len(batch.ids) <= batch.shape.rows
+    assert lengths[0][batch.ids].max() <= batch.shape.source
+    assert lengths[1][batch.ids].max() <= batch.shape.target
+  assert sum(len(b.ids) < b.shape.rows for b in batches) <= 1
+
+
+@pytest.mark.parametrize("multiple", [1, 8])
+def test_shapes_have_room_for_the_words_of_all_that_fit(lengths, multiple):
+  rng = np.random.default_rng(2)
+  words = [rng.integers(0, 60, 3000), rng.integers(0, 9, 3000)]
+  plan = BatchPlan(
+    *lengths, *words, tokens=512, shapes=5, seed=0, length_multiple=multiple
+  )
+  source, target = lengths
+  for shape in plan.shapes:
+    fits = (source <= shape.source) & (target <= shape.target)
+    for of, size in zip(words, (shape.source_words, shape.target_words)):
+      assert size % multiple == 0
+      assert size - multiple < of[fits].max() <= size
+  # Those that moved on to a larger shape too.
+  for batch in plan.epoch(0):
+    assert words[0][batch.ids].max() <= batch.shape.source_words
+    assert words[1][batch.ids].max() <= batch.shape.target_words
+
+
+def test_data_without_trees_has_no_words(lengths):
+  plan = BatchPlan(*lengths, tokens=512, shapes=2, seed=0)
+  none = np.zeros(3000, int)
+  assert (
+    plan.shapes
+    == BatchPlan(*lengths, none, none, tokens=512, shapes=2, seed=0).shapes
+  )
+  assert {(s.source_words, s.target_words) for s in plan.shapes} == {(1, 1)}
+
+
+def test_order_depends_on_seed_and_epoch_alone(lengths):
+  def ids(seed, epoch):
+    plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=seed)
+    return np.concatenate([b.ids for b in plan.epoch(epoch)]).tolist()
+
+  assert ids(0, 3) == ids(0, 3)
+  assert ids(0, 3) != ids(1, 3)
+  assert ids(0, 3) != ids(0, 4)
+
+
+def test_positions_walk_over_epochs(lengths):
+  plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=0)
+  last = len(plan.epoch(0)) - 1
+  assert Position(0, 0).next(plan) == Position(0, 1)
+  assert Position(0, last).next(plan) == Position(1, 0)
+
+
+def test_more_shapes_waste_less(lengths):
+  shares = [
+    BatchPlan(*lengths, tokens=512, shapes=k, seed=0).padding()
+    for k in (1, 4, 12)
+  ]
+  assert shares[0] > shares[1] > shares[2]
+  # By hand for one shape: positions are rows of 39 + 44 at most.
+  plan = BatchPlan(*lengths, tokens=512, shapes=1, seed=0)
+  shape = plan.shapes[0]
+  batches = -(-3000 // shape.rows)
+  real = lengths[0].sum() + lengths[1].sum()
+  assert plan.padding() == pytest.approx(1 - real / (batches * shape.positions))
+
+
+def test_evaluation_takes_every_pair_once_longest_first(lengths):
+  batches = BatchPlan(*lengths, tokens=512, shapes=5, seed=0).in_order()
+  assert sorted(np.concatenate([b.ids for b in batches])) == list(range(3000))
+  areas = [b.shape.source + b.shape.target for b in batches]
+  assert areas == sorted(areas, reverse=True)
+
+
+def test_a_pair_beyond_the_budget_is_an_error():
+  with pytest.raises(InputError, match=r"config.batch.tokens=64 cannot hold"):
+    BatchPlan(np.array([5, 9]), np.array([5, 5]), tokens=64, shapes=2, seed=0)
+
+
+def test_no_pairs_is_an_error():
+  with pytest.raises(InputError, match="no examples"):
+    BatchPlan(np.array([]), np.array([]), tokens=64, shapes=2, seed=0)

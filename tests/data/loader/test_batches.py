@@ -1,0 +1,248 @@
+"""Columns and batches: the same numbers as the examples, padded."""
+
+import itertools
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position, Shape
+from jaxsyn.data.loader.batches import (
+  ahead,
+  assemble,
+  doubled,
+  features_for,
+  pad,
+  stream,
+  words_of,
+)
+from jaxsyn.data.loader.columns import open_columns
+from jaxsyn.data.store.rows import together
+from jaxsyn.errors import InputError
+
+NAMES = (
+  "source_id",
+  "target_id",
+  "source_word",
+  "source_parent_mid",
+  "source_tree_distance",
+  "source_parsed",
+)
+
+
+def example(words: int, target: int, start: int):
+  size = words + 1
+  distance = np.abs(np.subtract.outer(np.arange(words), np.arange(words)))
+  return {
+    "source_id": np.arange(start, start + size, dtype=np.int32),
+    "target_id": np.arange(start, start + target, dtype=np.int32),
+    "source_word": np.r_[np.arange(words), -1].astype(np.int32),
+    "source_parent_mid": np.arange(size, dtype=np.float32) + 0.5,
+    "source_tree_distance": distance.astype(np.uint8).ravel(),
+    "source_parsed": np.uint8(words % 2),
+  }
+
+
+@pytest.fixture
+def examples():
+  return [example(w, t, 4 + 10 * w) for w, t in [(1, 3), (3, 2), (2, 4)]]
+
+
+@pytest.fixture(params=[1.0, 0.0], ids=["memory", "mapped"])
+def columns(examples, tmp_path, request):
+  return open_columns(
+    lambda _: together(examples), NAMES, tmp_path / "cache", request.param
+  )
+
+
+def test_a_batch_by_hand(columns):
+  shape = Shape(rows=3, source=5, target=4, source_words=6)
+  planned = Planned(shape, np.array([2, 0]))
+  batch = assemble(columns, NAMES, planned)
+  assert batch["source_id_BS"].tolist() == [
+    [24, 25, 26, 0, 0],
+    [14, 15, 0, 0, 0],
+    [0, 0, 0, 0, 0],
+  ]
+  assert batch["target_id_BT"].tolist() == [
+    [24, 25, 26, 27],
+    [14, 15, 16, 0],
+    [0, 0, 0, 0],
+  ]
+  assert batch["source_word_BS"][1].tolist() == [0, -1, -1, -1, -1]
+  assert batch["source_parent_mid_BS"][0].tolist() == [0.5, 1.5, 2.5, 0, 0]
+  assert batch["source_parsed_B"].tolist() == [0, 1, 0]
+  assert batch["weight_B"].tolist() == [1, 1, 0]
+  distance = batch["source_tree_distance_BWW"]
+  assert distance.shape == (3, 6, 6)
+  assert distance[0, :3, :3].tolist() == [[0, 1, 255], [1, 0, 255], [255] * 3]
+  assert (distance[2] == 255).all()
+
+
+def test_hosts_share_the_rows(columns):
+  planned = Planned(Shape(4, 5, 4, source_words=3), np.array([2, 0, 1]))
+  whole = assemble(columns, NAMES, planned)
+  halves = [assemble(columns, NAMES, planned, host, 2) for host in (0, 1)]
+  for name, array in whole.items():
+    joined = np.concatenate([half[name] for half in halves])
+    np.testing.assert_array_equal(joined, array)
+
+
+def test_a_translation_batch_is_the_same_as_a_training_batch(columns, examples):
+  names = [name for name in NAMES if name.startswith("source")]
+  planned = Planned(Shape(4, 6, 4, source_words=5), np.arange(3))
+  trained = assemble(columns, names, planned)
+  translated = pad(examples, names, 6, 5, 4)
+  for name, array in translated.items():
+    np.testing.assert_array_equal(array, trained[name])
+
+
+NARROW = ("source_word", "source_head", "source_tree_distance")
+
+
+def shared_piece():
+  """Four words in one subword, as "という" may be: three have none."""
+  distance = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
+  return {
+    "source_id": np.array([9, 3], np.int32),
+    "target_id": np.array([9, 3], np.int32),
+    "source_word": np.array([0, -1], np.int32),
+    "source_head": np.array([1, 2, 3, 3], np.int32),
+    "source_tree_distance": distance.astype(np.uint8).ravel(),
+  }
+
+
+def test_words_that_outnumber_subwords_are_all_there(tmp_path):
+  one = shared_piece()
+  columns = open_columns(
+    lambda _: together([one]), tuple(one), tmp_path / "cache", 1.0
+  )
+  plan = BatchPlan(
+    *columns.lengths(), tokens=8, shapes=1, seed=0, row_multiple=1
+  )
+  (shape,) = plan.shapes
+  assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
+  trained = assemble(columns, NARROW, plan.epoch(0)[0])
+  assert words_of(one, NARROW) == words_of(one, NARROW[2:]) == 4
+  translated = pad([one], NARROW, 2, 4, shape.rows)
+  for batch in (trained, translated):
+    assert batch["source_head_BW"][0].tolist() == [1, 2, 3, 3]
+    assert batch["source_tree_distance_BWW"][0, 0].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["source_id", *NARROW])
+def test_nothing_is_cut(name, tmp_path):
+  one = shared_piece()
+  columns = open_columns(
+    lambda _: together([one]), tuple(one), tmp_path / "cache", 1.0
+  )
+  source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
+  planned = Planned(Shape(1, source, 2, words), np.array([0]))
+  why = (
+    rf"{name}: an example of {source + 1 if source == 1 else 4} does not fit"
+  )
+  with pytest.raises(ValueError, match=why):
+    assemble(columns, [name], planned)
+  with pytest.raises(ValueError, match=why):
+    pad([one], [name], source, words, 1)
+
+
+def test_a_split_without_any_word(tmp_path):
+  none = {
+    "source_id": np.array([3], np.int32),
+    "target_id": np.array([3], np.int32),
+    "source_head": np.zeros(0, np.int32),
+    "source_tree_distance": np.zeros(0, np.uint8),
+  }
+  columns = open_columns(
+    lambda _: together([none]), tuple(none), tmp_path / "cache", 1.0
+  )
+  plan = BatchPlan(*columns.lengths(), tokens=8, shapes=1, seed=0)
+  batch = assemble(columns, tuple(none), plan.epoch(0)[0])
+  assert batch["source_head_BW"].tolist() == [[0]] * 8
+  assert batch["source_tree_distance_BWW"].tolist() == [[[255]]] * 8
+
+
+def test_lengths_are_padded_to_few():
+  assert [doubled(n, 16) for n in (0, 16, 17, 65)] == [16, 16, 32, 128]
+
+
+def test_the_cache_is_used_and_made_again(examples, tmp_path):
+  cache = tmp_path / "cache"
+  open_columns(lambda _: together(examples), NAMES, cache, 1.0)
+
+  def never(_):
+    raise AssertionError("read again")
+
+  again = open_columns(never, NAMES, cache, 1.0)
+  assert again.rows("target_id", np.array([1]), 2, 0).tolist() == [[34, 35]]
+  (cache / "columns.json").unlink()  # as if a kill had come in between
+  open_columns(lambda _: together(examples), NAMES, cache, 1.0)
+  assert (cache / "columns.json").is_file()
+  assert [p.name for p in tmp_path.iterdir()] == ["cache"]
+
+
+def test_the_stream_goes_on_from_any_position(columns):
+  plan = BatchPlan(
+    *columns.lengths(),
+    tokens=8,
+    shapes=2,
+    seed=0,
+    row_multiple=1,
+  )
+  whole = list(itertools.islice(stream(columns, NAMES, plan, Position()), 9))
+  middle = whole[4][0]
+  rest = itertools.islice(stream(columns, NAMES, plan, middle), 4)
+  for (_, a), (_, b) in zip(whole[5:], rest):
+    for name, array in a.items():
+      np.testing.assert_array_equal(array, b[name])
+
+
+def test_items_ahead_are_the_same_items_in_order():
+  assert list(ahead(iter(range(20)), 3)) == list(range(20))
+
+
+def test_an_error_ahead_reaches_the_reader():
+  def items():
+    yield 1
+    raise InputError("bad record")
+
+  reader = ahead(items(), 2)
+  assert next(reader) == 1
+  with pytest.raises(InputError, match="bad record"):
+    next(reader)
+
+
+def test_closing_ends_the_thread():
+  reader = ahead(itertools.count(), 2)
+  assert next(reader) == 0
+  reader.close()
+  for _ in range(50):
+    if not any(t.name == "batches" for t in threading.enumerate()):
+      return
+    time.sleep(0.1)
+  raise AssertionError("the thread still runs")
+
+
+def test_a_fact_the_data_lacks_is_named():
+  assert features_for(["source_parent_mid"], ["source"]) == (
+    "source_id",
+    "target_id",
+    "source_word",
+    "source_parsed",
+    "source_parent_mid",
+  )
+  with pytest.raises(InputError, match="no trees of the target side"):
+    features_for(["target_head"], ["source"])
+
+
+def test_lacking_trees_are_named_with_a_line_to_paste():
+  needs = ("source_head", "target_head", "source_relation")
+  with pytest.raises(InputError) as error:
+    features_for(needs, ())
+  assert str(error.value) == (
+    "this system reads source_head, source_relation, target_head, but the "
+    "prepared data has no trees of the source and the target side. Prepare it "
+    "again with --config.prepare.parse.sides=\"('source','target',)\"."
+  )

@@ -1,0 +1,484 @@
+"""Caches of columns: damaged, hostile, half-written, and out of place."""
+
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+
+import disks
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from jaxsyn import files
+from jaxsyn.data.loader import column_cache, private
+from jaxsyn.data.store.rows import together
+from jaxsyn.errors import InputError
+from jaxsyn.fields import from_config
+
+NAMES = ("source_id", "source_parent_mid", "source_tree_distance")
+MODES = {"memory": 1.0, "mapped": 0.0}  # GiB
+
+
+def examples(notes):
+  """Eleven, some of which have no words."""
+  for i in range(11):
+    words = i % 4
+    notes["made"] += 1
+    yield {
+      "source_id": np.arange(i, i + words + 1, dtype=np.int32),
+      "source_parent_mid": np.arange(words + 1, dtype=np.float32) / 2,
+      "source_tree_distance": np.full(words**2, i, np.uint8),
+    }
+
+
+def rows(notes):
+  return together(examples(notes))
+
+
+EXPECTED = {
+  name: np.concatenate([example[name] for example in examples({"made": 0})])
+  for name in NAMES
+}
+START = {
+  name: np.cumsum([0] + [len(one[name]) for one in examples({"made": 0})])
+  for name in NAMES
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+  """The user's own cache folder, and none of before."""
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+  monkeypatch.setattr(private, "_temporary", {})
+
+
+@pytest.fixture(params=list(MODES))
+def gib(request):
+  return MODES[request.param]
+
+
+def opened(cache, gib=1.0, make=rows):
+  """Opens a cache; True if that was right in all values."""
+  found = column_cache.open_cache(make, NAMES, cache, gib)
+  assert found.notes == {"made": 11}
+  for name, expected in EXPECTED.items():
+    assert found.flat[name].dtype == expected.dtype
+    assert_array_equal(found.flat[name], expected)
+    assert_array_equal(found.start[name], START[name])
+  return True
+
+
+def never(_):
+  raise AssertionError("the cache is there, and was not used")
+
+
+def harms():
+  every = [f for name in NAMES for f in (f"{name}.bin", f"{name}.start.bin")]
+  for file in (*every, column_cache.PAGE):
+    for kind in ("flip", "cut", "grow", "empty", "delete"):
+      yield file, kind
+
+
+def harm(path, kind, where=-3, bit=4):
+  data = bytearray(path.read_bytes())
+  if kind == "delete":
+    path.unlink()
+    return
+  if kind == "flip":
+    data[where] ^= 1 << bit
+  elif kind == "cut":
+    del data[where:]
+  elif kind == "grow":
+    data += b"0000"
+  else:
+    data.clear()
+  path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("file", "kind"), list(harms()))
+def test_what_is_damaged_is_made_again_with_a_line(
+  tmp_path, gib, capsys, file, kind
+):
+  cache = tmp_path / "cache"
+  assert opened(cache, gib)
+  assert opened(cache, gib, never)
+  assert capsys.readouterr().err == ""
+  harm(cache / file, kind)
+  if (file, kind) == (column_cache.PAGE, "grow"):
+    harm(cache / file, "grow")  # zeros after the page: no JSON
+  assert opened(cache, gib)
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line.startswith(f"{cache} is made again from the records: ")
+  assert opened(cache, gib, never)
+  assert capsys.readouterr().err == ""
+  assert os.listdir(tmp_path) == ["cache"]
+
+
+def test_values_of_another_type_become_those_of_the_feature_or_are_refused(
+  tmp_path,
+):
+  def of_type(name, dtype):
+    def make(notes):
+      for example in examples(notes):
+        yield {**example, name: example[name].astype(dtype)}
+
+    return lambda notes: together(make(notes))
+
+  assert opened(tmp_path / "long", make=of_type("source_id", np.int64))
+  for name, dtype in [
+    ("source_id", np.float32),
+    ("source_tree_distance", np.int32),
+  ]:
+    with pytest.raises(TypeError, match="Cannot cast"):
+      opened(tmp_path / "cache", make=of_type(name, dtype))
+  assert os.listdir(tmp_path) == ["long"]
+
+
+def test_flips_and_cuts_anywhere(tmp_path, gib):
+  cache, rng = tmp_path / "cache", random.Random(1)
+  opened(cache, gib)
+  whole = {p.name: p.read_bytes() for p in cache.iterdir()}
+  for _ in range(30):
+    file = cache / rng.choice(sorted(whole))
+    kind = rng.choice(["flip", "cut", "grow", "empty", "delete"])
+    if whole[file.name]:
+      where = rng.randrange(len(whole[file.name]))
+      harm(file, kind, where, rng.randrange(8))
+    assert opened(cache, gib)
+    # What it says is the same again, and so is every file.
+    for name in set(whole) - {column_cache.STAMP}:
+      assert (cache / name).read_bytes() == whole[name]
+
+
+def sealed(cache, change):
+  """Changes the page and gives it a right checksum."""
+  page = files.unsealed(json.loads((cache / column_cache.PAGE).read_text()))
+  change(page)
+  files.write_json(cache / column_cache.PAGE, files.sealed(page))
+
+
+def replaced(cache, name, array):
+  """Another file, of which the page has the sum."""
+  array.tofile(cache / name)
+  new = files.sums(cache, [name])
+  sealed(cache, lambda page: page["files"].update(new))
+
+
+HOSTILE = {
+  "format": lambda page: page.update(format=7),
+  "text": lambda page: page.update(format="1"),
+  "more": lambda page: page.update(more=1),
+  "no files": lambda page: page.pop("files"),
+  "a list": lambda page: page.update(files=[1]),
+  "a path": lambda page: page["files"].update(
+    {"../../x": {"bytes": 1, "crc32c": "00000000"}}
+  ),
+  "bytes": lambda page: page["files"]["source_id.bin"].update(bytes="a"),
+  "huge": lambda page: page["files"]["source_id.bin"].update(bytes=2**70),
+  "less than none": lambda page: page["files"]["source_id.bin"].update(
+    bytes=-4
+  ),
+  "sum": lambda page: page["files"]["source_id.bin"].update(crc32c=None),
+  "notes": lambda page: page.update(notes={"made": "11"}),
+}
+
+
+@pytest.mark.parametrize("name", list(HOSTILE))
+def test_pages_that_lie(tmp_path, gib, capsys, name):
+  cache = tmp_path / "cache"
+  opened(cache, gib)
+  sealed(cache, HOSTILE[name])
+  assert opened(cache, gib)
+  assert "is made again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  "text", ["", "[]", "3", "{}", '{"crc32c": 1}', "[" * 99999, "\xff", "NaN"]
+)
+def test_pages_that_are_none(tmp_path, text):
+  cache = tmp_path / "cache"
+  opened(cache)
+  (cache / column_cache.PAGE).write_bytes(text.encode("latin-1"))
+  assert opened(cache)
+
+
+@pytest.mark.parametrize(
+  "change",
+  [
+    lambda start: start.__setitem__(3, 10**6),  # ends before it begins
+    lambda start: start.__setitem__(0, 1),
+    lambda start: start.__setitem__(-1, start[-1] + 1),
+    lambda start: start.__isub__(start[-1]),
+  ],
+)
+def test_starts_that_do_not_fit_their_values(tmp_path, gib, change):
+  cache = tmp_path / "cache"
+  opened(cache, gib)
+  start = np.fromfile(cache / "source_id.start.bin", "<i8")
+  change(start)
+  replaced(cache, "source_id.start.bin", start)
+  assert opened(cache, gib)
+
+
+def test_features_of_different_lengths_and_half_numbers(tmp_path, gib):
+  cache = tmp_path / "cache"
+  opened(cache, gib)
+  start = np.fromfile(cache / "source_id.start.bin", "<i8")
+  replaced(cache, "source_id.start.bin", np.append(start, start[-1]))
+  assert opened(cache, gib)
+  replaced(cache, "source_id.bin", np.zeros(7, np.uint8))
+  assert opened(cache, gib)
+
+
+def test_files_of_more_than_4_gib_can_be_said():
+  file = {"bytes": 2**40, "crc32c": "00000000"}
+  page = {"format": 1, "files": {"a": file}, "notes": {}}
+  found = from_config(column_cache._Page, page, "page")
+  assert found.files["a"].bytes == 2**40
+
+
+def test_mapped_files_are_read_whole_once_a_boot(tmp_path, capsys, monkeypatch):
+  """As told by their times, which no program can leave as they were."""
+  cache = tmp_path / "cache"
+  opened(cache, 0.0)
+  path = cache / "source_id.bin"
+  before = os.stat(path)
+  harm(path, "flip")
+  os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+  assert opened(cache, 0.0)
+  assert "another checksum" in capsys.readouterr().err
+  # As if the disk had lost a bit since: found at the next boot.
+  stamp = cache / column_cache.STAMP
+  harm(path, "flip")
+  names = [name for name in os.listdir(cache) if name.endswith(".bin")]
+  files.write_json(stamp, files.sealed(column_cache._state(cache, names)))
+  with pytest.raises(AssertionError):
+    opened(cache, 0.0, never)
+  boot = tmp_path / "boot"
+  boot.write_text("another")
+  monkeypatch.setattr(column_cache, "_BOOT", boot)
+  assert opened(cache, 0.0)
+  assert opened(cache, 0.0, never)
+  # What changes while it is read was not checked, though it was read.
+  stamp.unlink()
+  checked = files.Crc.update
+
+  def late(crc, data):
+    checked(crc, data)
+    if isinstance(data, np.ndarray):  # no page
+      os.utime(path)
+
+  monkeypatch.setattr(files.Crc, "update", late)
+  opened(cache, 0.0, never)
+  monkeypatch.setattr(files.Crc, "update", checked)
+  assert stamp.exists()
+  read = files.read_json(stamp)["source_id.bin"]
+  assert read[3] < os.stat(path).st_ctime_ns
+  boot.unlink()  # no Linux: read whole each time
+  assert opened(cache, 0.0, never)
+
+
+def _at_once(cache, barrier, results):
+  barrier.wait()
+  for gib in MODES.values():
+    results.put(opened(cache, gib))
+
+
+def test_processes_that_make_the_same_at_once(tmp_path):
+  context = multiprocessing.get_context("spawn")
+  barrier, results = context.Barrier(3), context.Queue()
+  work = tmp_path / "cache", barrier, results
+  children = [context.Process(target=_at_once, args=work) for _ in range(3)]
+  for child in children:
+    child.start()
+  assert [results.get(timeout=60) for _ in range(6)] == [True] * 6
+  for child in children:
+    child.join()
+    assert child.exitcode == 0
+  assert os.listdir(tmp_path) == ["cache"]
+
+
+def _dies(notes):
+  yield next(rows(notes))
+  os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_killed_while_it_is_made(tmp_path):
+  child = multiprocessing.get_context("spawn").Process(
+    target=opened, args=(tmp_path / "cache", 1.0, _dies)
+  )
+  child.start()
+  child.join()
+  (left,) = tmp_path.iterdir()
+  assert left.name.endswith(files.PARTIAL)
+  assert opened(tmp_path / "cache")
+  assert left.exists()  # perhaps somebody is still at it
+  os.utime(left, (0, 0))
+  shutil.rmtree(tmp_path / "cache")
+  assert opened(tmp_path / "cache")
+  assert not left.exists()
+
+
+def test_a_full_disk(tmp_path, capsys):
+  with disks.disk(tmp_path / "disk", "16k") as disk:
+    (disk / "rest").write_bytes(bytes(12_000))
+    assert opened(disk / "columns" / "cache")
+    assert "No space left" in capsys.readouterr().err
+    assert opened(disk / "columns" / "cache", make=never)
+    assert not list((disk / "columns").iterdir())
+  assert os.listdir(tmp_path / "home/jaxsyn/columns") == ["cache"]
+
+
+def test_a_read_only_disk(tmp_path, capsys):
+  with disks.disk(tmp_path / "disk", "1m") as disk:
+    assert opened(disk / "used")
+    disks.read_only(disk)
+    assert opened(disk / "used", make=never)
+    assert capsys.readouterr().err == ""
+    assert opened(disk / "new")
+    (line,) = capsys.readouterr().err.splitlines()
+    aside = tmp_path / "home/jaxsyn/columns/new"
+    assert line.startswith(f"columns are cached in {aside}: ")
+    assert "Read-only file system" in line
+    assert opened(disk / "new", make=never)
+    harm(aside / "source_id.bin", "flip")
+    assert opened(disk / "new")
+    # One that is damaged and cannot be mended: said when another is made.
+    disks.change(disk, "rw")
+    harm(disk / "used" / "source_id.bin", "flip")
+    disks.read_only(disk)
+    capsys.readouterr()
+    assert opened(disk / "used")
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[0] for line in said] == [
+      f"{disk / 'used'} is made again from the records",
+      f"columns are cached in {aside.with_name('used')}",
+    ]
+    assert opened(disk / "used", make=never)
+    assert capsys.readouterr().err == ""
+
+
+def _as_nobody(folder, home, results):
+  os.setgroups([])
+  os.setgid(65534)
+  os.setuid(65534)
+  os.environ["XDG_CACHE_HOME"] = str(home)
+  results.put(opened(folder / "cache"))
+  results.put(str(private.folder(make=False)))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_a_folder_of_somebody_else(tmp_path):
+  for path in (tmp_path, *tmp_path.parents):
+    if not path.stat().st_mode & stat.S_IXOTH:
+      path.chmod(path.stat().st_mode | stat.S_IXOTH)
+  folder, home = tmp_path / "data", tmp_path / "of_nobody"
+  folder.mkdir()
+  home.mkdir(mode=0o700)
+  os.chown(home, 65534, 65534)
+  context = multiprocessing.get_context("spawn")
+  results = context.Queue()
+  work = folder, home, results
+  child = context.Process(target=_as_nobody, args=work)
+  child.start()
+  assert results.get(timeout=60)
+  assert results.get(timeout=60) == str(home / "jaxsyn")
+  child.join()
+  assert os.stat(home / "jaxsyn").st_mode & 0o777 == 0o700
+  assert list(folder.iterdir()) == []
+
+
+def in_the_way(home, kind):
+  """Makes what another user could have made in our place."""
+  if kind == "a home of others":
+    home.mkdir()
+    home.chmod(0o777)
+    return
+  home.mkdir(mode=0o700)
+  path = home / "jaxsyn"
+  if kind == "a link":
+    (home / "elsewhere").mkdir()
+    path.symlink_to("elsewhere")
+  elif kind == "a file":
+    path.write_text("")
+  else:
+    path.mkdir()
+    path.chmod(0o775 if kind == "of a group" else 0o700)
+    if kind == "of another":
+      os.chown(path, 65534, 65534)
+
+
+@pytest.mark.parametrize(
+  "kind", ["of another", "of a group", "a link", "a file", "a home of others"]
+)
+def test_no_cache_is_taken_that_others_could_write(tmp_path, kind):
+  if kind == "of another" and os.getuid():
+    pytest.skip("only root can give a folder away")
+  # What they put there is whole, and wrong.
+  home, forged = tmp_path / "home", tmp_path / "forged"
+  column_cache.open_cache(
+    lambda notes: together(list(examples(notes))[::-1]), NAMES, forged, 1.0
+  )
+  in_the_way(home, kind)
+  with disks.disk(tmp_path / "disk", "1m") as disk:
+    disks.read_only(disk)
+    if (home / "jaxsyn").is_dir():
+      shutil.copytree(forged, home / "jaxsyn/columns/cache")
+    assert opened(disk / "cache")
+    found = private.temporary()
+    assert os.stat(found).st_mode & 0o777 == 0o700
+    assert (found / "columns/cache").is_dir()
+    assert opened(disk / "cache", make=never)  # in the same process
+    shutil.rmtree(found)
+
+
+def test_the_private_folder(tmp_path, monkeypatch):
+  with pytest.raises(OSError):
+    private.folder(make=False)
+  assert private.there() == []
+  path = private.folder(make=True)
+  assert path == tmp_path / "home/jaxsyn"
+  assert private.there() == [path]
+  for place in (path, path.parent):
+    assert os.stat(place).st_mode & 0o777 == 0o700
+  monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+  monkeypatch.setenv("HOME", str(tmp_path))
+  assert private.folder(make=True) == tmp_path / ".cache/jaxsyn"
+
+
+def test_the_temporary_folder_goes_with_its_process(tmp_path, monkeypatch):
+  code = (
+    "import os\nfrom jaxsyn.data import private\n"
+    "print(private.temporary())\n"
+    "if os.fork() == 0: raise SystemExit\n"
+    "os.wait()\nassert private.temporary().is_dir()"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code], capture_output=True, text=True, check=True
+  )
+  paths = {pathlib.Path(line) for line in done.stdout.split()}
+  assert len(paths) == 1
+  assert not paths.pop().exists()
+
+
+def test_nowhere_to_write_is_said(tmp_path, monkeypatch):
+  """A limit on the size of files holds everywhere."""
+  signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+  try:
+    with pytest.raises(
+      InputError, match=r"no place for the columns.*too large"
+    ):
+      opened(tmp_path / "cache")
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  shutil.rmtree(private.temporary())

@@ -1,0 +1,315 @@
+"""Two tasks out of one prepared split: every example, the slow way."""
+
+import collections
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import toy_folders
+from toy_folders import SHA256
+
+from jaxsyn.config import Data, Second
+from jaxsyn.data import schema
+from jaxsyn.data.loader import tasks
+from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position, Shape
+from jaxsyn.data.loader.batches import assemble, stream
+from jaxsyn.data.sentence import tree
+from jaxsyn.data.sentence.linearise import CLOSE, opening
+from jaxsyn.data.store import tfds_builder
+from jaxsyn.data.store.records import Records
+from jaxsyn.errors import InputError
+
+SOURCE, TARGET = 50, 60  # sizes of the vocabularies
+TR, PA, END, HEAD, UNKNOWN, DET, OBJ, ROOT = range(8)  # symbols
+EOS = schema.EOS
+NAMES = (
+  *("source_id", "target_id", "source_word", "source_parsed"),
+  *("source_parent_mid", "source_tree_distance", "source_head"),
+)
+
+
+def example(i, word_S, head_W, relation_W, brackets=(), parsed=1):
+  """Subwords 10, 11, ... to 20 + i, 20 + i, 3."""
+  word_S = np.array([*word_S, -1])
+  values = {
+    "line": i + 1,
+    "source_id": [*range(10, 9 + len(word_S)), EOS],
+    "source_word": word_S,
+    "source_head": head_W,
+    "source_relation": relation_W,
+    "source_parent_mid": tree.parent_mid(word_S, np.array(head_W, int)),
+    "source_tree_distance": tree.tree_distance(np.array(head_W, int)).ravel(),
+    "source_parsed": parsed,
+    "source_brackets": brackets,
+    "target_id": [20 + i, 20 + i, EOS],
+  }
+  features = schema.features(["source"], brackets=True)
+  return {k: np.asarray(v, features[k].dtype) for k, v in values.items()}
+
+
+NP, S = opening(1), opening(2)
+EXAMPLES = [
+  # "a duck" with "duck" in two subwords, and (S (NP a duck ) )
+  example(0, [0, 1, 1], [1, 1], [1, 3], [S, NP, 0, 1, 2, CLOSE, CLOSE]),
+  example(1, [0, 1], [0, 1], [0, 0], parsed=0),
+  example(2, [0, 1, 2], [1, 1, 1], [2, 3, 2], [S, 0, 1, 2, CLOSE]),
+  example(3, [], [], [], parsed=0),  # an empty line
+  example(4, [0] * 12, [0], [3], [NP, *range(12), CLOSE]),  # a long one
+]
+
+
+def data(**second):
+  fields = {"task": "parse", "brackets": "dependency", "weight": 1.0}
+  second = Second(**({"longest": 14} | fields | second))
+  return Data("toy", "", "en", "de", "train", "", (), "parsed", second)
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+  """A function that prepares a folder with or without constituency trees."""
+
+  def prepare(brackets: bool) -> Records:
+    folder = tmp_path_factory.mktemp("prepared")
+    kept = schema.features(["source"], brackets)
+    examples = [{name: one[name] for name in kept} for one in EXAMPLES]
+    facts = tfds_builder.write(
+      folder,
+      "toy",
+      "1.0.0",
+      schema.tfds_features(["source"], brackets),
+      {"train": (len(examples), examples)},
+    )
+    manifest = {
+      "sides": ["source"],
+      "splits": facts,
+      "vocabulary": {
+        side: {"file": f"{side}.model", "sha256": SHA256, "size": size}
+        for side, size in (("source", SOURCE), ("target", TARGET))
+      },
+      "relations": {"source": ["det", "obj", "root"]},
+    }
+    if brackets:
+      manifest["brackets"] = {"source": ["NP", "S"]}
+    toy_folders.write(folder, manifest)
+    return Records(folder, "train")
+
+  return prepare
+
+
+@pytest.fixture(scope="module")
+def records(make):
+  return make(brackets=True)
+
+
+def made(records, data):
+  notes = collections.Counter()
+  return list(tasks.examples(records, data, 0, notes)), dict(notes)
+
+
+def source(*symbols):
+  return [SOURCE + s if s < 10 else s for s in symbols]
+
+
+def target(*symbols):
+  return [*(TARGET + s for s in symbols), EOS]
+
+
+def test_every_source_is_translated_and_parsed(records):
+  found, notes = made(records, data())
+  assert notes == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
+  ids = [one["source_id"].tolist() for one in found]
+  assert ids == [
+    [*source(TR, 10, 11, 12, TR), EOS],
+    [*source(TR, 10, 11, TR), EOS],
+    [*source(TR, 10, 11, 12, TR), EOS],
+    [EOS],
+    [*source(TR, *range(10, 22), TR), EOS],
+    [*source(PA, 10, 11, 12, PA), EOS],
+    [*source(PA, 10, 11, 12, PA), EOS],
+  ]
+  targets = [one["target_id"].tolist() for one in found]
+  assert targets[:5] == [[20 + i, 20 + i, EOS] for i in range(5)]
+  # (root (det ) ^ ) and (root (obj ) ^ (obj ) )
+  assert targets[5:] == [
+    target(ROOT, DET, END, HEAD, END),
+    target(ROOT, OBJ, END, HEAD, OBJ, END, END),
+  ]
+  for i, one in zip((0, 1, 2, 3, 4, 0, 2), found):
+    assert one["line"] == i + 1
+    np.testing.assert_array_equal(
+      one["source_head"], EXAMPLES[i]["source_head"]
+    )
+
+
+def test_a_tree_as_the_source(records):
+  found, notes = made(records, data(task="source"))
+  assert notes == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
+  for one, plain in zip(found[:5], EXAMPLES):
+    for name, array in plain.items():
+      np.testing.assert_array_equal(one[name], array)
+  # (root (det 10 ) 11 12 ) EOS
+  one = found[5]
+  assert one["source_id"].tolist() == [
+    *source(ROOT, DET, 10, END, 11, 12, END),
+    EOS,
+  ]
+  assert one["target_id"].tolist() == [20, 20, EOS]
+  # Facts for the parts that read them: brackets belong to no word and are
+  # their own parent; the middle of "duck" is 4.5.
+  assert one["source_word"].tolist() == [-1, -1, 0, -1, 1, 1, -1, -1]
+  assert one["source_parent_mid"].tolist() == [0, 1, 4.5, 3, 4.5, 4.5, 6, 7]
+  np.testing.assert_array_equal(
+    one["source_tree_distance"], EXAMPLES[0]["source_tree_distance"]
+  )
+  for name, array in one.items():
+    assert array.dtype == schema.FEATURES[name].dtype
+
+
+def test_constituents(records):
+  found, notes = made(records, data(brackets="constituency"))
+  # NP is label 1, the symbol after (?; the long sentence has no tree left.
+  assert notes == {"first": 5, "second": 2, "no tree": 2, "too long": 1}
+  assert [one["target_id"].tolist() for one in found[5:]] == [
+    target(UNKNOWN + 2, UNKNOWN + 1, END, END),
+    target(UNKNOWN + 2, END),
+  ]
+  found, _ = made(records, data(brackets="constituency", task="source"))
+  assert found[5]["source_id"].tolist() == [
+    *source(UNKNOWN + 2, UNKNOWN + 1, 10, 11, 12, END, END),
+    EOS,
+  ]
+
+
+def test_the_length_is_that_of_the_longer_side_with_all_signs(records):
+  # Tags and EOS: 12 + 3 subwords; with brackets and EOS: 12 + 2 + 1.
+  for task in ("parse", "source"):
+    assert made(records, data(task=task, longest=15))[1]["second"] == 3
+    assert made(records, data(task=task, longest=14))[1]["second"] == 2
+  # The target of the third, (root (obj ) ^ (obj ) ) EOS, has 8.
+  assert made(records, data(longest=7))[1]["second"] == 1
+
+
+def test_control_trees_reach_the_second_task(records):
+  linear = dataclasses.replace(data(), tree="linear")
+  found, _ = made(records, linear)
+  # Word 1 hangs on word 0: (det ^ (root ) ), relations as they were.
+  assert found[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
+
+
+def test_random_trees_of_the_second_task_follow_the_seed(records):
+  """Of the three words of the third pair there are nine rooted trees."""
+  random = dataclasses.replace(data(), tree="random")
+
+  def heads(seed):
+    both = tasks.of_split(records, NAMES, random, seed, memory_gib=1.0)
+    rows = both.rows("source_head", np.array([2, 6]), 3, 0)
+    np.testing.assert_array_equal(*rows)  # translated and parsed
+    return tuple(rows[0].tolist())
+
+  assert len({heads(seed) for seed in range(6)}) > 2
+
+
+def columns(records, data):
+  return tasks.of_split(records, NAMES, data, 0, memory_gib=1.0)
+
+
+def test_columns_hold_both_tasks_and_are_kept(records):
+  parse = data(weight=0.5)
+  found, _ = made(records, parse)
+  for _ in range(2):  # made, then from the cache
+    both = columns(records, parse)
+    assert both.notes["second"] == 2
+    assert (
+      "2 examples beside 5 translations; left out: 2 without a tree, 1"
+      in (tasks.told(both.notes))
+    )
+    for name in NAMES:
+      sizes = both.sizes(name)
+      assert sizes.tolist() == [np.size(one[name]) for one in found]
+      for i, one in enumerate(found):
+        row = both.rows(name, np.array([i]), sizes[i], 0)[0]
+        np.testing.assert_array_equal(row, one[name].ravel())
+    assert both.weights(np.array([6, 4, 0])).tolist() == [0.5, 1, 1]
+  # Other options, other columns.
+  assert columns(records, data(task="source")).notes["second"] == 2
+  assert columns(records, data(longest=7)).notes["second"] == 1
+  plain = columns(records, data(task="none"))
+  assert len(plain.sizes("source_id")) == 5 and not tasks.told(plain.notes)
+
+
+def test_a_batch_says_what_each_row_counts(records):
+  both = columns(records, data(weight=0.5))
+  planned = Planned(Shape(4, 8, 9, source_words=3), np.array([5, 0, 6]))
+  batch = assemble(both, NAMES, planned)
+  assert batch["weight_B"].tolist() == [0.5, 1, 0.5, 0]
+  assert batch["weight_B"].dtype == np.float32
+  halves = [assemble(both, NAMES, planned, host, 2) for host in (0, 1)]
+  assert [h["weight_B"].tolist() for h in halves] == [[0.5, 1], [0.5, 0]]
+
+
+def plan_of(columns):
+  sizes = columns.lengths()
+  return BatchPlan(*sizes, tokens=32, shapes=1, seed=0, row_multiple=1)
+
+
+def test_an_epoch_has_both_tasks_in_any_order(records):
+  plan = plan_of(columns(records, data()))
+  epochs = [
+    np.concatenate([p.ids for p in plan.epoch(number)]) for number in (0, 1)
+  ]
+  assert epochs[0].tolist() != epochs[1].tolist()
+  for ids in epochs:
+    assert sorted(ids.tolist()) == list(range(7))
+
+
+def test_a_run_that_goes_on_gets_the_same_batches(records):
+  """Columns opened anew, from a position in the middle."""
+
+  def batches(position):
+    both = columns(records, data(weight=0.25))
+    return stream(both, NAMES, plan_of(both), position)
+
+  whole = list(itertools.islice(batches(Position()), 12))
+  rest = itertools.islice(batches(whole[4][0]), 7)
+  for (position, batch), (other, again) in zip(whole[5:], rest, strict=True):
+    assert position == other
+    for name, array in batch.items():
+      np.testing.assert_array_equal(array, again[name])
+
+
+def test_a_target_that_reads_trees_finds_none_in_brackets(records):
+  """For systems with parts on the target side."""
+  one = dict(records[0])
+  side = {f"target_{k.partition('_')[2]}": v for k, v in one.items()}
+  names = schema.features(["source", "target"])
+  one |= {k: v for k, v in side.items() if k in names and k != "target_id"}
+  bracketing = tasks.TREES["dependency"].bracketing(one)
+  sizes = {"source": SOURCE, "target": TARGET}
+  new = tasks.TASKS["parse"].make(
+    one, bracketing, tasks.TREES["dependency"], sizes
+  )
+  assert new["target_word"].tolist() == [-1] * 6
+  assert new["target_parent_mid"].tolist() == [*range(6)]
+  assert new["target_head"].shape == new["target_tree_distance"].shape == (0,)
+  assert new["target_parsed"] == 0 and new["source_parsed"] == 1
+  for name, array in new.items():
+    assert array.dtype == schema.FEATURES[name].dtype
+
+
+def test_what_the_data_lacks_is_named(make, tmp_path):
+  older = make(brackets=False)
+  assert "source_brackets" not in older[0]
+  assert made(older, data())[1]["second"] == 2
+  with pytest.raises(InputError, match=r"needs constituency trees .* has none"):
+    columns(older, data(brackets="constituency"))
+  older.manifest["sides"] = []
+  with pytest.raises(
+    InputError, match=r"needs dependency trees .*parse\.sides"
+  ):
+    columns(older, data())
+
+
+def test_nothing_left_is_an_error(records):
+  with pytest.raises(InputError, match=r"no example is left .* 3 too long"):
+    columns(records, data(longest=2))

@@ -1,0 +1,393 @@
+"""CoNLL-U: what is read, what is refused, and what is tied to which text."""
+
+from __future__ import annotations
+
+import gzip
+import re
+
+import pytest
+
+from jaxsyn.data.sentence import conllu
+from jaxsyn.errors import InputError
+
+TREEBANKS = ("en_pud", "de_pud", "fr_pud", "cs_pud", "tr_pud", "zh_pud")
+
+
+def rows(*words: str, comments: tuple[str, ...] = ()) -> str:
+  """A block of words "id form head relation [misc]", the rest "_"."""
+  lines = list(comments)
+  for word in words:
+    id_, form, head, relation, *misc = word.split(" ")
+    lines.append(
+      "\t".join([id_, form, *"____", head, relation, "_", *(misc or "_")])
+    )
+  return "\n".join(lines) + "\n\n"
+
+
+def blocks(*texts: str) -> list[conllu.Block]:
+  return conllu.blocks_of_text("".join(texts), "x.conllu")
+
+
+MONKEY = rows(
+  "1 The 2 det",
+  "2 monkey 3 nsubj",
+  "3 eats 0 root",
+  "4 a 5 det",
+  "5 banana 3 obj",
+)
+
+
+def test_a_simple_tree():
+  (block,) = blocks(MONKEY)
+  assert block.form_W == ("The", "monkey", "eats", "a", "banana")
+  assert block.head_W == (1, 2, 2, 4, 2)
+  assert block.relation_W == ("det", "nsubj", "root", "det", "obj")
+  parse = conllu.attach([block], " The  monkey eats a banana")
+  assert parse.start_W == (1, 6, 13, 18, 20)
+  assert parse.end_W == (4, 12, 17, 19, 26)
+  assert parse.head_W == block.head_W
+  assert parse.parsed
+
+
+def test_a_multi_word_token_is_one_word():
+  # "zum" = "zu" + "dem", both on "Bahnhof", which hangs on "geht".
+  text = rows(
+    "1 Er 2 nsubj",
+    "2 geht 0 root",
+    "3-4 zum _ _",
+    "3 zu 5 case",
+    "4 dem 5 det",
+    "5 Bahnhof 2 obl SpaceAfter=No",
+    "6 . 2 punct",
+  )
+  (block,) = blocks(text)
+  assert block.form_W == ("Er", "geht", "zum", "Bahnhof", ".")
+  assert block.head_W == (1, 1, 3, 1, 1)
+  assert block.relation_W == ("nsubj", "root", "case", "obl", "punct")
+  assert block.space_after_W == (True, True, True, False, True)
+  assert block.text == "Er geht zum Bahnhof."
+  parse = conllu.attach([block], "Er geht zum Bahnhof.")
+  assert [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)] == [
+    *block.form_W
+  ]
+
+
+def test_a_multi_word_token_that_holds_the_root():
+  # Spanish "dámelo": the clitics hang on the verb inside the token.
+  text = rows("1-3 dámelo _ _", "1 da 0 root", "2 me 1 iobj", "3 lo 1 obj")
+  (block,) = blocks(text)
+  assert (block.head_W, block.relation_W) == ((0,), ("root",))
+
+
+def test_heads_inside_and_into_a_multi_word_token():
+  # "can't": "ca" and "n't" hang on "go"; "really" hangs on "n't" within.
+  text = rows(
+    "1 I 4 nsubj",
+    "2-3 can't _ _",
+    "2 ca 4 aux",
+    "3 n't 4 advmod",
+    "4 go 0 root",
+    "5 really 3 advmod",
+  )
+  (block,) = blocks(text)
+  assert block.form_W == ("I", "can't", "go", "really")
+  assert block.head_W == (2, 2, 2, 1)
+
+
+def test_the_member_nearest_to_the_root_counts():
+  # Joined, "ab" must not hang on "c" because of "a": "c" hangs on "ab".
+  #   a -> c -> b -> root
+  text = rows("1-2 ab _ _", "1 a 3 dep", "2 b 0 root", "3 c 2 dep")
+  (block,) = blocks(text)
+  assert block.head_W == (0, 0)
+  assert block.relation_W == ("root", "dep")
+
+
+def test_two_multi_word_tokens_cannot_close_a_cycle():
+  # Words 1-2 and 3-4 joined; 1 -> 3 -> 2 -> root, 4 -> 1. Taking the first
+  # member that hangs outside would give 12 -> 34 -> 12.
+  text = rows(
+    "1-2 ab _ _",
+    "1 a 3 dep",
+    "2 b 0 root",
+    "3-4 cd _ _",
+    "3 c 2 dep",
+    "4 d 1 dep",
+  )
+  (block,) = blocks(text)
+  assert block.head_W == (0, 0)
+
+
+def test_empty_nodes_are_skipped():
+  text = rows(
+    "0.1 E _ _",
+    "1 Sue 2 nsubj",
+    "2 likes 0 root",
+    "3 tea 2 obj",
+    "3.1 likes _ _",
+    "3.2 E _ _",
+    "4 Joe 2 conj",
+  )
+  (block,) = blocks(text)
+  assert block.form_W == ("Sue", "likes", "tea", "Joe")
+  assert block.head_W == (1, 1, 1, 1)
+
+
+def test_several_roots_stay():
+  (block,) = blocks(rows("1 Yes 0 root", "2 No 0 root", "3 . 2 punct"))
+  assert block.head_W == (0, 1, 1)
+
+
+def test_several_trees_of_a_line_are_offset():
+  # Two trees of one line: the second one's heads count on.
+  parse = conllu.attach(
+    blocks(
+      rows("1 Go 0 root", "2 . 1 punct"), rows("1 I 2 x", "2 stay 0 root")
+    ),
+    "Go. I stay",
+  )
+  assert parse.head_W == (0, 0, 3, 3)
+  assert parse.start_W == (0, 2, 4, 6)
+
+
+@pytest.mark.parametrize(
+  "text, message",
+  [
+    ("1\tThe\t_\n\n", "x.conllu:1: 3 columns, but CoNLL-U has 10"),
+    (MONKEY.replace("\t", " "), "x.conllu:1: 1 columns, but CoNLL-U has 10"),
+    (rows("1 a 0 root", "3 b 1 dep"), ":2: the id is '3' where 2 is due"),
+    (rows("2 a 0 root"), ":1: the id is '2' where 1 is due"),
+    (rows("1 a 0 root", "1 b 1 dep"), ":2: the id is '1' where 2 is due"),
+    (rows("x a 0 root"), ":1: the id is 'x' where 1 is due"),
+    (rows("1 a 0 root", "2.1 b _ _"), ":2: the id is '2.1' where 2 is due"),
+    (rows("1 a 3 dep", "2 b 0 root"), ":1: the head of word 1 is 3, but the"),
+    (rows("1 a -1 dep"), ":1: the head .* is '-1', but must be"),
+    (rows("1 a _ _"), ":1: the head .* is '_', but must be .*parsed"),
+    (rows("1 a ² dep"), ":1: the head .* is '²', but must be"),
+    (rows("1 a 0 root", "٢ b 1 dep"), ":2: the id is '٢' where 2 is due"),
+    (rows(f"1 a {'9' * 99} dep"), ":1: the head .* is '9{40}…', but must be"),
+    (rows("0 a 0 root"), ":1: the id is '0' where 1 is due"),
+    (rows("1 a 2 dep", "2 b 1 dep"), ":1: the sentence has no root"),
+    (
+      rows("1 a 0 root", "2 b 3 dep", "3 c 4 dep", "4 d 2 dep"),
+      r":[234]: the heads form a cycle through word [234]",
+    ),
+    (rows("1 a 0 root", "2 b 2 dep"), ":2: the heads form a cycle .* word 2"),
+    (
+      rows("1-3 ab _ _", "1 a 0 root", "2 b 1 dep"),
+      ":1: the multi-word token 1-3 reaches beyond the last word, 2",
+    ),
+    (
+      rows("1-2 ab _ _", "1 a 0 root", "2-3 bc _ _", "2 b 1 x", "3 c 1 x"),
+      ":3: the multi-word token 2-3 overlaps",
+    ),
+    (rows("1 a 0 root", "2-1 b _ _"), ":2: the multi-word token 2-1 .* ends"),
+    (rows("1  0 root"), ":1: the word has no form"),
+    (rows("0.1 E _ _"), ":1: a sentence without words"),
+  ],
+)
+def test_malformed_files_are_refused(text, message):
+  with pytest.raises(InputError, match=message):
+    blocks(text)
+
+
+def test_messages_name_file_and_line(tmp_path):
+  path = tmp_path / "bad.conllu"
+  path.write_text(MONKEY + "# a comment\n" + rows("1 a 9 root"))
+  with pytest.raises(InputError, match=f"{path}:8: the head of word 1 is 9"):
+    list(conllu.read(path))
+
+
+def test_invalid_utf8_names_the_line(tmp_path):
+  path = tmp_path / "latin1.conllu"
+  path.write_bytes(MONKEY.encode() + "1\tÄ\n".encode("latin-1"))
+  with pytest.raises(
+    InputError, match=r"conllu:7: byte 3 \(0xc4\) is not UTF-8"
+  ):
+    list(conllu.read(path))
+
+
+def test_missing_and_broken_files(tmp_path):
+  with pytest.raises(InputError, match=r"none.conllu is missing"):
+    list(conllu.read(tmp_path / "none.conllu"))
+  path = tmp_path / "half.conllu.gz"
+  path.write_bytes(gzip.compress(MONKEY.encode() * 50)[:-20])
+  with pytest.raises(InputError, match=r"half.conllu.gz cannot be unpacked"):
+    list(conllu.read(path))
+  path.write_bytes(b"plain text")
+  with pytest.raises(InputError, match=r"half.conllu.gz cannot be unpacked"):
+    list(conllu.read(path))
+
+
+def test_line_ends_byte_order_mark_and_blank_lines(tmp_path):
+  path = tmp_path / "dos.conllu"
+  text = MONKEY + "\n\n# only a comment\n\n" + MONKEY.rstrip("\n")
+  path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+  first, second = conllu.read(path)
+  assert first.form_W == second.form_W == blocks(MONKEY)[0].form_W
+  assert (first.line, second.line) == (1, 11)
+
+
+def test_characters_that_only_look_like_line_ends_do_not_split():
+  (block,) = blocks(rows("1 a\u2028b 0 root", "2 c\x85\x0b 1 dep"))
+  assert block.form_W == ("a\u2028b", "c\x85\x0b")
+  parse = conllu.attach([block], "a\u2028b c\x85\x0b")
+  assert (parse.start_W, parse.end_W) == ((0, 4), (3, 5))
+
+
+def test_blanks_inside_words_and_invisible_characters():
+  # The word "10 000" holds a no-break space in the text and a space in its
+  # form; the parser dropped the zero-width space before "Euro".
+  (block,) = blocks(
+    rows("1 10_000 2 nummod", "2 Euro 0 root").replace("10_000", "10 000")
+  )
+  parse = conllu.attach([block], "\ufeff10\u00a0000 \u200bEuro\u200b ")
+  assert [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)] == [
+    "10\u00a0000",
+    "Euro",
+  ]
+
+
+def test_a_word_of_zero_width_characters_has_an_empty_span():
+  (block,) = blocks(rows("1 a 2 x", "2 \u200b 0 root", "3 b 2 x"))
+  parse = conllu.attach([block], "a \u200b b")
+  assert (parse.start_W, parse.end_W) == ((0, 1, 4), (1, 1, 5))
+  text = conllu.to_text(parse, "1")
+  again = conllu.attach(conllu.blocks_of_text(text, "x"), parse.text)
+  assert again == parse
+
+
+def test_combining_marks_and_emoji_keep_raw_offsets():
+  text = "👩\u200d👧 e\u0301te\u0301 👍🏽."
+  (block,) = blocks(
+    rows(
+      "1 👩\u200d👧 2 x", "2 e\u0301te\u0301 0 root", "3 👍🏽 2 x", "4 . 2 x"
+    )
+  )
+  parse = conllu.attach([block], text)
+  assert [text[s:e] for s, e in zip(parse.start_W, parse.end_W)] == [
+    *block.form_W
+  ]
+
+
+def test_changed_characters_are_refused():
+  (block,) = blocks(MONKEY)
+  with pytest.raises(InputError, match=r"x.conllu:1: the word 'eats' is not"):
+    conllu.attach([block], "The monkey ate a banana")
+  with pytest.raises(InputError, match=r"no word covers .* from '!'"):
+    conllu.attach([block], "The monkey eats a banana!")
+  with pytest.raises(InputError, match=r"'banana' .* where it reads ''"):
+    conllu.attach([block], "The monkey eats a")
+  # Composed and decomposed accents are different characters.
+  (block,) = blocks(rows("1 \u00e9 0 root"))
+  with pytest.raises(InputError, match="'é' is not in the text"):
+    conllu.attach([block], "e\u0301")
+
+
+def test_match_takes_what_each_line_needs():
+  trees = blocks(
+    rows("1 A 0 root"),
+    rows("1 B 0 root"),
+    rows("1 \u200b 0 root"),  # belongs to no line
+    rows("1 C 0 root", comments=(conllu.NOT_PARSED,)),
+    rows("1 \ufeff 0 root"),
+  )
+  lines = ["A B", "", " \t", "\u200bC"]
+  parses = list(conllu.match(iter(trees), lines, "x.en"))
+  assert [p.text for p in parses] == lines
+  assert [p.head_W for p in parses] == [(0, 1), (), (), (0,)]
+  assert [p.parsed for p in parses] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+  "lines, message",
+  [
+    (["A", "X"], r"x.conllu:3: the word 'B' .* reads 'X'.*Line 2 of raw.en"),
+    (["A", "B", "C"], r"raw.en:3: the CoNLL-U has no tree for .*'C'"),
+    (["A"], r"x.conllu:3: this tree, 'B', comes after the last line \(1\)"),
+    (["A", "B B"], r"raw.en:2: the CoNLL-U has no tree for"),
+  ],
+)
+def test_match_refuses_other_text(lines, message):
+  trees = blocks(rows("1 A 0 root"), rows("1 B 0 root"))
+  with pytest.raises(InputError, match=message):
+    list(conllu.match(iter(trees), lines, "raw.en"))
+
+
+def test_match_refuses_a_tree_over_two_lines():
+  trees = blocks(rows("1 A 0 root", "2 B 1 dep"))
+  with pytest.raises(InputError, match=r"'B' is not .*Line 1 of raw.en"):
+    list(conllu.match(iter(trees), ["A", "B"], "raw.en"))
+
+
+def test_unparsed_lines_are_cut_at_blanks():
+  parse = conllu.unparsed(" one\u3000\u200btwo\u200b \u200b three\x00 ")
+  words = [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
+  assert words == ["one", "two", "three"]
+  assert parse.head_W == (0, 1, 2)
+  assert not parse.parsed
+  assert conllu.unparsed("") == conllu.Parse("", (), (), (), (), False)
+
+
+@pytest.mark.parametrize(
+  "text", ["one two", "a\tb\x00 c\u2028d", "10 000\u00a0x", "# hash", "\u200bz"]
+)
+def test_what_is_written_is_read_back(text):
+  parse = conllu.unparsed(text)
+  block = conllu.to_text(parse, "7")
+  assert block.startswith("# sent_id = 7\n")
+  (again,) = conllu.match(conllu.blocks_of_text(block, "x"), [text], "x")
+  assert again == parse
+
+
+def test_a_written_tree_keeps_heads_and_glue():
+  parse = conllu.attach(blocks(rows("1 No 0 root", "2 ! 1 punct")), "No!")
+  text = conllu.to_text(parse, "1")
+  assert "1\tNo\t_\t_\t_\t_\t0\troot\t_\tSpaceAfter=No\n" in text
+  assert "2\t!\t_\t_\t_\t_\t1\tpunct\t_\t_\n" in text
+  assert conllu.to_text(conllu.unparsed(""), "1") == ""
+
+
+def test_text_of_a_block():
+  (block,) = blocks(rows("1 Hi 0 root", comments=("# text = Hi ",)))
+  assert block.text == "Hi"
+
+
+@pytest.mark.parametrize("name", [*TREEBANKS, "ja_pud", "en_ewt-dev"])
+def test_gold_treebanks(shared_data, name):
+  """All trees read, cover their text, and are trees after joining."""
+  path = shared_data / "ud" / f"{name}.conllu.gz"
+  trees = list(conllu.read(path))
+  with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+    content = file.read()
+  assert len(trees) == len(re.findall(r"^1(?:-\d+)?\t", content, re.M)) - len(
+    re.findall(r"^1-\d+\t", content, re.M)
+  )
+  texts = re.findall(r"^# text = (.*)$", content, re.M)
+  parses = list(conllu.match(iter(trees), texts, name))
+  assert len(parses) == len(trees)
+  joined = 0
+  for block, parse in zip(trees, parses):
+    # Every visible character lies in one word, and forms are what is there.
+    for form, start, end in zip(block.form_W, parse.start_W, parse.end_W):
+      assert "".join(parse.text[start:end].split()) == "".join(form.split())
+    assert list(parse.start_W) == sorted(parse.start_W)
+    assert all(e <= s for e, s in zip(parse.end_W, parse.start_W[1:]))
+    assert sum(h == w for w, h in enumerate(parse.head_W)) == 1
+    joined += len(parse.head_W)
+  # Surface tokens = words - words inside ranges + ranges.
+  ranges = re.findall(r"^(\d+)-(\d+)\t", content, re.M)
+  words = len(re.findall(r"^\d+\t", content, re.M))
+  assert joined == words - sum(int(b) - int(a) for a, b in ranges)
+
+
+def test_parsed_captions_match_the_raw_lines(shared_data):
+  """Multi30k: no-break spaces, tabs and double spaces in the German text."""
+  folder = shared_data / "multi30k"
+  for language in ("en", "de"):
+    with gzip.open(folder / f"val.{language}.gz", "rt", newline="\n") as file:
+      lines = file.read().split("\n")[:-1]
+    trees = conllu.read(folder / "parsed" / f"val.{language}.conllu.gz")
+    parses = list(conllu.match(trees, lines, f"val.{language}"))
+    assert len(parses) == 1014
+    assert all(parse.parsed for parse in parses)

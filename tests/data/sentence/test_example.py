@@ -1,0 +1,327 @@
+"""From a parsed pair to arrays: the worked examples, and real sentences."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+
+import numpy as np
+import pytest
+
+from jaxsyn.data import schema
+from jaxsyn.data.schema import EOS, NO_RELATION, NO_WORD, OTHER_TREE, UNK
+from jaxsyn.data.sentence import align, conllu, example, parser, tree
+from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+
+MONKEY = conllu.Parse(
+  "The monkey eats a banana",
+  start_W=(0, 4, 11, 16, 18),
+  end_W=(3, 10, 15, 17, 24),
+  head_W=(1, 2, 2, 4, 2),
+  relation_W=("det", "nsubj", "root", "det", "obj"),
+)
+RELATIONS = {
+  "source": schema.relation_ids(MONKEY.relation_W),
+  "target": {"root": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def whole_words(tmp_path_factory) -> Vocabulary:
+  """A vocabulary in which each word of MONKEY is one subword."""
+  path = tmp_path_factory.mktemp("vocabulary") / "words.model"
+  return train([MONKEY.text] * 3, path, size=99, type="word")
+
+
+@pytest.fixture(scope="module")
+def characters(tmp_path_factory) -> Vocabulary:
+  path = tmp_path_factory.mktemp("vocabulary") / "characters.model"
+  return train([MONKEY.text, "½ ﬁ"], path, size=99, type="char")
+
+
+def encode(source, vocabulary, target=None, **options):
+  return example.encode(
+    source, target, (vocabulary, vocabulary), RELATIONS, **options
+  )
+
+
+def test_the_worked_example(whole_words):
+  facts = encode(MONKEY, whole_words, "a banana", line=7)
+  assert {name: array.dtype for name, array in facts.items()} == {
+    name: feature.dtype for name, feature in schema.features(["source"]).items()
+  }
+  assert facts["line"] == 7
+  assert facts["source_parsed"] == 1
+  assert len(facts["source_id"]) == 6
+  assert facts["source_id"][-1] == facts["target_id"][-1] == EOS
+  assert facts["source_word"].tolist() == [0, 1, 2, 3, 4, -1]
+  assert facts["source_head"].tolist() == [1, 2, 2, 4, 2]
+  # det 1, nsubj 2, obj 3, root 4
+  assert facts["source_relation"].tolist() == [1, 2, 4, 1, 3]
+  assert facts["source_parent_mid"].tolist() == [1, 2, 2, 4, 2, 5]
+  assert facts["source_tree_distance"].reshape(5, 5).tolist() == [
+    [0, 1, 2, 4, 3],
+    [1, 0, 1, 3, 2],
+    [2, 1, 0, 2, 1],
+    [4, 3, 2, 0, 1],
+    [3, 2, 1, 1, 0],
+  ]
+
+
+def test_words_of_several_subwords(characters):
+  # Characters, each word with its blank: ▁The = 0..3, ▁monkey = 4..10,
+  # ▁eats = 11..15, ▁a = 16 17, ▁banana = 18..24, EOS = 25.
+  facts = encode(MONKEY, characters)
+  expected = [[0] * 4, [1] * 7, [2] * 5, [3] * 2, [4] * 7, [-1]]
+  assert facts["source_word"].tolist() == list(itertools.chain(*expected))
+  # Middles: monkey 7, eats 13, banana 21.
+  expected = [[7] * 4, [13] * 7, [13] * 5, [21] * 2, [13] * 7, [25]]
+  assert facts["source_parent_mid"].tolist() == list(itertools.chain(*expected))
+
+
+def test_whole_words_with_their_punctuation(whole_words):
+  # None of them is in the vocabulary: they stay apart and keep their places.
+  # ( and ) hang on "old", "." on "sleeps".
+  parse = conllu.Parse(
+    "The (old) fox sleeps.",
+    start_W=(0, 4, 5, 8, 10, 14, 20),
+    end_W=(3, 5, 8, 9, 13, 20, 21),
+    head_W=(4, 2, 4, 2, 5, 5, 5),
+    relation_W=("det", "x", "x", "x", "nsubj", "root", "x"),
+  )
+  facts = encode(parse, whole_words)
+  the = whole_words.encode("The").id[0]
+  assert facts["source_id"].tolist() == [the, UNK, UNK, UNK, EOS]
+  # Each is the word of its first character: The, (, fox, sleeps.
+  assert facts["source_word"].tolist() == [0, 1, 4, 5, -1]
+  # The parent of "(" is "old", which begins no piece; its parent is "fox".
+  assert facts["source_parent_mid"].tolist() == [2, 2, 3, 3, 4]
+
+
+def test_a_fractional_parent(characters):
+  # "a" is ▁ a = 0 1; "bc" hangs on it.
+  parse = conllu.Parse("a bt", (0, 2), (1, 4), (0, 0), ("root", "obj"))
+  facts = encode(parse, characters)
+  assert facts["source_parent_mid"].tolist() == [0.5] * 5 + [5]
+
+
+def test_spelt_out_characters_stay_in_their_word(characters):
+  # NFKC: "½" is 1 ⁄ 2 and "ﬁ" is f i; ▁ 1 ⁄ 2 ▁ f i EOS.
+  parse = conllu.Parse("½ ﬁ", (0, 2), (1, 3), (1, 1), ("x", "root"))
+  facts = encode(parse, characters)
+  assert facts["source_word"].tolist() == [0, 0, 0, 0, 1, 1, 1, -1]
+  assert facts["source_relation"].tolist() == [NO_RELATION, 4]
+
+
+def test_features_by_side(whole_words):
+  both = encode(MONKEY, whole_words, conllu.unparsed("a banana"))
+  assert set(both) == set(schema.FEATURES) - set(schema.GIVEN)
+  assert both["target_parsed"] == 0
+  assert both["target_relation"].tolist() == [1, 1]
+  neither = encode(MONKEY.text, whole_words, "a banana")
+  assert set(neither) == set(schema.features([])) == set(schema.ALWAYS)
+  alone = encode(MONKEY, whole_words)
+  assert set(alone) == set(schema.features(["source"])) - {"target_id"}
+  with pytest.raises(ValueError, match="sides must be of"):
+    schema.features(["left"])
+
+
+def test_an_empty_line_is_eos_alone(whole_words):
+  facts = encode(conllu.unparsed(""), whole_words, "")
+  assert facts["source_id"].tolist() == facts["target_id"].tolist() == [EOS]
+  assert facts["source_word"].tolist() == [NO_WORD]
+  assert facts["source_parent_mid"].tolist() == [0]
+  for name in ("head", "relation", "tree_distance"):
+    assert facts[f"source_{name}"].shape == (0,)
+  assert facts["source_parsed"] == 0
+
+
+def test_an_unparsed_line_has_no_tree(whole_words):
+  facts = encode(conllu.unparsed("The monkey"), whole_words)
+  assert facts["source_parsed"] == 0
+  assert facts["source_head"].tolist() == [0, 1]
+  assert facts["source_parent_mid"].tolist() == [0, 1, 2]
+  assert facts["source_tree_distance"].tolist() == [0, 255, 255, 0]
+
+
+def test_control_trees(whole_words):
+  parsed = encode(MONKEY, whole_words, "a")
+  linear = example.retree(parsed, "source", "linear", 3)
+  assert linear["source_head"].tolist() == [0, 0, 1, 2, 3]
+  assert linear["source_parent_mid"].tolist() == [0, 0, 1, 2, 3, 5]
+  assert linear["source_tree_distance"].reshape(5, 5)[0].tolist() == [*range(5)]
+  random = example.retree(parsed, "source", "random", 3)
+  assert np.sum(random["source_head"] == np.arange(5)) == 1
+  for kind, changed in (("linear", linear), ("random", random)):
+    assert set(changed) == set(parsed)
+    for name in set(parsed) - {
+      "source_head",
+      "source_parent_mid",
+      "source_tree_distance",
+    }:
+      assert changed[name] is parsed[name]
+    # The same straight from text, as in translation.
+    direct = encode(MONKEY, whole_words, "a", tree=kind, seed=3)
+    for name, array in changed.items():
+      np.testing.assert_array_equal(array, direct[name])
+      assert array.dtype == direct[name].dtype == parsed[name].dtype
+  unchanged = example.retree(parsed, "source", "parsed", 3)
+  assert all(unchanged[name] is parsed[name] for name in parsed)
+  assert unchanged is not parsed
+  with pytest.raises(ValueError, match="tree must be one of"):
+    example.retree(parsed, "source", "upside down", 3)
+
+
+@pytest.mark.parametrize("kind", ["linear", "random"])
+def test_control_trees_on_both_sides(whole_words, kind):
+  target = conllu.unparsed("a banana The monkey")
+  parsed = encode(MONKEY, whole_words, target)
+  direct = encode(MONKEY, whole_words, target, tree=kind)
+  source = example.retree(parsed, "source", kind, 0)
+  both = example.retree(source, "target", kind, 0)
+  for name, array in both.items():
+    np.testing.assert_array_equal(array, direct[name])
+  # The source's is what it is without trees of the target.
+  alone = encode(MONKEY, whole_words, target.text, tree=kind)
+  for name in alone:
+    np.testing.assert_array_equal(alone[name], direct[name])
+  # The target's comes from its own ids.
+  turned = encode(target, whole_words, tree=kind)
+  assert turned["source_head"].tolist() == direct["target_head"].tolist()
+
+
+def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
+  other = conllu.Parse(
+    MONKEY.text, MONKEY.start_W, MONKEY.end_W, (0, 0, 0, 0, 0), ("dep",) * 5
+  )
+  one = encode(MONKEY, whole_words, "a", line=3, tree="random")
+  two = encode(other, whole_words, line=9, tree="random")
+  np.testing.assert_array_equal(one["source_head"], two["source_head"])
+  heads = {
+    tuple(encode(parse, whole_words, tree="random")["source_head"].tolist())
+    for parse in map(conllu.unparsed, ("a a a a", "a a a The", "The a a a"))
+  }
+  assert len(heads) > 1
+  by_seed = {
+    seed: encode(MONKEY, whole_words, tree="random", seed=seed)["source_head"]
+    for seed in range(8)
+  }
+  np.testing.assert_array_equal(by_seed[0], one["source_head"])
+  assert len({tuple(head_W.tolist()) for head_W in by_seed.values()}) > 5
+
+
+def test_tags_stand_around_the_sentence_and_belong_to_no_word(whole_words):
+  plain = encode(MONKEY, whole_words, "a", line=4)
+  facts = encode(MONKEY, whole_words, "a", line=4, tag=77)
+  ids = plain["source_id"].tolist()
+  assert facts["source_id"].tolist() == [77, *ids[:-1], 77, EOS]
+  assert facts["source_word"].tolist() == [-1, 0, 1, 2, 3, 4, -1, -1]
+  # One place further on than [1, 2, 2, 4, 2]; tags and EOS are their own.
+  assert facts["source_parent_mid"].tolist() == [0, 2, 3, 3, 5, 3, 6, 7]
+  for name in plain:
+    assert facts[name].dtype == plain[name].dtype
+    if name not in ("source_id", "source_word", "source_parent_mid"):
+      np.testing.assert_array_equal(facts[name], plain[name])
+  # A random tree does not change with the tag.
+  one = encode(MONKEY, whole_words, tree="random")
+  two = encode(MONKEY, whole_words, tree="random", tag=77)
+  np.testing.assert_array_equal(one["source_head"], two["source_head"])
+  text = encode(MONKEY.text, whole_words, tag=77)
+  assert text["source_id"].tolist() == facts["source_id"].tolist()
+
+
+def test_an_empty_line_gets_no_tags(whole_words):
+  assert encode("", whole_words, tag=77)["source_id"].tolist() == [EOS]
+  facts = encode(conllu.unparsed(""), whole_words, tag=77)
+  assert facts["source_word"].tolist() == [NO_WORD]
+
+
+def test_tfds_stores_and_returns_the_same(whole_words):
+  facts = encode(MONKEY, whole_words, "a")
+  features = schema.tfds_features(["source"])
+  again = features.deserialize_example_np(features.serialize_example(facts))
+  assert set(again) == set(facts)
+  for name, array in facts.items():
+    np.testing.assert_array_equal(again[name], array)
+    if array.ndim:  # without TensorFlow, TFDS gives plain ints for scalars
+      assert again[name].dtype == array.dtype
+
+
+def check(parse: conllu.Parse, model: Vocabulary) -> None:
+  """The promises of an example, from the definitions, the slow way."""
+  facts = encode(parse, model)
+  pieces = model.encode(parse.text)
+  word_S = facts["source_word"]
+  holder = {
+    position: word
+    for word, span in enumerate(zip(parse.start_W, parse.end_W))
+    for position in range(*span)
+  }
+  assert len(word_S) == len(pieces.id) + 1
+  assert word_S[-1] == NO_WORD
+  for word, begin, end in zip(word_S, pieces.begin, pieces.end):
+    seen = [p for p in range(begin, end) if align.is_visible(parse.text[p])]
+    if seen:
+      assert word == holder[seen[0]]
+    assert word >= 0
+  assert (np.diff(word_S[:-1]) >= 0).all()  # words follow the text
+  positions = np.arange(len(word_S))
+  for piece, word in enumerate(word_S[:-1]):
+    parent = parse.head_W[word]
+    while not (word_S == parent).any() and parse.head_W[parent] != parent:
+      parent = parse.head_W[parent]
+    middle = positions[word_S == (parent if (word_S == parent).any() else word)]
+    assert facts["source_parent_mid"][piece] == np.float32(middle.mean())
+  distance_WW = facts["source_tree_distance"].reshape([len(parse.head_W)] * 2)
+  np.testing.assert_array_equal(distance_WW, tree.tree_distance(parse.head_W))
+  np.testing.assert_array_equal(distance_WW, distance_WW.T)
+  roots = [w for w, head in enumerate(parse.head_W) if w == head]
+  assert (distance_WW == OTHER_TREE).any() == (len(roots) > 1)
+
+
+@pytest.mark.parametrize(
+  "name", ["cs_pud", "de_pud", "en_pud", "fr_pud", "ja_pud", "tr_pud", "zh_pud"]
+)
+def test_gold_sentences(shared_data, tmp_path, name):
+  """Gold trees, through subwords of another text's vocabulary."""
+  trees = list(conllu.read(shared_data / "ud" / f"{name}.conllu.gz"))
+  parses = [conllu.attach([block], block.text) for block in trees]
+  model = train(
+    [parse.text for parse in parses[::2]],
+    tmp_path / "v.model",
+    size=4000,
+    type="unigram",
+    character_coverage=0.9995,
+  )
+  for parse in parses[::5]:
+    check(parse, model)
+
+
+@pytest.mark.parametrize("type", ["bpe", "word"])
+def test_real_captions(shared_data, tmp_path, type):
+  folder = shared_data / "multi30k"
+  for language in ("en", "de"):
+    with gzip.open(folder / f"val.{language}.gz", "rt", newline="\n") as file:
+      lines = file.read().split("\n")[:-1]
+    model = train(lines, tmp_path / "v.model", size=1500, type=type)
+    trees = conllu.read(folder / "parsed" / f"val.{language}.conllu.gz")
+    for parse in itertools.islice(
+      conllu.match(trees, lines, "val"), 0, None, 3
+    ):
+      check(parse, model)
+
+
+def test_real_japanese(shared_data, tmp_path):
+  with gzip.open(shared_data / "enja" / "train.ja.gz", "rt") as file:
+    lines = [line.strip().replace(" ", "") for line in file][:2000]
+  model = train(lines, tmp_path / "v.model", size=3000, type="unigram")
+  udpipe = parser.UDPipe(shared_data / "udpipe" / "japanese.udpipe", beam=1)
+  hard = [
+    "　私は　ｶﾞｷﾞ👩\u200d👧です。",
+    "㍿の①は½です。\u200b",
+    "ＡＢＣ　ﬁ\u00a0か\u3099",
+  ]
+  for line in [*lines[::20], *hard]:
+    parse = udpipe(line)
+    assert parse.parsed
+    check(parse, model)

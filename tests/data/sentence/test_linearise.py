@@ -1,0 +1,173 @@
+"""Brackets in a line: worked examples, and back again for many trees."""
+
+import numpy as np
+import pytest
+
+from jaxsyn.data.sentence import conllu, tree
+from jaxsyn.data.sentence.linearise import (
+  CLOSE,
+  delinearise,
+  linearise,
+  numbers,
+  of_subwords,
+  opening,
+  skeleton,
+  symbols,
+)
+
+LABELS = ("det", "nsubj", "obj", "root")  # 1, 2, 3, 4
+NAMES = symbols(LABELS)
+
+
+def shown(bracketing, words=None):
+  """A bracketing as text: with words, or as the symbols of its skeleton."""
+  if words is None:
+    return " ".join(NAMES[k] for k in skeleton(bracketing, heads=True))
+  return " ".join(
+    words[sign] if sign >= 0 else NAMES[k]
+    for sign, k in zip(bracketing, numbers(bracketing))
+  )
+
+
+def test_the_worked_example():
+  words = ["The", "monkey", "eats", "a", "banana"]
+  signs = linearise([1, 2, 2, 4, 2], [1, 2, 4, 1, 3])
+  assert signs.dtype == np.int32
+  assert (
+    shown(signs, words)
+    == "(root (nsubj (det The ) monkey ) eats (obj (det a ) banana ) )"
+  )
+  # A word that nothing hangs on needs no mark of where it stands.
+  assert shown(signs) == "(root (nsubj (det ) ^ ) ^ (obj (det ) ^ ) )"
+  head_W, relation_W = delinearise(skeleton(signs, heads=True))
+  assert head_W.tolist() == [1, 2, 2, 4, 2]
+  assert relation_W.tolist() == [1, 2, 4, 1, 3]
+
+
+def test_numbers_of_symbols_do_not_change():
+  """They are in checkpoints."""
+  fixed = ("<TR>", "<PA>", ")", "^", "(?")
+  assert (*fixed, "(det", "(nsubj", "(obj", "(root") == NAMES
+  assert (CLOSE, opening(0), opening(3)) == (-1, -2, -5)
+  assert opening(opening(3)) == 3
+
+
+def test_several_roots_and_a_label_never_seen():
+  signs = linearise([0, 0, 2], [4, 0, 4])
+  assert shown(signs, "abc") == "(root a (? b ) ) (root c )"
+  assert shown(signs) == "(root ^ (? ) ) (root )"
+  assert delinearise(skeleton(signs, True))[0].tolist() == [0, 0, 2]
+
+
+def test_no_words_no_brackets():
+  assert skeleton(linearise([], []), heads=True).tolist() == []
+  assert delinearise([])[0].tolist() == []
+
+
+def test_words_of_arcs_that_cross_stand_with_their_heads():
+  # b hangs on d over the root c; a hangs on c: the order is a c b d.
+  head_W, relation_W = [2, 3, 2, 2], [1, 2, 4, 3]
+  signs = linearise(head_W, relation_W)
+  assert shown(signs, "abcd") == "(root (det a ) c (obj (nsubj b ) d ) )"
+  head, relation = delinearise(skeleton(signs, heads=True))
+  order = [0, 2, 1, 3]  # words by place
+  assert [order[h] for h in head] == [head_W[w] for w in order]
+  assert relation.tolist() == [relation_W[w] for w in order]
+
+
+def random_projective(rng, words):
+  """Heads of a random tree without crossing arcs, or of several."""
+  head_W = np.zeros(words, np.int64)
+
+  def grow(low, high, parent):
+    while low < high:  # one dependent's span after the other
+      stop = int(rng.integers(low + 1, high + 1))
+      word = int(rng.integers(low, stop))
+      head_W[word] = word if parent is None else parent
+      grow(low, word, word)
+      grow(word + 1, stop, word)
+      low = stop
+
+  grow(0, words, None)
+  return head_W
+
+
+def test_thousands_of_projective_trees_come_back():
+  rng = np.random.default_rng(0)
+  several = 0
+  for _ in range(3000):
+    words = int(rng.integers(0, 25))
+    head_W = random_projective(rng, words)
+    relation_W = rng.integers(0, 9, words)
+    several += (head_W == np.arange(words)).sum() > 1
+    signs = linearise(head_W, relation_W)
+    assert signs[signs >= 0].tolist() == list(range(words))
+    number = skeleton(signs, heads=True)
+    has_dependents = set(head_W[head_W != np.arange(words)].tolist())
+    assert len(number) == 2 * words + len(has_dependents)
+    head, relation = delinearise(number)
+    np.testing.assert_array_equal(head, head_W)
+    np.testing.assert_array_equal(relation, relation_W)
+  assert several > 500
+
+
+def test_any_tree_keeps_its_arcs():
+  for seed in range(300):
+    head_W = tree.random(3 + seed % 20, seed)
+    relation_W = np.arange(len(head_W))  # names the words
+    signs = linearise(head_W, relation_W)
+    head, relation = delinearise(skeleton(signs, heads=True))
+    assert relation[head].tolist() == head_W[relation].tolist()
+
+
+def test_gold_trees_come_back(shared_data):
+  blocks = list(conllu.read(shared_data / "ud" / "en_pud.conllu.gz"))
+  same = 0
+  for block in blocks:
+    relation_W = range(len(block.head_W))
+    signs = linearise(block.head_W, relation_W)
+    head, relation = delinearise(skeleton(signs, heads=True))
+    in_order = relation.tolist() == list(relation_W)
+    assert not in_order or head.tolist() == list(block.head_W)
+    same += in_order
+  assert len(blocks) == 1000 and same >= 950  # the others have crossing arcs
+
+
+def test_a_deep_chain():
+  words = 5000
+  head, _ = delinearise(
+    skeleton(linearise(tree.linear(words), [0] * words), heads=True)
+  )
+  np.testing.assert_array_equal(head, tree.linear(words))
+
+
+@pytest.mark.parametrize(
+  ("text", "message"),
+  [
+    (") ", "outside of all brackets"),
+    ("^", "outside of all brackets"),
+    ("(det", "1 brackets are not closed"),
+    ("(det ^ ^ )", "two heads"),
+    ("(det (obj ) )", "has no head"),
+    ("(det <PA> )", "symbol 1 is no bracket"),
+  ],
+)
+def test_what_is_no_tree_is_refused(text, message):
+  with pytest.raises(ValueError, match=message):
+    delinearise([NAMES.index(name) for name in text.split()])
+
+
+def test_subwords_stand_for_their_words():
+  signs = linearise([1, 1, 1], [1, 4, 3])
+  # Word 0 is subwords 0 and 1, word 1 has none, word 2 is subword 2; EOS.
+  placed = of_subwords(signs, np.array([0, 0, 2, -1]))
+  assert shown(placed, "xyz.") == "(root (det x y ) (obj z ) )"
+
+
+def test_constituents_have_no_heads():
+  # (S (NP x y ) z ), labels 1 and 2
+  signs = np.array([opening(2), opening(1), 0, 1, CLOSE, 2, CLOSE])
+  names = symbols(["NP", "S"])
+  assert " ".join(names[k] for k in skeleton(signs, heads=False)) == (
+    "(S (NP ) )"
+  )

@@ -1,0 +1,209 @@
+"""UDPipe with the real models: every line gives one parse, never an error."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import itertools
+
+import pytest
+import spacy_udpipe.utils
+import web_server
+
+from jaxsyn.data.sentence import conllu, parser
+from jaxsyn.data.sentence.align import visible
+from jaxsyn.data.store import fetch
+from jaxsyn.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def english(shared_data) -> parser.UDPipe:
+  return parser.UDPipe(shared_data / "udpipe" / "english.udpipe")
+
+
+@pytest.fixture(scope="module")
+def japanese(shared_data) -> parser.UDPipe:
+  return parser.UDPipe(shared_data / "udpipe" / "japanese.udpipe")
+
+
+def words(parse: conllu.Parse) -> list[str]:
+  return [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
+
+
+def test_an_english_line(english):
+  parse = english(" I can't\u00a0go  home.")
+  assert words(parse) == ["I", "can't", "go", "home", "."]
+  assert parse.head_W == (2, 2, 2, 2, 2)
+  assert parse.relation_W[2] == "root"
+  assert parse.parsed
+
+
+def test_a_german_line(shared_data):
+  parse = parser.UDPipe(shared_data / "udpipe" / "german.udpipe")(
+    "Er geht zum Bahnhof."
+  )
+  assert words(parse) == ["Er", "geht", "zum", "Bahnhof", "."]
+  zum, bahnhof = 2, 3
+  assert parse.head_W[zum] == bahnhof
+
+
+def test_japanese_lines(japanese):
+  parse = japanese("私は学生です。")
+  assert words(parse) == ["私", "は", "学生", "です", "。"]
+  assert parse.head_W == (2, 0, 2, 2, 2)
+  # An ideographic space, half-width katakana and an emoji stay in the text.
+  text = "　私は　ｶﾞｷﾞ👩\u200d👧です。"
+  parse = japanese(text)
+  assert parse.text == text
+  assert visible("".join(words(parse))) == visible(text)
+
+
+def test_a_line_of_two_sentences_stays_one_line(english):
+  line = "He sleeps. She reads a book."
+  parse = english(line)
+  assert "".join(words(parse)) == line.replace(" ", "")
+  # UDPipe cuts at a carriage return even where lines are sentences.
+  parse = english("He sleeps.\rShe reads.")
+  assert words(parse) == ["He", "sleeps", ".", "She", "reads", "."]
+  assert parse.head_W[3:] == (4, 4, 4)
+  assert english.conllu("He sleeps.\rShe reads.", "1").count("sent_id = 1") == 2
+
+
+@pytest.mark.parametrize(
+  "line",
+  [
+    "",
+    "   ",
+    "\u200b",
+    "a man\x00 and a dog",
+    "a man\u2028in\x85the park\x0b.",
+    "👩\u200d👩\u200d👧 likes 👍🏽.",
+    "e\u0301te\u0301 \u200b nin\u0303o\ufeff",
+    "# text = not a comment",
+    "1\t2\t3",
+    "x" * 5000,
+    "\ufffe\U0010ffff \ue000",
+    "-- _ ' \" \\ &amp; \\n",
+  ],
+)
+def test_any_line_gives_one_parse(english, line):
+  parse = english(line)
+  assert parse.text == line
+  text = english.conllu(line, "9")
+  (again,) = conllu.match(conllu.blocks_of_text(text, "x"), [line], "raw")
+  assert again == parse
+  # UDPipe's tokeniser ends at a NUL; blank lines have nothing to parse.
+  assert parse.parsed == ("\x00" not in line and bool(visible(line)))
+
+
+def test_a_line_whose_characters_get_lost_is_flagged(english, monkeypatch):
+  lost = "1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
+  monkeypatch.setattr(english, "_text", lambda line, sentence_id: lost)
+  parse = english("a man")
+  assert not parse.parsed
+  assert words(parse) == ["a", "man"]
+  text = english.conllu("a man", "3")
+  assert text.startswith("# sent_id = 3\n# text = a man\n# parsed = no\n1\ta\t")
+
+
+def test_the_stored_parses_come_back(english, shared_data):
+  """Multi30k: the same parses as the ones stored beside the captions."""
+  folder = shared_data / "multi30k"
+  with gzip.open(folder / "val.en.gz", "rt", newline="\n") as file:
+    lines = [line.rstrip("\n") for line in itertools.islice(file, 100)]
+  stored = conllu.read(folder / "parsed" / "val.en.conllu.gz")
+  stored = conllu.match(itertools.islice(stored, 100), lines, "val.en")
+  text = "".join(english.conllu(line, str(i)) for i, line in enumerate(lines))
+  ours = conllu.match(conllu.blocks_of_text(text, "x"), lines, "val.en")
+  assert list(ours) == list(stored) == [english(line) for line in lines]
+
+
+def test_beam(shared_data, english):
+  fast = parser.UDPipe(shared_data / "udpipe" / "english.udpipe", beam=1)
+  line = "Two young men are playing football in the park."
+  assert fast._options == "beam_search=1"
+  assert words(fast(line)) == words(english(line))
+
+
+def test_hash(english):
+  content = english.path.read_bytes()
+  assert english.sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_files_that_are_no_model(tmp_path, english):
+  with pytest.raises(InputError, match=r"none.udpipe: no such parser model"):
+    parser.UDPipe(tmp_path / "none.udpipe")
+  bad = tmp_path / "bad.udpipe"
+  for content in (b"", b"<html>", english.path.read_bytes()[:500_000]):
+    bad.write_bytes(content)
+    with pytest.raises(InputError, match=r"bad.udpipe: not a \(whole\) UDPipe"):
+      parser.UDPipe(bad)
+
+
+def test_find_takes_a_file(tmp_path):
+  model = tmp_path / "my.udpipe"
+  model.touch()
+  assert parser.find(str(model), "en", tmp_path / "kept") == model
+
+
+@pytest.fixture
+def models(monkeypatch):
+  """The server that models come from, on this machine."""
+  with web_server.serve() as server:
+    monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", server.url("udpipe"))
+    yield server
+
+
+GERMAN = "german-gsd-ud-2.5-191206.udpipe"
+
+
+def test_find_downloads_once(models, tmp_path, shared_data, capsys):
+  model = (shared_data / "udpipe" / "german.udpipe").read_bytes()
+  models.answers[f"udpipe/{GERMAN}"] = model
+  path = parser.find("", "de", tmp_path)
+  assert path == parser.find("de", "en", tmp_path) == tmp_path / GERMAN
+  assert models.asked == [f"/udpipe/{GERMAN}"]
+  assert capsys.readouterr().out == ""  # stdout belongs to translations
+  assert parser.UDPipe(path)("Er geht.").parsed
+  # What came first must come again: another model is refused, a damaged one
+  # fetched again.
+  path.write_bytes(model[:-1])
+  assert parser.find("", "de", tmp_path).read_bytes() == model
+  path.unlink()
+  models.answers[f"udpipe/{GERMAN}"] = model + b"x"
+  with pytest.raises(InputError, match=rf"has changed .*{GERMAN}\.sha256"):
+    parser.find("", "de", tmp_path)
+
+
+def test_a_config_says_the_checksum_of_a_model(models, tmp_path, shared_data):
+  path = shared_data / "udpipe" / "german.udpipe"
+  models.answers |= {"mine": path.read_bytes()}
+  address = fetch.Address(models.url("mine"), parser.UDPipe(path).sha256)
+  found = parser.find("", "de", tmp_path, {GERMAN: address})
+  assert found.read_bytes() == path.read_bytes()
+  found = parser.find("my.udpipe", "de", tmp_path, {"my.udpipe": address})
+  assert found == tmp_path / "my.udpipe"
+  other = address._replace(sha256="0" * 64)
+  with pytest.raises(InputError, match="downloads says 0000"):
+    parser.find("", "de", tmp_path / "other", {GERMAN: other})
+
+
+def test_find_says_what_to_do_without_network(tmp_path, monkeypatch):
+  nowhere = "http://127.0.0.1:9"
+  monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", nowhere)
+  message = r"refused.*by hand, or name.*Systems without trees.*sides=\"\(\)\""
+  with pytest.raises(InputError, match=message):
+    parser.find("", "de", tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_find_refuses_what_is_no_model(models, tmp_path):
+  models.answers[f"udpipe/{GERMAN}"] = b"<html>moved</html>"
+  with pytest.raises(InputError, match=r"download of german.*not a \(whole\)"):
+    parser.find("", "de", tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_find_of_an_unknown_name(tmp_path):
+  with pytest.raises(InputError, match=r"'englsh' is no file and no name"):
+    parser.find("englsh", "en", tmp_path)

@@ -1,0 +1,160 @@
+"""Lines that are answered while others are still to come."""
+
+import contextlib
+import gzip
+import itertools
+import os
+import threading
+import time
+
+import pytest
+
+from jaxsyn.data.sentence import text
+from jaxsyn.data.sentence.stream import chunks, sentences, whole
+from jaxsyn.data.sentence.text import PAUSE, Faulty
+from jaxsyn.errors import InputError
+
+BAD = b"one\nso f\xfcr\nthree\nnul\0in\nfive\n"
+TREE = "1\t{}\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
+
+
+@contextlib.contextmanager
+def pipe(*writes):
+  """The path of a pipe; each write comes after a pause of the writer."""
+  there, here = os.pipe()
+
+  def write():
+    for i, data in enumerate(writes):
+      time.sleep(0.2 if i else 0.0)
+      os.write(here, data)
+    os.close(here)
+
+  thread = threading.Thread(target=write)
+  thread.start()
+  try:
+    yield f"/dev/fd/{there}"
+  finally:
+    os.close(there)
+    thread.join()
+
+
+def texts(chunk):
+  return [s.text if hasattr(s, "text") else s for s in chunk]
+
+
+def test_what_is_there_is_taken_and_a_slow_writer_is_answered():
+  with pipe(b"a\nb\n", b"c", b"d\n", b"e\nf") as path:
+    found = list(chunks(sentences(path, trees=False), 1000))
+  assert found == [["a", "b"], ["cd"], ["e", "f"]]
+
+
+def test_an_answer_comes_before_the_next_line_is_written():
+  there, here = os.pipe()
+  with os.fdopen(here, "wb", buffering=0) as writer:
+    stop = threading.Timer(20, writer.close)  # it would wait for ever
+    stop.start()
+    answers = chunks(sentences(f"/dev/fd/{there}", trees=False), 1000)
+    for line in (b"a", b"b", b"c"):
+      writer.write(line + b"\n")
+      assert next(answers) == [line.decode()]
+    stop.cancel()
+  assert list(answers) == []
+  os.close(there)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_is_in_full_chunks_and_in_order(tmp_path, pack):
+  lines = [str(i) for i in range(3000)]
+  content = "".join(f"{line}\n" for line in lines).encode()
+  (tmp_path / "a").write_bytes(pack(content))
+  found = list(chunks(sentences(str(tmp_path / "a"), trees=False), 1000))
+  assert [len(chunk) for chunk in found] == [1000, 1000, 1000]
+  assert list(itertools.chain(*found)) == lines
+  with pipe(*(pack(content[i : i + 5000]) for i in range(0, 13890, 5000))) as p:
+    found = chunks(sentences(p, trees=False), 1000)
+    assert list(itertools.chain(*found)) == lines
+
+
+def test_strict_answers_what_came_before_the_fault(tmp_path):
+  (tmp_path / "a").write_bytes(BAD)
+  path = str(tmp_path / "a")
+  found = chunks(sentences(path, trees=False), 1000)
+  assert next(found) == ["one"]
+  with pytest.raises(InputError, match=r"a:2: byte 5 \(0xfc\) is not UTF-8"):
+    next(found)
+  (tmp_path / "a").write_bytes(BAD.replace(b"\xfc", b"u"))
+  found = chunks(sentences(path, trees=False), 1000)
+  assert next(found) == ["one", "so fur", "three"]
+  with pytest.raises(InputError, match=r"a:4: character 4 is NUL.*UTF-16"):
+    next(found)
+
+
+@pytest.mark.parametrize(
+  ("errors", "second", "fourth"),
+  [("replace", "so f\ufffdr", "nul\ufffdin"), ("skip", None, None)],
+)
+def test_a_bad_line_costs_itself_alone(tmp_path, errors, second, fourth):
+  (tmp_path / "a").write_bytes(BAD)
+  (found,) = chunks(sentences(str(tmp_path / "a"), False, errors), 1000)
+  one, two, three, four, five = found
+  assert (one, three, five) == ("one", "three", "five")
+  assert isinstance(two, Faulty) and isinstance(four, Faulty)
+  assert (two.text, four.text) == (second, fourth)
+  assert "a:2: byte 5 (0xfc)" in two.message and "a:4: " in four.message
+
+
+def test_an_endless_line_ends(monkeypatch, tmp_path):
+  monkeypatch.setattr(text, "LONGEST", 100)
+  with pytest.raises(InputError, match="zero:1: the line has more than 100 by"):
+    text.read_lines("/dev/zero")
+  (tmp_path / "a").write_bytes(
+    b"a\n" + b"b" * 101 + b"\n" + b"c" * 100 + b"\nd"
+  )
+  (found,) = chunks(sentences(str(tmp_path / "a"), False, "replace"), 1000)
+  assert texts(found) == ["a", "b" * 100, "c" * 100, "d"]
+  assert [isinstance(item, Faulty) for item in found] == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("errors", ["replace", "skip"])
+def test_a_malformed_tree_costs_itself_alone(tmp_path, errors):
+  path = tmp_path / "a.conllu"
+  trees = (TREE.format("one"), "1\ttwo\n\n", TREE.format("three"))
+  path.write_text("".join(trees))
+  (found,) = chunks(sentences(str(path), True, errors), 1000)
+  assert texts(found) == ["one", None, "three"]
+  assert "a.conllu:3: 2 columns" in found[1].message
+  found = chunks(sentences(str(path), True), 1000)
+  assert texts(next(found)) == ["one"]
+  with pytest.raises(InputError, match=r"a\.conllu:3: 2 columns"):
+    next(found)
+
+
+def test_one_bad_tree_of_a_sentence_is_the_whole_sentence(tmp_path):
+  path = tmp_path / "a.conllu"
+  name = "# sent_id = x\n"
+  path.write_text(
+    name + TREE.format("one") + name + "1\ttwo\n\n" + name + TREE.format("three")
+    + TREE.format("four")
+  )  # fmt: skip
+  (found,) = chunks(sentences(str(path), True, "skip"), 1000)
+  assert texts(found) == [None, "four"]
+
+
+def test_a_tree_is_answered_at_its_blank_line():
+  two = [TREE.format(word).encode() for word in ("one", "two")]
+  with pipe(two[0], two[1][:-1], two[1][-1:]) as path:
+    found = [texts(c) for c in chunks(sentences(path, True), 1000)]
+  assert found == [["one"], ["two"]]
+
+
+def test_bytes_of_trees_can_be_replaced(tmp_path):
+  path = tmp_path / "a.conllu"
+  path.write_bytes(TREE.format("f\xfcr").encode("latin-1"))
+  (found,) = chunks(sentences(str(path), True, "replace"), 1000)
+  assert texts(found) == ["f\ufffdr"]
+  (found,) = chunks(sentences(str(path), True, "skip"), 1000)
+  assert isinstance(found[0], Faulty)
+
+
+def test_whole_leaves_out_pauses():
+  assert list(whole(["a", PAUSE, "b"])) == ["a", "b"]

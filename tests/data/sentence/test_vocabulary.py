@@ -1,0 +1,340 @@
+"""SentencePiece: offsets in the raw text, exact round trips, clear errors."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import hashlib
+import itertools
+
+import pytest
+import sacrebleu
+import sentencepiece
+
+from jaxsyn.data.schema import BOS, EOS, PAD, UNK
+from jaxsyn.data.sentence import vocabulary
+from jaxsyn.errors import InputError
+
+LINES = [
+  "A man walks in the park .",
+  "Two men eat bread in a park .",
+  "Ein Mann geht zum Bahnhof .",
+  "日本語の文です。",
+  "finally full width ½ 1 2",
+] * 3
+
+HARD = (
+  "A man, ﬁnely ½ dressed",
+  "ｆｕｌｌ　ｗｉｄｔｈ park",
+  "  two  men ",
+  "👩\u200d👩\u200d👧 man 👍🏽 eats",
+  "e\u0301te\u0301 nin\u0303o n\u0303",
+  "日本語の文です。",
+  "a\u00a0b",
+  "①② ㍿ corp",
+  "\ufeffman \u200bin\u200b the park",
+  "ｶﾞｷﾞ park",
+  "a\tb\x00c\u2028d",
+  "ﷺ man",
+  "<s> </s> <pad> <unk>",
+  "\U0001f1e9\U0001f1ea \U000e0041",
+)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> vocabulary.Vocabulary:
+  path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
+  return vocabulary.train(LINES, path, size=120)
+
+
+@pytest.fixture(scope="module")
+def real_lines(shared_data) -> list[str]:
+  """3,000 captions and Japanese sentences, and the whole Czech validation."""
+  lines = []
+  for name, count in (
+    ("multi30k/train.en.gz", 1000),
+    ("multi30k/train.de.gz", 1000),
+    ("multi30k/val.cs.gz", 1014),
+    ("multi30k/val.fr.gz", 1014),
+    ("enja/train.ja.gz", 1000),
+  ):
+    with gzip.open(shared_data / name, "rt", newline="\n") as file:
+      lines += [line.rstrip("\n") for line in itertools.islice(file, count)]
+  return lines
+
+
+def check_spans(model: vocabulary.Vocabulary, text: str) -> None:
+  """Spans ascend and touch, and together hold every character that counts."""
+  pieces = model.encode(text)
+  assert len(pieces.id) == len(pieces.begin) == len(pieces.end)
+  place = 0
+  for begin, end in zip(pieces.begin, pieces.end):
+    assert place <= begin <= end <= len(text)
+    # What stands between two spans is what normalisation takes away.
+    assert not model._processor.normalize(text[place:begin])
+    place = end
+  assert not model._processor.normalize(text[place:])
+
+
+@pytest.mark.parametrize("text", HARD)
+def test_spans_of_hard_text(small, text):
+  check_spans(small, text)
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory) -> vocabulary.Vocabulary:
+  """Whole words of LINES; "zebra" and what else is not in them is unknown."""
+  path = tmp_path_factory.mktemp("vocabulary") / "words.model"
+  return vocabulary.train(LINES, path, size=99, type="word")
+
+
+def test_each_word_is_one_piece_also_where_neighbours_are_unknown(words):
+  text = "  A zebra, (or two) walks."
+  assert words.whole_words
+  assert [s.strip() for s in surfaces(words, text)] == text.split()
+  a, *unknown = words.encode(text).id
+  # "two" is "two)" here, and "walks" "walks.": what stands between blanks.
+  assert a == words.encode("A").id[0] != UNK and unknown == [UNK] * 4
+  # U+200B is a blank to SentencePiece, and U+FDFA is four words: the last has
+  # the character, the others nothing.
+  assert surfaces(words, "man\u200bman") == ["man", "\u200bman"]
+  assert surfaces(words, "ﷺ man") == ["", "", "", "ﷺ", " man"]
+  assert words.encode("ﷺ man").id[:4] == [UNK] * 4
+
+
+def test_other_models_are_not_taken_for_whole_words(small, tmp_path):
+  assert not small.whole_words
+  for type in ("unigram", "char"):
+    model = vocabulary.train(["a b"], tmp_path / type, size=9, type=type)
+    assert not model.whole_words
+
+
+def check_words(model: vocabulary.Vocabulary, text: str) -> None:
+  """Ids and spans are SentencePiece's, once neighbouring UNKs are joined."""
+  check_spans(model, text)
+  own = model.encode(text)
+  joined = []
+  for unknown, run in itertools.groupby(
+    zip(*own), key=lambda row: row[0] == UNK
+  ):
+    run = list(run)
+    joined += [(UNK, run[0][1], run[-1][2])] if unknown else run
+  mapping = model._processor.encode(text, return_type="offset_mapping")
+  assert joined == [
+    (id_, *span) for id_, span in zip(mapping["ids"], mapping["offsets"])
+  ]
+  normal = model._processor.normalize(text).split("▁")[1:]
+  assert (
+    model.decode(own.id).split(" ")
+    == [
+      "⁇" if id_ == UNK else word
+      for id_, word in zip(own.id, normal, strict=True)
+    ]
+    or not normal
+  )
+
+
+@pytest.mark.parametrize("text", HARD)
+def test_whole_words_of_hard_text(words, text):
+  check_words(words, text)
+
+
+def test_whole_words_of_real_lines(real_lines, tmp_path):
+  """4,000 words of five languages; and those kept are the most frequent."""
+  model = vocabulary.train(
+    real_lines, tmp_path / "v.model", size=4000, type="word"
+  )
+  assert model.size == 4000
+  for line in real_lines[::3]:
+    check_words(model, line)
+  processor = model._processor
+  count = collections.Counter(
+    word for line in real_lines for word in processor.normalize(line).split("▁")
+  )
+  del count[""]
+  # By frequency, then by code point: so are words of one frequency cut off.
+  order = sorted(count, key=lambda word: (-count[word], word))
+  assert count[order[3995]] == count[order[3996]]  # a tie at the end
+  kept = [processor.id_to_piece(i)[1:] for i in range(4, model.size)]
+  assert kept == order[:3996]
+
+
+@pytest.mark.parametrize("coverage", [1.0, 0.98])
+def test_the_most_frequent_words_are_kept_whatever_their_letters(
+  tmp_path, coverage
+):
+  # x... 4, é 3; b, c and ｃ (NFKC: c) 2 each, of which b comes first; a 1. Of the
+  # letters 98 % are x, so at that coverage others would count as rare.
+  long = "x" * 200
+  lines = [f"{long} é ｃ", f"{long} é b", f"{long} é b", f"{long} c a"]
+  model = vocabulary.train(
+    lines,
+    tmp_path / "v.model",
+    size=7,
+    type="word",
+    character_coverage=coverage,
+  )
+  kept = [model._processor.id_to_piece(i) for i in range(4, model.size)]
+  assert kept == [f"▁{long}", "▁é", "▁b"]
+  assert model.encode("b é c a").id == [6, 5, UNK, UNK]
+
+
+def test_unknown_words_in_a_translation(words):
+  a, man = words.encode("A man").id
+  # Set off by blanks, also at the ends and side by side.
+  assert words.decode([UNK, a, UNK, UNK, man, UNK]) == "⁇ A ⁇ ⁇ man ⁇"
+  assert words.decode([BOS, a, PAD, man, words.size, EOS, UNK]) == "A man"
+  assert words.decode([]) == words.decode([EOS]) == ""
+  # One token to BLEU, which no reference holds: neither skipped nor split.
+  tokenise = sacrebleu.BLEU().tokenizer
+  assert tokenise("A ⁇ ⁇ man ⁇") == "A ⁇ ⁇ man ⁇"
+  assert sacrebleu.BLEU(tokenize="intl").tokenizer("A ⁇ ⁇ .") == "A ⁇ ⁇ ."
+  assert UNK in words.encode("⁇").id
+
+
+def surfaces(model, text) -> list[str]:
+  pieces = model.encode(text)
+  return [text[b:e] for b, e in zip(pieces.begin, pieces.end)]
+
+
+def test_offsets_count_characters_of_the_raw_text(small):
+  # "▁Two" starts behind an emoji of five characters, which are 18 bytes.
+  text = "👩\u200d👩\u200d👧 Two"
+  pieces = small.encode(text)
+  assert (pieces.begin[-1], pieces.end[-1]) == (5, 9)
+  assert "".join(surfaces(small, text)) == text
+
+
+def test_a_character_spelt_out_belongs_to_one_piece(small):
+  # NFKC: ½ -> 1⁄2. Two pieces or three, one of them holds the character.
+  assert [s.strip() for s in surfaces(small, "½")].count("½") == 1
+  # ﬁ -> fi, within the word "ﬁnally".
+  assert "".join(surfaces(small, "ﬁnally")) == "ﬁnally"
+
+
+def test_offsets_of_full_width_letters_and_blanks(small):
+  assert (
+    "".join(surfaces(small, "ｆｕｌｌ　ｗｉｄｔｈ")) == "ｆｕｌｌ　ｗｉｄｔｈ"
+  )
+  assert (
+    small.encode("ｆｕｌｌ　ｗｉｄｔｈ").id == small.encode("full width").id
+  )
+  assert small.encode("full\u00a0width").id == small.encode("full width").id
+
+
+@pytest.mark.parametrize("type", ["bpe", "unigram", "char"])
+def test_real_lines(real_lines, tmp_path, type):
+  """Ids and text are SentencePiece's own; spans hold every character."""
+  model = vocabulary.train(
+    real_lines, tmp_path / "v.model", size=3000, type=type
+  )
+  reference = sentencepiece.SentencePieceProcessor(model_file=str(model.path))
+  for line in real_lines[::3]:
+    pieces = model.encode(line)
+    assert pieces.id == reference.encode(line)
+    assert UNK not in pieces.id
+    normal = reference.normalize(line).replace("▁", " ")
+    assert model.decode(pieces.id) == normal.removeprefix(" ")
+    check_spans(model, line)
+
+
+@pytest.mark.parametrize("text", HARD)
+def test_decoding_is_sentencepieces(small, text):
+  reference = sentencepiece.SentencePieceProcessor(model_file=str(small.path))
+  ids = small.encode(text).id
+  assert ids == reference.encode(text)
+  assert small.decode(ids) == reference.decode(ids)
+
+
+def test_special_symbols_in_text_are_text(small):
+  assert not {PAD, BOS, EOS} & set(small.encode("<s> a </s> <pad>").id)
+
+
+def test_decoding_stops_at_eos_and_passes_over_padding(small):
+  ids = small.encode("A man walks").id
+  noisy = [BOS, PAD, *ids, -1, small.size, 10**6, EOS, *ids]
+  assert small.decode(noisy) == "A man walks"
+  assert small.decode([]) == small.decode([EOS]) == ""
+  assert small.encode("").id == []
+  assert small.encode(" \u3000").id == []
+
+
+def test_special_ids_and_hash(small):
+  reference = sentencepiece.SentencePieceProcessor(model_file=str(small.path))
+  assert [reference.id_to_piece(i) for i in range(4)] == [
+    "<pad>",
+    "<unk>",
+    "<s>",
+    "</s>",
+  ]
+  digest = hashlib.sha256(small.path.read_bytes()).hexdigest()
+  assert small.sha256 == vocabulary.Vocabulary(small.path).sha256 == digest
+  assert small.size == reference.vocab_size() == 120
+
+
+@pytest.mark.parametrize("type", ["bpe", "unigram", "word", "char"])
+def test_training_is_repeatable(tmp_path, type):
+  one, two = (
+    vocabulary.train(LINES, tmp_path / name, size=60, type=type)
+    for name in ("one.model", "two.model")
+  )
+  assert one.sha256 == two.sha256
+  assert sorted(p.name for p in tmp_path.iterdir()) == [
+    "one.model",
+    "two.model",
+  ]
+
+
+@pytest.mark.parametrize("type", ["bpe", "unigram", "word", "char"])
+def test_too_large_a_size_is_lowered(tmp_path, type):
+  model = vocabulary.train(LINES, tmp_path / "v", size=9000, type=type)
+  assert 4 < model.size < 500
+  assert UNK not in model.encode("A man eats bread .").id or type == "word"
+
+
+def test_long_lines_train_too(tmp_path):
+  # SentencePiece leaves out lines above 4,192 bytes unless told otherwise.
+  model = vocabulary.train(["ab " * 5000], tmp_path / "v", size=9)
+  assert UNK not in model.encode("ab ab").id
+
+
+def test_too_small_a_size(tmp_path):
+  # Characters: "▁", a, b, c and the four special symbols.
+  with pytest.raises(InputError, match=r"of 5 pieces .* at least 8"):
+    vocabulary.train(["a b c"], tmp_path / "v.model", size=5)
+  assert not list(tmp_path.iterdir())
+
+
+def test_other_errors_of_training(tmp_path):
+  with pytest.raises(InputError, match="no text to train"):
+    vocabulary.train(["", "  "], tmp_path / "v", size=9)
+  with pytest.raises(InputError, match=r"type must be .* got 'wordpiece'"):
+    vocabulary.train(LINES, tmp_path / "v", size=99, type="wordpiece")
+  with pytest.raises(InputError, match=r"normalisation must be .* got 'nfd'"):
+    vocabulary.train(LINES, tmp_path / "v", size=99, normalisation="nfd")
+
+
+@pytest.mark.parametrize("content", [b"", b"no model at all", None])
+def test_files_that_are_no_model(small, tmp_path, content):
+  path = tmp_path / "bad.model"
+  path.write_bytes(
+    small.path.read_bytes()[:-100] if content is None else content
+  )
+  with pytest.raises(InputError, match=r"bad.model: not a \(whole\) Sentence"):
+    vocabulary.Vocabulary(path)
+
+
+def test_a_missing_file(tmp_path):
+  with pytest.raises(InputError, match=r"none.model: cannot read the voc"):
+    vocabulary.Vocabulary(tmp_path / "none.model")
+
+
+def test_a_model_with_other_special_symbols(tmp_path):
+  sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=iter(LINES),
+    model_prefix=str(tmp_path / "other"),
+    vocab_size=50,
+    minloglevel=2,
+  )
+  with pytest.raises(InputError, match=r"are \(-1, 0, 1, 2\), but must be"):
+    vocabulary.Vocabulary(tmp_path / "other.model")

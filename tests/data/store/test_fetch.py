@@ -1,0 +1,254 @@
+"""Fetching from a server that lies: nothing but the right file gets its name."""
+
+import gzip
+import hashlib
+import pathlib
+import re
+import threading
+import time
+import urllib.request
+
+import pytest
+import web_server
+
+from jaxsyn.data.store import fetch
+from jaxsyn.errors import InputError
+
+BODY = b"some text\n" * 5000
+SUM = hashlib.sha256(BODY).hexdigest()
+
+
+@pytest.fixture
+def server():
+  with web_server.serve() as server:
+    yield server
+
+
+def names(folder: pathlib.Path):
+  return sorted(path.name for path in folder.iterdir())
+
+
+def test_fetched_once_and_recorded(server, tmp_path):
+  server.answers["a.en"] = BODY
+  path, address = tmp_path / "a.en", fetch.Address(server.url("a.en"))
+  for _ in range(2):
+    assert fetch.get(path, address) == SUM
+  assert path.read_bytes() == BODY
+  assert server.asked == ["/a.en"]
+  assert names(tmp_path) == ["a.en", "a.en.sha256"]
+  record = (tmp_path / "a.en.sha256").read_text()
+  assert re.fullmatch(
+    rf"# fetched from {address.url}, \d{{4}}-\d\d-\d\dT[0-9:]{{8}}\+00:00\n"
+    rf"{SUM}  a\.en\n",
+    record,
+  )
+
+
+def test_other_content_than_the_first_time(server, tmp_path):
+  server.answers["a.en"] = BODY
+  path, address = tmp_path / "a.en", fetch.Address(server.url("a.en"))
+  fetch.get(path, address)
+  path.unlink()
+  server.answers["a.en"] = BODY[:-1] + b"!"
+  with pytest.raises(
+    InputError, match=rf"has changed .*a\.en\.sha256 \(delete.* {SUM}"
+  ):
+    fetch.get(path, address)
+  assert names(tmp_path) == ["a.en.sha256"]
+
+
+@pytest.mark.parametrize("sha256", [SUM, ""])
+def test_damaged_here_and_fetched_again(server, tmp_path, sha256, capsys):
+  server.answers["a.en"] = BODY
+  path, address = tmp_path / "a.en", fetch.Address(server.url("a.en"), sha256)
+  fetch.get(path, address)
+  path.write_bytes(b"S" + BODY[1:])
+  assert fetch.get(path, address) == SUM
+  assert path.read_bytes() == BODY
+  assert "a.en is not what it was" in capsys.readouterr().err
+
+
+def test_put_there_by_hand(tmp_path):
+  path = tmp_path / "a.en"
+  path.write_bytes(BODY)
+  nowhere = fetch.Address("http://127.0.0.1:9/a.en")
+  assert fetch.get(path, nowhere) == SUM
+  assert "by hand" in (tmp_path / "a.en.sha256").read_text()
+  path.write_bytes(BODY[:-1])
+  with pytest.raises(InputError, match="refused"):
+    fetch.get(path, nowhere)
+  assert path.read_bytes() == BODY[:-1]  # the user's own; never lost
+
+
+def test_damaged_record(server, tmp_path):
+  server.answers["a.en"] = BODY
+  path, address = tmp_path / "a.en", fetch.Address(server.url("a.en"))
+  fetch.get(path, address)
+  (tmp_path / "a.en.sha256").write_bytes(b"\xff\x00")
+  with pytest.raises(InputError, match=r"a\.en\.sha256 holds no SHA-256"):
+    fetch.get(path, address)
+
+
+def chunked(*parts):
+  def answer(handler):
+    handler.protocol_version = "HTTP/1.1"
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.send_header("Connection", "close")
+    handler.end_headers()
+    handler.wfile.write(b"".join(parts))
+    handler.close_connection = True
+
+  return answer
+
+
+WHOLE_CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
+BOMB = gzip.compress(bytes(1 << 20))
+
+# What is served, what the config says, and what is said of it.
+LIES = {
+  "too short": (
+    (web_server.send(BODY[:-7], len(BODY)), "", 1 << 20),
+    r"cut off: 49,993 of 50,000 bytes",
+  ),
+  "longer than it says": (
+    (web_server.send(BODY, len(BODY) - 7), SUM, 1 << 20),
+    r"changed or was cut off: its SHA-256 is",
+  ),
+  "declared too large": (
+    (web_server.send(b"", 1 << 40), "", 1 << 20),
+    r"it has 1,099,511,627,776 bytes, the limit is 1,048,576",
+  ),
+  "one byte too large": (
+    (web_server.send(BODY), "", len(BODY) - 1),
+    r"it has 50,000 bytes, the limit is 49,999",
+  ),
+  "endless": (
+    (web_server.endless, SUM, 1 << 20),
+    r"no end yet, the limit is 1,048,576",
+  ),
+  "no length, nothing known": (
+    (web_server.send(BODY, None), "", 1 << 20),
+    r"does not say how long the file is",
+  ),
+  "chunks cut off": (
+    (chunked(WHOLE_CHUNK), "", 1 << 20),
+    r"IncompleteRead",
+  ),
+  "a local file": (
+    (web_server.redirect("file:///etc/hostname"), "", 1 << 20),
+    r"Redirection to url 'file:///etc/hostname' is not allowed",
+  ),
+  "ftp": (
+    (web_server.redirect("ftp://127.0.0.1/a"), "", 1 << 20),
+    r"'ftp://127.0.0.1/a' is no address of http",
+  ),
+  "gone": ((web_server.send(b"", status=410), "", 9), r"HTTP Error 410"),
+  "half of it": ((web_server.send(BODY, status=206), SUM, 1 << 20), r"206"),
+  "another file": (
+    (web_server.send(b"another"), SUM, 1 << 20),
+    rf"changed or was cut off: .* config\.prepare\.downloads says {SUM}",
+  ),
+  "no gzip": ((web_server.send(BODY), "", 1 << 20), "no whole gzip file"),
+  "gzip cut off": (
+    (web_server.send(gzip.compress(BODY)[:-9]), "", 1 << 20),
+    "no whole gzip file",
+  ),
+  "unpacks without end": (
+    (web_server.send(BOMB), "", len(BOMB)),
+    "unpacked it has more than",
+  ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_lies(server, tmp_path, lie):
+  (server.answers["a.gz"], sha256, most), message = LIES[lie]
+  path = tmp_path / "raw" / "a.gz"
+  if "gzip" not in lie and "unpacks" not in lie:
+    path = path.with_suffix(".en")
+  address = fetch.Address(server.url("a.gz"), sha256, most)
+  with pytest.raises(InputError, match=message):
+    fetch.get(path, address)
+  assert names(path.parent) == []
+
+
+def test_whole_without_a_length(server, tmp_path):
+  server.answers |= {
+    "known": web_server.send(BODY, None),
+    "chunks": chunked(WHOLE_CHUNK, b"0\r\n\r\n"),
+  }
+  for name, sha256 in (("known", SUM), ("chunks", "")):
+    address = fetch.Address(server.url(name), sha256)
+    assert fetch.get(tmp_path / name, address) == SUM
+
+
+@pytest.mark.parametrize(
+  "url", ["file:///etc/passwd", "ftp://h/a", "a.en", "http:///a", "http://[/"]
+)
+def test_no_address(tmp_path, url):
+  with pytest.raises(InputError, match=r"no address of http|Invalid IPv6"):
+    fetch.get(tmp_path / "a", fetch.Address(url))
+
+
+def test_redirects_stay_encrypted():
+  follow = fetch._Redirects().redirect_request
+  request = urllib.request.Request("https://example.org/a")
+  rest = (request, None, 302, "Found", {})
+  assert (
+    follow(*rest, "https://mirror.org/a").full_url == "https://mirror.org/a"
+  )
+  with pytest.raises(InputError, match=r"http://mirror.org/a, which is not"):
+    follow(*rest, "http://mirror.org/a")
+
+
+def test_nobody_there(tmp_path):
+  with pytest.raises(InputError, match="Connection refused"):
+    fetch.get(tmp_path / "a", fetch.Address("http://127.0.0.1:9/a"))
+
+
+def test_too_slow(server, tmp_path, monkeypatch):
+  monkeypatch.setattr(fetch, "_TIMEOUT", 0.2)
+
+  def drip(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    for _ in range(1000):
+      handler.wfile.write(b"x")
+      time.sleep(0.05)
+
+  def hang(handler):
+    time.sleep(0.6)
+
+  server.answers |= {"drip": drip, "hang": hang}
+  for name, message in (
+    ("drip", "are too slow"),
+    ("hang", r"timed out|closed"),
+  ):
+    with pytest.raises(InputError, match=message):
+      fetch.get(tmp_path / name, fetch.Address(server.url(name)))
+  assert names(tmp_path) == []
+
+
+def test_two_at_once_fetch_once(server, tmp_path):
+  def slow(handler):
+    time.sleep(0.2)
+    web_server.send(BODY)(handler)
+
+  server.answers["a"] = slow
+  (tmp_path / ".a.0123abcd.partial").write_bytes(b"of a killed process")
+  address, found = fetch.Address(server.url("a")), []
+  threads = [
+    threading.Thread(
+      target=lambda: found.append(fetch.get(tmp_path / "a", address))
+    )
+    for _ in range(3)
+  ]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert found == [SUM] * 3
+  assert server.asked == ["/a"]
+  assert names(tmp_path) == ["a", "a.sha256"]

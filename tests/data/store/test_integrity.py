@@ -1,0 +1,141 @@
+"""Files of a prepared folder: every harm to every file is found."""
+
+import gzip
+import shutil
+
+import pytest
+import toy_folders
+
+from jaxsyn.data.store import integrity, records, tfds_builder
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.errors import InputError
+from jaxsyn.validation import read_text
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+  return toy_folders.prepare(tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture
+def folder(prepared, tmp_path):
+  return shutil.copytree(prepared, tmp_path / "copy")
+
+
+def test_whole_folders_are_whole(prepared):
+  manifest = manifests.read(prepared)
+  assert integrity.damaged(prepared, manifest) == {}
+  assert set(integrity.names(prepared, manifest)) == set(manifest["files"])
+  assert {
+    "toy/1.0.0/features.json",
+    "toy/1.0.0/dataset_info.json",
+    "toy/1.0.0/index-train.npz",
+    "text/train.source.gz",
+    "conllu/test.source.conllu.gz",
+    "vocabulary.model",
+  } <= set(manifest["files"])
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "grow", "delete"])
+def test_every_harm_to_every_file(folder, harm):
+  manifest = manifests.read(folder)
+  for name, facts in manifest["files"].items():
+    path = folder / name
+    data = path.read_bytes()
+    if not data and harm in ("flip", "cut"):
+      continue
+    path.unlink()
+    if harm == "flip":
+      path.write_bytes(data[:-1] + bytes([data[-1] ^ 8]))
+    elif harm == "cut":
+      path.write_bytes(data[:-1])
+    elif harm == "grow":
+      path.write_bytes(data + b"x")
+    found = integrity.damaged(folder, manifest)
+    assert list(found) == [name]
+    assert str(path) in found[name]
+    shallow = integrity.damaged(folder, manifest, deep=False)
+    assert list(shallow) == ([] if harm == "flip" else [name])
+    path.write_bytes(data)
+    assert facts["bytes"] == len(data)
+  assert integrity.damaged(folder, manifest) == {}
+
+
+def test_text_as_it_was_written(prepared):
+  manifest = manifests.read(prepared)
+  expected = [f"train source {i}" for i in range(11)]
+  assert integrity.read_text(prepared, manifest, "train", "source") == expected
+  assert integrity.read_text(prepared, manifest, "none", "target") == []
+  assert read_text(str(prepared), "train", "source") == expected
+
+
+@pytest.mark.parametrize("size", [0, 1, 9, 20, -1])
+def test_text_that_is_cut_is_named(folder, size):
+  """Of references: a shorter file would be scored against other lines."""
+  path = manifests.text_file(folder, "train", "target")
+  path.write_bytes(path.read_bytes()[:size])
+  with pytest.raises(InputError, match=r"train.target.gz has .* bytes and had"):
+    read_text(str(folder), "train", "target")
+
+
+def test_text_that_is_missing_or_another(folder):
+  path = manifests.text_file(folder, "train", "target")
+  lines = gzip.decompress(path.read_bytes()).replace(b"3", b"4")
+  path.write_bytes(gzip.compress(lines, mtime=0))
+  with pytest.raises(
+    InputError, match=r"train.target.gz has another|bytes and"
+  ):
+    read_text(str(folder), "train", "target")
+  path.unlink()
+  with pytest.raises(InputError, match=r"train.target.gz: No such file"):
+    read_text(str(folder), "train", "target")
+
+
+@pytest.mark.parametrize(
+  ("content", "message"),
+  [
+    (gzip.compress(b"a\nb\n"), "has 2 lines, but the split has 11 records"),
+    (gzip.compress(b"a\n" * 10 + b"a"), "has 10 lines, but the split has 11"),
+    (gzip.compress(b"\xff\n" * 11), "cannot be read .*utf-8"),
+    (b"a\n" * 11, "cannot be read .*gzip"),
+    (gzip.compress(b"a\n" * 11)[:-9], "cannot be read .*end"),
+  ],
+  ids=["few", "one less", "no UTF-8", "no gzip", "cut"],  # gzip has the time
+)
+def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
+  name = "text/train.target.gz"
+  (folder / name).write_bytes(content)
+  manifest = manifests.read(folder)
+  manifest["files"] |= integrity.sums(folder, [name])
+  manifests.write(folder, manifest)
+  with pytest.raises(InputError, match=message):
+    read_text(str(folder), "train", "target")
+
+
+def test_builders_look_at_what_they_read(folder):
+  """A model or a text of others makes no examples."""
+  manifest = manifests.read(folder)
+  path = manifests.text_file(folder, "train", "source")
+  path.write_bytes(gzip.compress(b"b\n" * 11))
+  with pytest.raises(InputError, match=r"train.source.gz"):
+    tfds_builder._own_text(folder, manifest, "train", "source")
+  encode = tfds_builder._Encode(str(folder))
+  with pytest.raises(InputError, match=r"vocabulary.model"):
+    encode((1, "a", "b"))
+
+
+def test_line_pairs_of_a_cut_file(tmp_path):
+  whole = gzip.compress(b"a line\n" * 100)
+  (tmp_path / "a.gz").write_bytes(whole)
+  (tmp_path / "b.gz").write_bytes(whole[:-4])
+  pair = str(tmp_path / "a.gz"), str(tmp_path / "b.gz")
+  with pytest.raises(InputError, match=r"b.gz cannot be unpacked"):
+    list(tfds_builder._line_pairs(*pair))
+
+
+def test_records_of_a_damaged_folder_are_not_read(folder):
+  name = "toy/1.0.0/toy-train.tfrecord-00000-of-00003"
+  data = (folder / name).read_bytes()
+  (folder / name).write_bytes(data[:-1])
+  with pytest.raises(InputError, match=r"record 2 is truncated"):
+    records.Records(folder, "train")

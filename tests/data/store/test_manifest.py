@@ -1,0 +1,229 @@
+"""What manifests may say, and hashes: the wrong model is named with both."""
+
+import dataclasses
+import json
+import shutil
+import types
+
+import numpy as np
+import pytest
+import toy_folders
+
+from benchmarks.faults import mutants
+from jaxsyn import files, workdir
+from jaxsyn.config import read_config
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
+from jaxsyn.errors import InputError
+
+A, B, C = (digit * 64 for digit in "abc")
+VOCABULARY = {"file": "vocabulary.model", "sha256": A, "size": 8}
+PARSER = {"file": "parser.source.udpipe", "sha256": B, "name": "en"}
+MANIFEST = toy_folders.manifest_of(
+  sides=["source", "target"],
+  vocabulary={"source": VOCABULARY, "target": VOCABULARY},
+  parser={"source": PARSER, "target": {"file": "", "sha256": "", "name": ""}},
+)
+
+
+def given(sha256, size=8):
+  return types.SimpleNamespace(path="given.model", sha256=sha256, size=size)
+
+
+def test_round_trip(tmp_path):
+  manifests.write(tmp_path, MANIFEST)
+  assert manifests.read(tmp_path) == {"format": 2, **MANIFEST}
+  assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_right_files_pass():
+  manifests.check_vocabulary(MANIFEST, given(A), "target")
+  manifests.check_parser(MANIFEST, given(B))
+  manifests.check_parser(MANIFEST, given("any"), "target")  # came as CoNLL-U
+
+
+def test_other_vocabulary():
+  message = f"given.model is not the target vocabulary.*{C}.*{A}"
+  with pytest.raises(InputError, match=message):
+    manifests.check_vocabulary(MANIFEST, given(C), "target")
+
+
+def test_a_manifest_with_another_size_than_the_vocabulary():
+  message = "given.model has 9 ids, the manifest of toy says 8"
+  with pytest.raises(InputError, match=message):
+    manifests.check_vocabulary(MANIFEST, given(A, 9), "target")
+
+
+def test_other_parser():
+  message = f"given.model is not the source parser.*{C}.*{B}.*parser.source"
+  with pytest.raises(InputError, match=message):
+    manifests.check_parser(MANIFEST, given(C))
+
+
+def test_paths(tmp_path):
+  assert manifests.parser_file(tmp_path, MANIFEST, "target") is None
+  assert manifests.parser_file(tmp_path, MANIFEST, "source") == (
+    tmp_path / "parser.source.udpipe"
+  )
+  assert manifests.tfds_folder(tmp_path, MANIFEST) == tmp_path / "toy/1.0.0"
+
+
+def test_hash_of_texts_knows_where_one_ends():
+  hashes = {
+    manifests.sha256_texts(texts)
+    for texts in (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""])
+  }
+  assert len(hashes) == 4
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+  return toy_folders.prepare(tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture
+def folder(prepared, tmp_path):
+  return shutil.copytree(prepared, tmp_path / "copy")
+
+
+def put(folder, content):
+  """Writes what is no manifest, its checksum right."""
+  (folder / manifests.FILE).write_text(json.dumps(files.sealed(content)))
+
+
+def at(content, path):
+  """The section and the last key of "splits.train.shards.0.file"."""
+  *sections, last = path.split(".")
+  for name in sections:
+    content = content[int(name) if isinstance(content, list) else name]
+  return content, int(last) if isinstance(content, list) else last
+
+
+SHARD = "splits.train.shards.0"
+LIES = [
+  ("name", "../toy", "manifest.name must be lower case"),
+  ("name", "", "manifest.name must be"),
+  ("name", 3, "manifest.name must be of type str"),
+  ("version", "..", "manifest.version must be like 1.0.0"),
+  ("version", "1.0.0/../..", "manifest.version must be"),
+  ("sides", ["left"], "manifest.sides must be of source and target"),
+  ("sides", ["source", "source"], "each once"),
+  ("sides", "source", "manifest.sides must be of type tuple"),
+  ("sides", ["source", "target"], "manifest.parser must be of the sides"),
+  ("splits", [], "manifest.splits must be of type dict"),
+  ("splits.train", None, "manifest.splits.train must be a section"),
+  ("splits.train.examples", -1, "must be from 0"),
+  ("splits.train.examples", 12, r"the sum of its shards, 11, got 12"),
+  ("splits.train.examples", True, "must be of type int"),
+  ("splits.train.shards", {}, "must be of type tuple"),
+  ("splits.train.records_sha256", "5" * 64, "of its shards"),
+  (f"{SHARD}.file", "../payload", r"shards\[0\].file must be toy-train.tfrec"),
+  (f"{SHARD}.file", "/etc/passwd", r"shards\[0\].file must be toy-train"),
+  (f"{SHARD}.bytes", 1, "as in files, got 1"),
+  (f"{SHARD}.bytes", 2**70, "shards.0..bytes must be"),
+  (f"{SHARD}.sha256", "5" * 63, "a SHA-256 of 64 hex digits"),
+  (f"{SHARD}.sha256", "G" * 64, "a SHA-256 of 64 hex digits"),
+  ("vocabulary", {}, "manifest.vocabulary must be of source and target"),
+  ("vocabulary.source.file", "../payload", "vocabulary.source.file must be"),
+  ("vocabulary.source.file", "../payload.model", "the name of a .model file"),
+  ("vocabulary.source.file", "config.json", "the name of a .model file"),
+  ("vocabulary.source.file", "a\x00.model", "manifest.vocabulary.source.file"),
+  ("vocabulary.source.size", 3, "must be from 4 to"),
+  ("vocabulary.source.size", 2**31, "must be"),
+  ("vocabulary.source.size", 1e3, "must be of type int"),
+  ("parser", None, "manifest.parser must be of type dict"),
+  ("parser.source", {}, "manifest.parser.source.file is missing"),
+  ("parser.source.file", "/x.udpipe", "the name of a .udpipe file"),
+  ("relations.source", ["b", "a"], "different labels in sorted order"),
+  ("relations.source", ["a", "a"], "different labels in sorted order"),
+  ("relations.source", [1], r"relations.source\[0\] must be of type str"),
+  ("relations", {}, "manifest.relations must be of the sides with trees"),
+  ("options.parse.beam", "1", "manifest.options.parse.beam must be of type"),
+  ("options", {}, r"manifest.options.\w+ is missing"),
+  ("files", {}, "manifest.files lacks conllu/none"),
+  ("files", {"../x": {"bytes": 1, "crc32c": "00000000"}}, "names of files"),
+  ("brackets", {"target": []}, "manifest.brackets must be of the source"),
+  ("surprise", 1, "manifest has no option 'surprise'"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), LIES)
+def test_what_no_manifest_says_is_named(folder, path, value, message):
+  content = manifests.read(folder)
+  section, key = at(content, path)
+  section[key] = value
+  for write in (put, manifests.write):  # nor is it written
+    with pytest.raises(InputError, match=message):
+      write(folder, content)
+      manifests.read(folder)
+
+
+@pytest.mark.parametrize(
+  "text", ["", "[]", "null", '{"format": 2}', "[" * 99999, "\xff", "9" * 5000]
+)
+def test_what_is_no_manifest(folder, text):
+  (folder / manifests.FILE).write_bytes(text.encode("latin-1"))
+  with pytest.raises(
+    InputError, match=r"manifest.json (is damaged|has format)"
+  ):
+    manifests.read(folder)
+
+
+def test_a_manifest_changed_by_hand(folder):
+  path = folder / manifests.FILE
+  text = path.read_text()
+  path.write_text(text.replace('"a",', '"z",'))
+  with pytest.raises(InputError, match=r"its checksum differs"):
+    manifests.read(folder)
+  path.write_text(json.dumps(json.loads(text)))  # laid out otherwise
+  assert manifests.read(folder)["name"] == "toy"
+
+
+def test_sizes_beyond_32_bits(folder):
+  content = manifests.read(folder)
+  shard = content["splits"]["train"]["shards"][0]
+  content["files"][f"toy/1.0.0/{shard['file']}"]["bytes"] = 2**40
+  shard["bytes"] = 2**40
+  manifests.write(folder, content)
+  assert manifests.read(folder) == content
+
+
+def test_hundreds_of_manifests(folder):
+  """As bytes, and as another content with a right checksum."""
+  path = folder / manifests.FILE
+  good, data = manifests.read(folder), path.read_bytes()
+  refused = 0
+  for seed in range(200):
+    rng = np.random.default_rng(seed)
+    path.write_bytes(mutants.harmed(data, rng))
+    try:
+      assert manifests.read(folder) == good  # only blanks differ
+    except InputError as error:
+      assert "manifest.json" in str(error)
+    content = mutants.tree(good, rng)
+    put(folder, content)
+    try:
+      found = manifests.read(folder)
+      for name in manifests.names(found):
+        inside = (folder / name).resolve().relative_to(folder.resolve())
+        assert inside.as_posix() == name
+      for split in found["splits"]:
+        assert len(list(Records(folder, split))) in (0, 1, 11)
+    except InputError:
+      refused += 1
+  assert refused > 180
+
+
+def test_nothing_is_written_outside_of_a_run(folder, tmp_path, tiny):
+  (tmp_path / "payload").write_text("theirs")
+  content = manifests.read(folder)
+  entry = content["vocabulary"]["source"]
+  content["vocabulary"]["source"] = {**entry, "file": "../payload"}
+  put(folder, content)
+  config = read_config(tiny())
+  config = dataclasses.replace(
+    config, data=dataclasses.replace(config.data, directory=str(folder))
+  )
+  with pytest.raises(InputError, match=r"vocabulary.source.file must be"):
+    workdir.create(tmp_path / "deep" / "run", config)
+  assert sorted(p.name for p in tmp_path.iterdir()) == ["copy", "payload"]

@@ -1,0 +1,405 @@
+"""Records by number and in order; the index; damaged folders."""
+
+import json
+import os
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from tensorflow_datasets.proto import tf_example_pb2
+from toy_folders import example, prepare
+
+from benchmarks.faults import mutants
+from jaxsyn.data import schema
+from jaxsyn.data.store import decoding, integrity, records, tfrecord
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.example_check import Check
+from jaxsyn.data.store.manifest_format import records_sha256
+from jaxsyn.errors import InputError
+
+EXAMPLES = [example(i) for i in range(11)]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+  return prepare(tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture
+def folder(prepared, tmp_path):
+  """A copy that a test may damage."""
+  return shutil.copytree(prepared, tmp_path / "copy")
+
+
+def same(a, b):
+  assert a.keys() == b.keys()
+  for name in a:
+    np.testing.assert_array_equal(a[name], b[name])
+    assert a[name].dtype == b[name].dtype, name
+
+
+def test_by_number_and_in_order(prepared):
+  found = records.Records(prepared, "train")
+  assert len(found) == 11
+  for i, one in enumerate(found):
+    same(one, EXAMPLES[i])
+    same(found[i], EXAMPLES[i])
+  for i in (10, 0, 5):
+    same(found[i], EXAMPLES[i])
+  assert len(records.Records(prepared, "test")) == 1
+  assert list(records.Records(prepared, "none")) == []
+
+
+def test_out_of_range(prepared):
+  found = records.Records(prepared, "train")
+  for i in (-1, 11):
+    with pytest.raises(IndexError, match=rf"record {i} of 11"):
+      found[i]
+
+
+def test_index(prepared):
+  index = records.Records(prepared, "train").index
+  # 11 records in 3 shards: 3, 4, 4; source lengths 3 4 5 3 ..., EOS included.
+  assert index.shard.tolist() == [0] * 3 + [1] * 4 + [2] * 4
+  assert index.source_length.tolist() == [3 + i % 3 for i in range(11)]
+  assert index.target_length.tolist() == [1 + i % 4 for i in range(11)]
+  assert index.offset[0] == index.offset[3] == 0
+  assert index.offset[1] == 12 + index.length[0] + 4
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "cut", "other"])
+def test_index_is_rebuilt(folder, damage):
+  path = folder / "toy" / "1.0.0" / "index-train.npz"
+  expected = records.Index.load(path)
+  if damage == "missing":
+    path.unlink()
+  elif damage == "garbage":
+    path.write_bytes(b"no index")
+  elif damage == "cut":
+    os.truncate(path, 200)
+  else:  # of another data set
+    records.Index.of([(0, 7, 7, 7, 7)], "other").save(path)
+  for index in (
+    records.Records(folder, "train").index,
+    records.Index.load(path),
+  ):
+    assert index.fingerprint == expected.fingerprint
+    for name in ("shard", "offset", "length", "source_length", "target_length"):
+      np.testing.assert_array_equal(
+        getattr(index, name), getattr(expected, name)
+      )
+
+
+def test_read_only_folder(folder, monkeypatch):
+  (folder / "toy" / "1.0.0" / "index-train.npz").unlink()
+
+  def refuse(*_):
+    raise PermissionError
+
+  monkeypatch.setattr(records.Index, "save", refuse)
+  assert len(records.Records(folder, "train").index) == 11
+
+
+def test_pickled(prepared):
+  found = records.Records(prepared, "train")
+  found[0]
+  same(pickle.loads(pickle.dumps(found))[4], EXAMPLES[4])
+
+
+def shard(folder, number):
+  name = f"toy-train.tfrecord-{number:05d}-of-00003"
+  return folder / "toy" / "1.0.0" / name
+
+
+def test_missing_shard(folder):
+  shard(folder, 1).unlink()
+  with pytest.raises(InputError, match=r"00001-of-00003 is missing. Prepare"):
+    records.Records(folder, "train")
+
+
+def test_truncated_shard(folder):
+  os.truncate(shard(folder, 2), shard(folder, 2).stat().st_size - 1)
+  with pytest.raises(
+    InputError, match=r"00002-of-00003: record 3 is truncated"
+  ):
+    records.Records(folder, "train")
+
+
+def test_longer_shard(folder):
+  with shard(folder, 0).open("ab") as file:
+    file.write(b"more")
+  with pytest.raises(InputError, match=r"00000-of-00003 has .* bytes, but the"):
+    records.Records(folder, "train")
+
+
+def test_flipped_bit(folder):
+  path = shard(folder, 1)
+  data = bytearray(path.read_bytes())
+  data[-20] ^= 1  # in the payload of the last of its 4 records
+  path.write_bytes(data)
+  found = records.Records(folder, "train")
+  same(found[5], EXAMPLES[5])
+  with pytest.raises(InputError, match=r"00001-of-00003: record 3 is damaged"):
+    found[6]
+  with pytest.raises(InputError, match=r"record 3 is damaged"):
+    list(found)
+
+
+def test_fewer_records_than_the_manifest_says(folder):
+  manifest = manifests.read(folder)
+  manifest["splits"]["train"]["examples"] += 1
+  manifest["splits"]["train"]["shards"][0]["examples"] += 1
+  manifests.write(folder, manifest)
+  with pytest.raises(InputError, match=r"holds 11 records.*says 12"):
+    records.Records(folder, "train")
+
+
+def test_no_such_split(prepared):
+  with pytest.raises(
+    InputError, match=r"no split 'trian'. Did you mean 'train'"
+  ):
+    records.Records(prepared, "trian")
+
+
+def test_manifest_faults(folder):
+  path = folder / "manifest.json"
+  path.write_text(json.dumps({"format": 99}))
+  with pytest.raises(InputError, match=r"has format 99; this version reads 2"):
+    manifests.read(folder)
+  path.write_text("{")
+  with pytest.raises(InputError, match=r"manifest.json is damaged"):
+    manifests.read(folder)
+  path.unlink()
+  with pytest.raises(
+    InputError, match=r"is not a prepared folder.*again, if it"
+  ):
+    manifests.read(folder)
+  with pytest.raises(InputError, match=r"nowhere is missing"):
+    manifests.read(folder / "nowhere")
+
+
+def shards_again(folder, payloads):
+  """Writes payloads as the training split, checksums and sums all right."""
+  manifest = manifests.read(folder)
+  facts = manifest["splits"]["train"]
+  where = manifests.tfds_folder("", manifest)
+  payloads = iter(payloads)
+  for shard in facts["shards"]:
+    name = f"{where}/{shard['file']}"
+    with tfrecord.Writer(folder / name) as writer:
+      for _ in range(shard["examples"]):
+        writer.write(next(payloads))
+    shard |= {"bytes": writer.size, "sha256": writer.sha256}
+    manifest["files"] |= integrity.sums(folder, [name])
+  facts["records_sha256"] = records_sha256(
+    [shard["sha256"] for shard in facts["shards"]]
+  )
+  manifests.write(folder, manifest)
+
+
+def payloads_of(folder):
+  paths = [shard(folder, i) for i in range(3)]
+  return [payload for path in paths for _, payload in tfrecord.scan(path)]
+
+
+def changed(payload, change):
+  example = tf_example_pb2.Example.FromString(payload)
+  change(example.features.feature)
+  return example.SerializeToString()
+
+
+def integers(name, *values):
+  def change(feature):
+    feature[name].int64_list.value[:] = values
+
+  return change
+
+
+def floats(name, *values):
+  def change(feature):
+    feature[name].float_list.value[:] = values
+
+  return change
+
+
+# Of record 5, whose source has four words and EOS: what is wrong, and its name.
+WRONG = [
+  (lambda feature: feature.pop("source_head"), "its features are not"),
+  (lambda feature: feature["more"].int64_list.value.append(1), "features are"),
+  (lambda feature: feature["line"].ClearField("int64_list"), "line must have"),
+  (integers("line", 1, 2), "line must have one value"),
+  (integers("line", -1), "line is no line number"),
+  (floats("source_head", 0.0), "source_head has values of another type"),
+  (integers("source_parent_mid", 0), "source_parent_mid has values of another"),
+  (integers("source_id"), "source_id is empty"),
+  (integers("source_id", 10, 11, 12, 13, 14), "source_id does not end in EOS"),
+  (integers("source_id", 10, 1000, 12, 13, 3), "source_id has an unknown id"),
+  (integers("source_id", 10, -1, 12, 13, 3), "source_id has an unknown id"),
+  (integers("source_id", 10, 2**40, 12, 13, 3), "source_id: .*out of bounds"),
+  (integers("source_id", 10, 3), "source_word has another number of values"),
+  (integers("target_id", 2**31 - 1, 3), "target_id has an unknown id"),
+  (integers("source_word", 0, 1, 2, 4, -1), "source_word has a word that is"),
+  (integers("source_word", 0, 1, -2, 3, -1), "source_word has a word that is"),
+  (integers("source_word", *[2**31 - 1] * 5), "source_word has a word that"),
+  (integers("source_head", 0, 0, 0, 4), "source_head has a word that is not"),
+  (integers("source_head", 0, 0, 0, -1), "source_head has a word that is not"),
+  (integers("source_head", 0, 2, 3, 1), "source_head has a cycle"),
+  (integers("source_head", 0, 0, 0), "source_relation has another number"),
+  (integers("source_relation", 0, 1, 2, 9), "source_relation has an unknown"),
+  (floats("source_parent_mid", 0, 0, 0, 0, 4.5), "place that is not in"),
+  (floats("source_parent_mid", *[float("nan")] * 5), "place that is not in"),
+  (floats("source_parent_mid", -0.5, 0, 0, 0, 4), "place that is not in"),
+  (integers("source_parsed", 2), "source_parsed is neither 0 nor 1"),
+  (integers("source_parsed", 256), "source_parsed: .*out of bounds"),
+  (
+    lambda feature: feature[
+      "source_tree_distance"
+    ].bytes_list.value.__setitem__(0, b"123"),
+    "source_tree_distance has another number",
+  ),
+  (
+    lambda feature: feature["source_tree_distance"].bytes_list.value.append(
+      b""
+    ),
+    "source_tree_distance must have one value",
+  ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_whole_records_that_are_no_examples(folder, change, message):
+  """All checksums are right, as if somebody had written other data so."""
+  payloads = payloads_of(folder)
+  payloads[5] = changed(payloads[5], change)
+  shards_again(folder, payloads)
+  # Opening makes a new index, for which it reads all.
+  message = rf"00001-of-00003: record 2 is no example.*{message}.*Prepare the"
+  with pytest.raises(InputError, match=message):
+    records.Records(folder, "train")
+
+
+def test_an_example_as_large_as_may_be(folder):
+  payloads = payloads_of(folder)
+  payloads[5] = changed(payloads[5], integers("source_id", 999, 0, 1, 2, 3))
+  shards_again(folder, payloads)
+  found = records.Records(folder, "train")
+  assert list(found)[5]["source_id"].tolist() == [999, 0, 1, 2, 3]
+  assert found[5]["source_id"].tolist() == [999, 0, 1, 2, 3]
+
+
+def test_hundreds_of_payloads_give_examples_or_a_reason(folder):
+  manifest, payloads = manifests.read(folder), payloads_of(folder)
+  decode = decoding.decoder(manifests.features(manifest))
+  check, refused = Check(manifest), 0
+  for seed in range(400):
+    rng = np.random.default_rng(seed)
+    i, batch = int(rng.integers(11)), list(payloads)
+    batch[i] = mutants.harmed(batch[i], rng)
+    try:
+      rows = decode(batch)
+      check(rows)
+    except decoding.NotAnExample as error:
+      assert error.number == i
+      refused += 1
+    else:
+      found = rows.examples()[i]
+      words, pieces = len(found["source_head"]), len(found["source_id"])
+      assert max(found["source_id"]) < 1000 > max(found["target_id"])
+      assert len(found["source_word"]) == pieces
+      assert (
+        -1 <= min(found["source_word"]) <= max(found["source_word"]) < words
+      )
+      assert len(found["source_tree_distance"]) == words**2
+  assert refused > 300
+
+
+def index_file(folder):
+  return folder / "toy" / "1.0.0" / "index-train.npz"
+
+
+@pytest.mark.parametrize(
+  ("name", "change"),
+  [
+    ("offset", lambda a: a + (a == a[4])),  # whole otherwise, checksums too
+    ("offset", lambda a: a[::-1].copy()),
+    ("length", lambda a: a * 1000),
+    ("length", lambda a: -a),
+    ("shard", lambda a: a * 0),
+    ("shard", lambda a: a + 5),
+    ("shard", lambda a: a.reshape(1, -1)),
+    ("source_length", lambda a: a * 0),
+    ("source_length", lambda a: a.astype(np.float32)),
+    ("target_length", lambda a: a[:-1]),
+    ("fingerprint", lambda a: np.array(5)),
+    ("fingerprint", lambda a: np.array([{}])),
+  ],
+)
+def test_an_index_that_does_not_fit_is_made_again(folder, name, change):
+  path = index_file(folder)
+  whole = path.read_bytes()
+  arrays = {key: array for key, array in np.load(path).items()}
+  arrays[name] = change(arrays[name])
+  np.savez(path, **arrays)
+  found = records.Records(folder, "train")
+  for i in (4, 10, 0):
+    same(found[i], EXAMPLES[i])
+  assert path.read_bytes() == whole
+
+
+def test_an_index_of_zeros_without_end(folder):
+  path = index_file(folder)
+  arrays = {key: array for key, array in np.load(path).items()}
+  np.savez_compressed(path, **arrays | {"length": np.zeros(10**7, np.int32)})
+  assert records.Index.load(path) is None
+
+
+def test_an_index_of_other_lengths_is_named(folder):
+  path = index_file(folder)
+  arrays = {key: array for key, array in np.load(path).items()}
+  arrays["source_length"] += 1
+  np.savez(path, **arrays)
+  found = records.Records(folder, "train")
+  for read in (lambda: found[3], lambda: list(found)):
+    with pytest.raises(InputError, match=r"index-train.npz has other lengths"):
+      read()
+
+
+def test_hundreds_of_indices(folder):
+  path, expected = index_file(folder), records.Records(folder, "train").index
+  whole = path.read_bytes()
+  for seed in range(60):
+    path.write_bytes(mutants.harmed(whole, np.random.default_rng(seed)))
+    index = records.Index.load(path)
+    if index and index.fingerprint == expected.fingerprint:
+      for name in ("offset", "length", "source_length"):
+        found = getattr(index, name), getattr(expected, name)
+        np.testing.assert_array_equal(*found)
+
+
+def test_records_of_other_data_of_the_same_size(folder):
+  """As when a file is copied from another preparation: whole, and not ours."""
+  payloads = payloads_of(folder)
+  payloads[3] = changed(payloads[3], integers("source_id", 11, 10, schema.EOS))
+  path = shard(folder, 1)
+  size = path.stat().st_size
+  with tfrecord.Writer(path) as writer:
+    for payload in payloads[3:7]:
+      writer.write(payload)
+  assert path.stat().st_size == size
+  found = records.Records(folder, "train")
+  with pytest.raises(InputError, match=r"00001-of-00003 has another checksum"):
+    list(found)
+
+
+def test_an_unreadable_shard_is_named(folder):
+  path = shard(folder, 0)
+  size = path.stat().st_size
+  path.unlink()
+  path.mkdir()
+  with pytest.raises(InputError, match=r"00000-of-00003"):
+    records.Records(folder, "train")
+  path.rmdir()
+  path.write_bytes(bytes(size))
+  with pytest.raises(InputError, match=r"00000-of-00003: record 0 is damaged"):
+    records.Records(folder, "train")[0]

@@ -1,0 +1,116 @@
+"""TFRecord framing: known bytes, random access, every kind of damage."""
+
+import os
+import resource
+import signal
+
+import pytest
+
+from jaxsyn.data.store import tfrecord
+from jaxsyn.errors import InputError
+
+PAYLOADS = [b"first", b"", b"third" * 100]
+
+
+@pytest.fixture
+def path(tmp_path):
+  path = tmp_path / "x.tfrecord"
+  with tfrecord.Writer(path) as writer:
+    for payload in PAYLOADS:
+      writer.write(payload)
+  return path
+
+
+def test_masked_crc():
+  # CRC-32C of "123456789" is 0xE3069283 (RFC 3720, B.4 method). By hand:
+  # >> 15: 0x1C60D; << 17: 0x25060000; or: 0x2507C60D; + 0xA282EAD8.
+  assert tfrecord.masked_crc(b"123456789") == 0xC78AB0E5
+
+
+def test_bytes_of_one_record(tmp_path):
+  with tfrecord.Writer(tmp_path / "x") as writer:
+    assert writer.write(b"ab") == (0, 2)
+    assert writer.write(b"c") == (12 + 2 + 4, 1)
+    size = writer.size
+  data = (tmp_path / "x").read_bytes()
+  assert len(data) == size == 18 + 17
+  assert data[:8] == b"\x02" + bytes(7)  # length, little-endian
+  assert data[12:14] == b"ab"
+
+
+def test_scan_gives_what_was_written(path):
+  found = list(tfrecord.scan(path))
+  assert [payload for _, payload in found] == PAYLOADS
+  assert [offset for offset, _ in found] == [0, 21, 37]  # 16 + 5, 16 + 0
+
+
+def test_every_flipped_bit_is_found(path):
+  data = path.read_bytes()
+  for byte in range(60):
+    broken = bytearray(data)
+    broken[byte] ^= 0x10
+    path.write_bytes(broken)
+    with pytest.raises(InputError, match=r"x.tfrecord: record [012] is"):
+      list(tfrecord.scan(path))
+
+
+@pytest.mark.parametrize(
+  ("size", "message"),
+  [
+    (5, "record 0 is truncated: 5 of the 12 bytes of its header"),
+    (15, "record 0 is truncated: 15 of its 21 bytes"),
+    (536, "record 2 is truncated: 499 of its 516"),
+  ],
+)
+def test_truncated(path, size, message):
+  os.truncate(path, size)
+  with pytest.raises(InputError, match=message):
+    list(tfrecord.scan(path))
+
+
+def test_missing(tmp_path):
+  with pytest.raises(InputError, match=r"no.tfrecord is missing. Prepare"):
+    list(tfrecord.scan(tmp_path / "no.tfrecord"))
+
+
+def test_nothing_stays_after_a_failure(tmp_path):
+  with (
+    pytest.raises(RuntimeError),
+    tfrecord.Writer(tmp_path / "x") as writer,
+  ):
+    writer.write(b"half")
+    raise RuntimeError
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_full_disk(tmp_path):
+  """A limit on the size of files, which says when the last bytes are written."""
+  signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+  try:
+    with (
+      pytest.raises(OSError, match=r"File too large"),
+      tfrecord.Writer(tmp_path / "x") as writer,
+    ):
+      writer.write(b"a")
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", [600, 2**40, 2**63, 2**64 - 1])
+def test_a_length_with_a_mended_checksum_takes_no_memory(path, length):
+  header = length.to_bytes(8, "little")
+  data = bytearray(path.read_bytes())
+  crc = tfrecord.masked_crc(header).to_bytes(4, "little")
+  data[37:49] = header + crc  # of the third record
+  path.write_bytes(data)
+  message = rf"record 2 is truncated: 516 of its {length + 16} bytes"
+  with pytest.raises(InputError, match=message):
+    list(tfrecord.scan(path))
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+  with pytest.raises(InputError, match=r"cannot be read: Is a directory"):
+    list(tfrecord.scan(tmp_path))

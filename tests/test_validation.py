@@ -1,0 +1,182 @@
+"""Validation of a real, tiny run: sums over batches, and what selects."""
+
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+from absl import logging
+
+from jaxsyn import train
+from jaxsyn.config import read_config
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
+from jaxsyn.errors import InputError
+from jaxsyn.models.contract import forward
+from jaxsyn.plan import resolve
+from jaxsyn.scoring import selection
+from jaxsyn.scoring.metrics import score
+from jaxsyn.training.mesh import Layout
+from jaxsyn.translate import Session
+from jaxsyn.validation import Validator, read_text
+
+pytestmark = pytest.mark.usefixtures("quick_compile_file")
+
+
+def small(tiny, **changes):
+  config = tiny("transformer")
+  config.model.update(encoder_layers=1, width=16, feed_forward=16)
+  config.train.update(changes)
+  return config
+
+
+def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
+  """24 sentences over 8 devices, in lengths of their own."""
+  config = small(tiny, selection="likelihood")
+  config.batch.tokens = 600  # a few sentences a batch
+  config = read_config(config)
+  plan = resolve(config, manifests.read(prepared))
+  validator = Validator(
+    plan,
+    Layout("jit", config.train.mesh),
+    "validation",
+    ("source_id", "target_id"),
+    Vocabulary(prepared / "vocabulary.model"),
+  )
+  sizes = [len(planned.ids) for planned in validator._batches]
+  assert sum(sizes) == 24 and len(set(sizes)) > 1
+
+  model = plan.recipe.model
+
+  @jax.jit  # one shape: what is appended comes after all that is counted
+  def logits_of(params, source_id_S, target_id_T):
+    batch = {
+      "source_id_BS": source_id_S[None],
+      "target_id_BT": target_id_T[None],
+    }
+    variables = {"params": params}
+    return model.apply(variables, batch, train=False, method=forward)[0]
+
+  def padded(ids):
+    return np.pad(np.asarray(ids, np.int32), (0, 80 - len(ids)))
+
+  examples = list(Records(prepared, "validation"))
+  batch = {
+    "source_id_BS": padded(examples[0]["source_id"])[None],
+    "target_id_BT": padded(examples[0]["target_id"])[None],
+  }
+  key = jax.random.key(3)
+  params = jax.jit(
+    lambda: model.init({"params": key}, batch, train=False, method=forward)
+  )()["params"]
+  log_p, count = 0.0, 0
+  for example in examples:
+    target_id_T = example["target_id"]
+    logits_TV = logits_of(
+      params, padded(example["source_id"]), padded(target_id_T)
+    )
+    logits_TV = np.asarray(logits_TV, np.float64)
+    for t, target in enumerate(target_id_T):
+      log_p += logits_TV[t, target] - np.log(np.exp(logits_TV[t]).sum())
+      count += 1
+
+  found = validator(params)
+  assert found.values["likelihood"] == pytest.approx(log_p / count, rel=1e-5)
+  assert found.values["perplexity"] == pytest.approx(
+    math.exp(-log_p / count), rel=1e-5
+  )
+  assert found.rank == [found.values["likelihood"]]
+  assert not {"bleu", "tokenizer"} & set(found.values)  # none is translated
+
+
+def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
+  """chrF on a real run: the log, the best checkpoint, and who opens it."""
+  folder = tmp_path / "run"
+  asked = {"selection": "chrf", "steps": 20, "evaluate_every": 10}
+  asked["validation_sentences"] = 8
+  outcome = train.run(small(tiny, **asked), folder)
+  assert "the best checkpoint is that of chrF" in capsys.readouterr().out
+  lines = (folder / "log.jsonl").read_text().splitlines()
+  seen = [r for r in map(json.loads, lines) if r["kind"] == "validation"]
+  assert [r["step"] for r in seen] == [10, 20]
+  best = max(seen, key=lambda r: (r["chrf"], r["likelihood"]))
+  assert outcome.progress.best_step == best["step"]
+  assert outcome.progress.best_score == best["chrf"] == seen[-1]["best_chrf"]
+  for record in seen:
+    assert "bleu" not in record and record["perplexity"] == pytest.approx(
+      math.exp(-record["likelihood"])
+    )
+
+  session = Session(folder, beam=1)
+  assert session.chosen == (
+    f"the best checkpoint by validation chrF: {best['chrf']:.2f} at step "
+    f"{best['step']}"
+  )
+  directory = session.run.config.data.directory
+  source, meant = (
+    read_text(directory, "validation", side)[:8]
+    for side in ("source", "target")
+  )
+  said = [found[0].text for found in session(source)]
+  assert score(said, [meant], "chrf").value == pytest.approx(best["chrf"])
+  assert session.run.config.train.tokenizer == "13a"  # of the language qaa
+
+  # What stands in for a damaged one is said however quiet logs are.
+  assert session.notes == ()
+  page = folder / "best" / str(best["step"]) / "page.json"
+  sound = page.read_text()
+  page.write_text("")
+  capsys.readouterr()
+  logging.set_verbosity(logging.ERROR)  # as commands have it
+  session = Session(folder, beam=1)
+  (note,) = session.notes
+  assert f"{folder}: {note}" in capsys.readouterr().err
+  assert f"best parameters, of step {best['step']}, are damaged" in note
+  assert session.chosen == f"the checkpoint of step {outcome.step}"
+  page.write_text(sound)
+
+  # Another way to choose would not compare with the best so far.
+  for changes, message in (
+    ({"selection": "bleu"}, "selection was 'chrf' and is now 'bleu'"),
+    ({"tokenizer": "char"}, "tokenizer was '13a' and is now 'char'"),
+    ({"validation_sentences": 9}, "sentences was 8 and is now 9"),
+    ({"validation_beam": 2}, "validation_beam was 1 and is now 2"),
+  ):
+    with pytest.raises(InputError, match=message):
+      train.run(small(tiny, **(asked | {"steps": 40} | changes)), folder)
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"tokenizer": "13b"}, "no tokenizer '13b'. Did you mean '13a'"),
+    ({"selection": "blue"}, r"config\.train\.selection must be one of 'bleu'"),
+  ],
+)
+def test_what_cannot_select_is_refused_before_there_is_a_run(
+  tiny, tmp_path, changes, message
+):
+  with pytest.raises(InputError, match=message):
+    train.run(small(tiny, **changes), tmp_path / "run")
+  assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("language", ["ja", "zh-CN", "th"])
+def test_raw_text_ranks_by_how_much_of_it_is_right(tiny, language):
+  """As validation scores it, with what fits the language."""
+  meant = {
+    "ja": "私は毎朝パンを食べます。",
+    "zh-CN": "他昨天在图书馆借了三本书。",
+    "th": "ฉันไปโรงเรียนทุกวันกับเพื่อน",
+  }[language]
+  config = small(tiny)
+  config.data.target_language = language
+  settled = selection.settled(read_config(config)).train
+  metric = selection.Metric(settled, [meant, meant])
+  right, half, none = (
+    metric(said).compared
+    for said in ([meant] * 2, [meant, "x"], ["x y z", "w"])
+  )
+  assert right == pytest.approx(100) and 0 == none < half < right
