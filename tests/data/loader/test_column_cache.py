@@ -456,7 +456,7 @@ def test_the_private_folder(tmp_path, monkeypatch):
 
 def test_the_temporary_folder_goes_with_its_process(tmp_path, monkeypatch):
   code = (
-    "import os\nfrom jaxsyn.data import private\n"
+    "import os\nfrom jaxsyn.data.loader import private\n"
     "print(private.temporary())\n"
     "if os.fork() == 0: raise SystemExit\n"
     "os.wait()\nassert private.temporary().is_dir()"
