@@ -52,8 +52,8 @@ class Trainer:
   ):
     config = base.get_config()
     width, feed_forward, heads, layers, hidden = SIZES[size]
-    config.model.update(
-      width=width,
+    config.model.update(width=width)
+    config.model.transformer.update(
       feed_forward=feed_forward,
       heads=heads,
       encoder_layers=layers,

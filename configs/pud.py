@@ -65,8 +65,11 @@ def pud(source: str, target: str) -> ml_collections.ConfigDict:
   config.prepare.shards = 1
   config.prepare.vocabulary.size = 4000
   config.batch.update(tokens=2048, shapes=4)
-  config.model.update(encoder_layers=2, decoder_layers=2, dropout=0.0)
-  config.optimiser.update(learning_rate=3e-3, warmup=200)
+  config.model.transformer.update(
+    encoder_layers=2, decoder_layers=2, dropout=0.0
+  )
+  config.optimiser.learning_rate = 3e-3
+  config.optimiser.inverse_sqrt.warmup = 200
   config.train.update(
     steps=600, evaluate_every=300, save_every=300, log_every=50
   )

@@ -41,12 +41,12 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   config.batch.tokens = 1024
   config.batch.shapes = 4
 
-  config.model.encoder_layers = 2
-  config.model.decoder_layers = 2
-  config.model.dropout = 0.1
+  config.model.transformer.update(
+    encoder_layers=2, decoder_layers=2, dropout=0.1
+  )
 
   config.optimiser.learning_rate = 3e-3
-  config.optimiser.warmup = 400
+  config.optimiser.inverse_sqrt.warmup = 400
   config.train.steps = 1000
   config.train.log_every = 100
   config.train.evaluate_every = 250

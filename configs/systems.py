@@ -1,9 +1,10 @@
 """The systems: one small function each, named as on the command line.
 
-A system says which parts sit where and which data or losses they want, with
-the values of its paper; everything else stays as the data set's file has it.
-Every option of a part is written out, so that each can be overridden:
---config.parts.encoder.parent_scaled.sigma=2.0
+A system says which parts sit where and which data or losses they want, and
+what differs from the parts' own defaults, which are those of their papers;
+everything else stays as the data set's file has it. Any option of a part can be
+overridden, --config.parts.encoder.parent_scaled.sigma=2.0; --helpconfig=parts
+prints them.
 
 Here stand those of the Transformer that read trees or none; those that learn
 from trees and translate without, in configs/parsing_systems.py; those of the
@@ -15,11 +16,11 @@ from __future__ import annotations
 from typing import Any
 
 import ml_collections
-from ml_collections.config_dict import placeholder
 
 from configs import parsing_systems as parsing
 from configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.syntax import PARTS
 
 Config = ml_collections.ConfigDict
 
@@ -33,16 +34,7 @@ def pascal(config: Config) -> None:
 
   First encoder layer, variance 1, two heads: the setting for NC11 En-De.
   """
-  config.parts.encoder.parent_scaled = dict(
-    layers=(0,),  # encoder layers, from 0
-    heads=(0, 1),  # heads of those layers, from 0
-    sigma=1.0,  # standard deviation in subwords; the paper's variance is its square
-    learn_sigma=False,  # a parameter of each head, starting at sigma
-    normalise="pdf",  # "pdf": times 1 / (sigma √2π), as published; or "peak1"
-    apply="multiply",  # "multiply" scores; "add" to them; "add_log": add its log
-    weighting="gaussian",  # "gaussian" or "parent_only"
-    ignore=0.0,  # probability of ignoring the parent of a word, in training
-  )
+  config.parts.encoder.parent_scaled = PARTS.section("parent_scaled")
 
 
 def pascal_ignoring(config: Config) -> None:
@@ -62,21 +54,7 @@ def deps_san(config: Config) -> None:
 
   All heads of the first three encoder layers, variance 1: the paper's best.
   """
-  config.parts.encoder.tree_scaled = dict(
-    layers=placeholder(tuple),  # encoder layers, from 0; None: the lowest
-    lowest=3,  # so many of them, or all where there are fewer; 0: all
-    heads=placeholder(tuple),  # of those layers, from 0; None: all
-    sigma=1.0,  # standard deviation in edges; its square is the variance
-    learn_sigma=False,  # a parameter of each head, starting at sigma
-    normalise="pdf",  # "pdf": times 1 / (sigma √2π), as published; or "peak1"
-    apply="multiply",  # "multiply" scores; "add" to them; "add_log": add its log
-    random_sparse=0.0,  # RS-Sparse's q: probability of dropping a pair
-    random_distance=0,  # RS-Sparse's k: edges a dropped pair counts; 0: `fill`
-    wink=0,  # Wink-Sparse's k: drop pairs more edges apart; 0: off
-    wink_at_evaluation=False,  # Wink-Sparse in evaluation too
-    fill="far",  # a dropped pair has weight 0 ("far"), its score stays as it
-    # is ("one"), or it is hidden ("mask")
-  )
+  config.parts.encoder.tree_scaled = PARTS.section("tree_scaled")
 
 
 def deps_san_rs(config: Config) -> None:
@@ -110,20 +88,11 @@ def label_embedding(config: Config) -> None:
 
   Sennrich & Haddow 2016, as re-done by Bugliarello & Okazaki 2020.
   """
-  config.parts.encoder.label_embedding = dict(
-    size=10,  # last dimensions of the token embedding that become the label's
-    scale_label=False,  # times √D, as tokens are; in the authors' code it is not
-  )
+  config.parts.encoder.label_embedding = PARTS.section("label_embedding")
 
 
 def _localness(config: Config, window: str) -> None:
-  config.parts.encoder.localness = dict(
-    layers=placeholder(tuple),  # encoder layers, from 0; None: the lowest
-    lowest=3,  # so many of them, or all where there are fewer; 0: all
-    heads=placeholder(tuple),  # of those layers, from 0; None: all
-    window=window,  # "fixed", or predicted from the "layer" or the "query"
-    width=10.0,  # of the "fixed" window, in subwords; twice its sigma
-  )
+  config.parts.encoder.localness = PARTS.section("localness", window=window)
 
 
 def localness_fixed(config: Config) -> None:
@@ -142,11 +111,7 @@ def localness_query(config: Config) -> None:
 
 
 def _context(config: Config, context: str) -> None:
-  config.parts.encoder.context = dict(
-    layers=placeholder(tuple),  # encoder layers, from 0; None: all
-    heads=placeholder(tuple),  # of those layers, from 0; None: all
-    context=context,  # "global", "deep" or "deep_global"
-  )
+  config.parts.encoder.context = PARTS.section("context", context=context)
 
 
 def context_global(config: Config) -> None:
@@ -171,35 +136,22 @@ def context_deep_global(config: Config) -> None:
 def relative(config: Config) -> None:
   """Relative positions: Shaw et al. 2018, k = 16 as in their base model.
 
-  Encoder and decoder. --config.model.positions=False takes the absolute
+  Encoder and decoder. --config.model.transformer.positions=False takes the absolute
   positions away, as they did. Omote et al. 2019 have k = 2; the parameter count
   of Peng et al. fits one table for keys and values (tie=True).
   """
   for place in (config.parts.encoder, config.parts.decoder):
-    place.relative = dict(
-      layers=placeholder(tuple),  # layers of the place, from 0; None: all
-      heads=placeholder(tuple),  # heads of those layers, from 0; None: all
-      keys=True,  # vectors beside the keys
-      values=True,  # vectors beside the values
-      tie=False,  # one table for both
-      clip=16,  # the paper's k: farther subwords count as so far
-    )
+    place.relative = PARTS.section("relative")
 
 
 def dependency_relative(config: Config) -> None:
   """Relative positions on the tree: Omote et al. 2019, l = 2, all layers.
 
-  The paper keeps absolute positions; --config.model.positions=False takes them
+  The paper keeps absolute positions; --config.model.transformer.positions=False takes them
   away, as in its ablation.
   """
-  config.parts.encoder.dependency_relative = dict(
-    layers=placeholder(tuple),  # encoder layers, from 0; None: all
-    heads=placeholder(tuple),  # heads of those layers, from 0; None: all
-    keys=True,  # vectors beside the keys
-    values=True,  # vectors beside the values
-    tie=False,  # one table for both
-    clip=2,  # the paper's l: farther words count as so far, in edges
-    label="depth",  # difference in "depth"; or signed "distance" in the tree
+  config.parts.encoder.dependency_relative = PARTS.section(
+    "dependency_relative"
   )
 
 
@@ -207,7 +159,7 @@ def dependency_relative_both(config: Config) -> None:
   """Relative positions on the tree and in the sentence, summed: dep+rel.
 
   k = 2, l = 2; that the decoder has linear ones is inferred from the paper.
-  --config.model.positions=False takes absolute positions away.
+  --config.model.transformer.positions=False takes absolute positions away.
   """
   dependency_relative(config)
   relative(config)
@@ -217,7 +169,7 @@ def dependency_relative_both(config: Config) -> None:
 
 def given_weighting(config: Config) -> None:
   """Scores times the matrix the caller puts in the batch."""
-  config.parts.encoder.given_weighting = dict(layers=(0,), heads=(0, 1))
+  config.parts.encoder.given_weighting = PARTS.section("given_weighting")
 
 
 def pascal_linear_tree(config: Config) -> None:

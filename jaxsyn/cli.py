@@ -24,9 +24,10 @@ import ml_collections
 from absl import app, flags
 from ml_collections import config_flags
 
+from jaxsyn.config import Config, moved
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exits import guarded
-from jaxsyn.fields import Range, range_of
+from jaxsyn.options import Range, describe, range_of, text
 
 flags.disclaim_key_flags()  # --config shows in the help of the command
 
@@ -37,7 +38,8 @@ def config_flag() -> None:
     "config",
     help_string="A file of configs/, after ':' a system of configs/systems.py. "
     "It is a Python program and is run: read one from elsewhere first. "
-    "Any option of configs/base.py can follow: --config.model.width=256.",
+    "Any option can follow: --config.model.width=256; --helpconfig lists them, "
+    "--helpconfig=model those of a section.",
   )
 
 
@@ -161,6 +163,7 @@ def parse(argv: Sequence[str]) -> flags.FlagValues:
       app.usage(shorthelp=short, writeto_stdout=True)
       sys.exit(0)
   if "config" in values:
+    _help_config(argv)
     _check_config(values.read_flags_from_files(list(argv), force_gnu=False))
   try:
     rest = values(list(argv))[1:]
@@ -205,6 +208,22 @@ def module_of(path: str) -> types.ModuleType:
   return module
 
 
+def _help_config(argv: Sequence[str]) -> None:
+  """Prints the options of a config and exits, where that is asked for."""
+  for word in argv:
+    if match := re.fullmatch(r"--?helpconfig(?:=(?:config\.)?(.*))?", word):
+      about = f"config.{match[1]}" if match[1] else "config"
+      listed = text(Config, about)
+      if not listed:
+        sections = [row.name.removeprefix("config.") for row in describe(Config)
+                    if row.is_section and row.name.count(".") < 3]  # fmt: skip
+        raise InputError(
+          f"{word}: {moved(match[1]) or did_you_mean(match[1], sections)}"
+        )
+      print(listed)
+      sys.exit(0)
+
+
 def _check_config(argv: Sequence[str]) -> None:
   """Finds what ml_collections would answer with a traceback."""
   pattern = r"--?config(?:=(.*))?"
@@ -225,6 +244,8 @@ def _check_config(argv: Sequence[str]) -> None:
 
 def _check_option(section: Any, path: str) -> None:
   """Raises InputError where a dotted path leaves the config."""
+  if told := moved(path):
+    raise InputError(told)
   where = "config"
   for name in path.split("."):
     if not isinstance(section, ml_collections.ConfigDict):

@@ -43,7 +43,7 @@ from jaxsyn.data.loader.columns import examples_of
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.fields import Range
+from jaxsyn.options import Range
 from jaxsyn.scoring import significance
 from jaxsyn.training.mesh import set_up_jax
 

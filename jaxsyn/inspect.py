@@ -44,12 +44,12 @@ from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.linearise import TRANSLATE, symbols
 from jaxsyn.data.sentence.stream import Source as Given
 from jaxsyn.errors import InputError
-from jaxsyn.fields import Range
 from jaxsyn.inspection.files import write
 from jaxsyn.inspection.maps import Maps, Published
 from jaxsyn.inspection.pooling import END, pool, source_units, target_units
 from jaxsyn.inspection.probe import Probe, as_text
 from jaxsyn.inspection.sentence import Sentence, Source, sentence
+from jaxsyn.options import Range
 from jaxsyn.training.mesh import set_up_jax
 from jaxsyn.translate import Session
 
@@ -198,8 +198,8 @@ def run(
   Raises:
     InputError: no parser, no such layer, or no sentence at all.
   """
-  model = session.plan.config.model
-  depth = max(model.encoder_layers, model.decoder_layers)
+  family = session.plan.spec.family
+  depth = max(family.layers("encoder"), family.layers("decoder"))
   for layer in layers or ():
     if not 0 <= layer < depth:
       raise InputError(
@@ -288,10 +288,10 @@ def _subwords(raw: str, pieces) -> list[str]:
 def _parts(session: Session) -> dict[tuple[int, int], list[str]]:
   """Names of the encoder's parts by (layer, head)."""
   found: dict[tuple[int, int], list[str]] = {}
-  model = session.plan.config.model
+  site = session.plan.spec.site("encoder")
   for name, spec in session.plan.spec.parts.encoder:
     if not spec.embeds:
-      for cell in spec.cells(model.encoder_layers, model.heads):
+      for cell in spec.cells(site.layers, site.heads):
         found.setdefault(cell, []).append(name)
   return found
 

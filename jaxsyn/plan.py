@@ -1,8 +1,7 @@
-"""From a checked config to what runs: tables resolved, fields cross-checked.
+"""From a checked config to what training and decoding run on.
 
-`jaxsyn.config` has checked names and types; here names become functions of the
-tables (parts, losses, optimisers, families) and fields that must fit each
-other are compared, before any data is read or anything is compiled.
+`jaxsyn.config` has checked names, types and bounds; here options are checked
+against each other and against the data, and made into what they name.
 """
 
 from __future__ import annotations
@@ -11,17 +10,19 @@ import dataclasses
 import itertools
 from collections.abc import Mapping
 
-from jaxsyn.config import Config, Model
+from jaxsyn.config import Config
 from jaxsyn.data.loader import tasks
-from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.fields import from_config
+from jaxsyn.errors import InputError
 from jaxsyn.models import contract
-from jaxsyn.models.spec import ModelSpec, Named, Parts, Windows
-from jaxsyn.syntax import PARTS, WINDOWS
-from jaxsyn.training import losses, optimiser
+from jaxsyn.models.families import FAMILIES
+from jaxsyn.models.spec import ModelSpec
+from jaxsyn.options import At
+from jaxsyn.syntax import Site
+from jaxsyn.training import optimiser
 from jaxsyn.training.step import Recipe
 
 PLACES = {"encoder": "source", "decoder": "target", "cross": "source"}
+CONFIG = At("config")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +46,8 @@ class Plan:
   @property
   def translation_needs(self) -> frozenset[str]:
     """Features of the source side that translating reads."""
-    return frozenset(
-      need
-      for need in _needs(self.spec.parts, "needs") | _context_needs(self.spec)
-      if need.startswith("source")
-    )
+    needs = _needs(self.spec, "needs")
+    return frozenset(need for need in needs if need.startswith("source"))
 
 
 def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
@@ -74,123 +72,84 @@ def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
       "but the data has two. Set it to False, or prepare the data with "
       "config.prepare.vocabulary.joint=True."
     )
-  parts = read_parts(config)
   symbols = len(tasks.symbols(config.data.second, manifest))
   spec = ModelSpec(
     config.model,
-    parts,
+    config.parts,
     source["size"] + symbols,
     target["size"] + symbols,
     relations.get("source", 0),
     relations.get("target", 0),
-    read_contexts(config),
   )
-  model = contract.make(spec)
-  terms = losses.read_losses(config.losses)
-  for name, term in terms.items():
-    term.check(f"config.losses.{name}", spec)
-  needs = frozenset().union(
-    _needs(parts, "needs"),
-    _needs(parts, "needs_in_training"),
-    _context_needs(spec),
-    *(term.needs for term in terms.values()),
-  )
+  _check_model(spec)
+  losses = dict(config.losses)
+  if not losses:
+    raise InputError("config.losses is empty: nothing to train on.")
+  for name, loss in losses.items():
+    loss.check(CONFIG / "losses" / name, spec)
   recipe = Recipe(
-    model=model,
-    losses=terms,
+    model=contract.make(spec),
+    losses=losses,
     optimiser=optimiser.make(config.optimiser, config.model.width),
     accumulate=config.optimiser.accumulate,
     ema=config.train.ema,
+  )
+  needs = frozenset().union(
+    _needs(spec, "needs"),
+    _needs(spec, "needs_in_training"),
+    *(loss.needs for loss in losses.values()),
   )
   tag = tasks.tag(config.data.second, manifest)
   return Plan(config, spec, recipe, needs, tag)
 
 
-def read_parts(config: Config) -> Parts:
-  """The parts of a config at their places, in table order.
+def _check_model(spec: ModelSpec) -> None:
+  """Parts at their places in a model of a family.
 
   Raises:
-    InputError: unknown part or option, a part at a place or in a family where
-      it does not work, two that replace the same score, or options beyond the model's sizes.
+    InputError: a part at a place or in a family where it does not work, two
+      that replace the same score, or options beyond the model's sizes.
   """
-  found: dict[str, Named] = {}
   for place in PLACES:
-    section = getattr(config.parts, place)
-    for name in section:
-      if name not in PARTS:
-        raise InputError(
-          f"config.parts.{place} has no part {name!r}. "
-          f"{did_you_mean(name, PARTS)}"
-        )
-    named = []
-    for name, kind in PARTS.items():
-      if name not in section:
-        continue
-      where = f"config.parts.{place}.{name}"
-      if place not in kind.places:
-        raise InputError(f"{where}: it works in {', '.join(kind.places)} only.")
-      part = from_config(kind, section[name], where)
-      contract.FAMILIES[config.model.family].check_part(where, place, part)
-      part.check(where, config.model)
-      named.append((name, part))
-    _check_clashes(f"config.parts.{place}", named, config.model)
-    found[place] = tuple(named)
-  return Parts(**found)
+    site, at = spec.site(place), CONFIG / "parts" / place
+    for name, part in spec.parts.at(place):
+      if place not in part.places:
+        raise (at / name).error(f": it works in {', '.join(part.places)} only.")
+      spec.family.check_part(at / name, place, part)
+      part.check(at / name, site)
+    _check_clashes(at, spec, site)
+  spec.family.check(CONFIG / "model" / FAMILIES.name_of(spec.family), spec)
 
 
-def read_contexts(config: Config) -> Windows:
-  """The windows of a config, in table order.
-
-  Raises:
-    InputError: unknown window or option, or options that do not fit.
-  """
-  section = config.contexts
-  for name in section:
-    if name not in WINDOWS:
-      raise InputError(
-        f"config.contexts has no window {name!r}. {did_you_mean(name, WINDOWS)}"
-      )
-  named = []
-  for name, kind in WINDOWS.items():
-    if name in section:
-      where = f"config.contexts.{name}"
-      named.append((name, from_config(kind, section[name], where)))
-      named[-1][1].check(where)
-  return tuple(named)
-
-
-def _check_clashes(where: str, named: list, model: Model) -> None:
-  layers = max(model.encoder_layers, model.decoder_layers)
-  replacing = [(name, part) for name, part in named if part.replaces]
+def _check_clashes(at: At, spec: ModelSpec, site: Site) -> None:
+  replacing = [
+    (name, part) for name, part in spec.parts.at(site.place) if part.replaces
+  ]
   for (one, first), (other, second) in itertools.combinations(replacing, 2):
-    sizes = layers, model.heads
+    sizes = site.layers, site.heads
     if not first.cells(*sizes) & second.cells(*sizes):
       continue
     if first.embeds:
-      raise InputError(
-        f"{where}: {one} and {other} both take the last dimensions of the "
+      raise at.error(
+        f": {one} and {other} both take the last dimensions of the "
         "embeddings; keep one of them, or set the other's size to 0."
       )
-    raise InputError(
-      f"{where}: {one} and {other} both replace the scores of a head; keep "
-      "one of them, or give them other layers or heads."
+    raise at.error(
+      f": {one} and {other} both replace the scores of a head; keep one of "
+      "them, or give them other layers or heads."
     )
 
 
-def _needs(parts: Parts, kind: str) -> frozenset[str]:
-  """Features that the parts read, of one kind of needs, by name."""
+def _needs(spec: ModelSpec, kind: str) -> frozenset[str]:
+  """Features that parts and family read, of one kind of needs, by name."""
+  own = [("encoder", spec.family.needs)] if kind == "needs" else []
+  own += [
+    (place, getattr(part, kind))
+    for place in PLACES
+    for _, part in spec.parts.at(place)
+  ]
   return frozenset(
-    f"{side}_{need}"
-    for place, side in PLACES.items()
-    for _, part in parts.at(place)
-    for need in getattr(part, kind)
-  )
-
-
-def _context_needs(spec: ModelSpec) -> frozenset[str]:
-  """Features that the windows read."""
-  return frozenset(
-    f"source_{need}" for _, window in spec.contexts for need in window.needs
+    f"{PLACES[place]}_{need}" for place, needs in own for need in needs
   )
 
 

@@ -23,7 +23,7 @@ from jaxsyn import cli
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.fields import Range
+from jaxsyn.options import Range
 from jaxsyn.scoring import buckets, significance, tokenizers
 from jaxsyn.scoring.metrics import measure, scorer_of
 from jaxsyn.scoring.tables import Report, as_text

@@ -31,8 +31,8 @@ from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.decode.translator import NOTHING, Translation, Translator
 from jaxsyn.errors import InputError
-from jaxsyn.fields import Range, from_config
 from jaxsyn.models.contract import forward
+from jaxsyn.options import At, Range, from_config
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.training.memory import enough_memory
@@ -83,7 +83,7 @@ class Session:
     fields = dataclasses.asdict(self.run.config.decode) | decode
     config = dataclasses.replace(
       self.run.config,
-      decode=from_config(Decode, fields, "decode"),
+      decode=from_config(Decode, fields, At("decode")),
     )
     self.plan: Plan = self._resolved(config, bool(decode))
     sides = self.run.manifest["sides"]

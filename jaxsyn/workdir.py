@@ -23,26 +23,10 @@ from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
+from jaxsyn.options import changeable
 from jaxsyn.training.reader import Reader
 
 CONFIG = "config.json"
-
-# Sections that may change between the parts of one training run. How it is
-# validated may not: scores would not compare with the best so far.
-_FREE = ("prepare", "decode")
-_FREE_TRAIN = (
-  "steps",
-  "minutes",
-  "evaluate_every",
-  "save_every",
-  "keep",
-  "log_every",
-  "patience",
-  "average",
-  "parallelism",
-  "mesh",
-  "prefetch",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +168,7 @@ def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:
       "differ). Use another --workdir, or the data it was trained on."
     )
   found = differences(run.config, config).items()
-  changed = [text for name, text in found if not _is_free(name)]
+  changed = [text for name, text in found if not _may_change(name)]
   if changed:
     raise InputError(
       f"{run.workdir} holds a run of another config: {'; '.join(changed[:5])}."
@@ -219,11 +203,11 @@ def hashes(manifest: dict[str, Any]) -> dict[str, Any]:
   }
 
 
-def _is_free(name: str) -> bool:
-  section, _, field = name.partition(".")
-  if section == "train":
-    return field.split(".")[0] in _FREE_TRAIN
-  return section in _FREE or name in ("data.directory", "batch.memory_gib")
+def _may_change(name: str) -> bool:
+  """Whether a run that is gone on with may have another value of a field."""
+  names = f"config.{name}".split(".")
+  above = (".".join(names[: i + 1]) for i in range(len(names)))
+  return not changeable(Config).isdisjoint(above)
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -135,8 +135,9 @@ def tiny(prepared):
   def make(system: str = "pascal"):
     config = config_file.get_config(system)
     config.data.directory = str(prepared)
-    config.model.update(
-      encoder_layers=2, decoder_layers=1, width=32, feed_forward=32, heads=4
+    config.model.update(width=32)
+    config.model.transformer.update(
+      encoder_layers=2, decoder_layers=1, feed_forward=32, heads=4
     )
     config.batch.update(tokens=1024, shapes=2)
     config.train.update(

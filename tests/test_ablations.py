@@ -304,9 +304,9 @@ def test_published_figures_are_of_tasks_that_exist(table):
         "model.gru.update": "first",
         "model.tie_embeddings": False,
         "model.gru.dropout_hidden": 0.2,
-        "contexts.syntax.edges": 4,
-        "contexts.syntax.sigma": 2.0,  # n / 2
-        "contexts.syntax.apply": "multiply",
+        "model.gru.windows.syntax.edges": 4,
+        "model.gru.windows.syntax.sigma": 2.0,  # n / 2
+        "model.gru.windows.syntax.apply": "multiply",
         "prepare.vocabulary.type": "word",
         "prepare.vocabulary.size": 50_000,
         "prepare.vocabulary.joint": False,
@@ -328,7 +328,10 @@ def test_published_figures_are_of_tasks_that_exist(table):
     (
       "syntax_directed_results",
       "gru_local",
-      {"contexts.local.reach": 10, "contexts.local.sigma": 5.0},
+      {
+        "model.gru.windows.local.reach": 10,
+        "model.gru.windows.local.sigma": 5.0,
+      },
     ),
     (
       "dbsa_results",

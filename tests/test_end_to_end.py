@@ -19,10 +19,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SIZES = [
-  "--config.model.encoder_layers=1",
-  "--config.model.decoder_layers=1",
+  "--config.model.transformer.encoder_layers=1",
+  "--config.model.transformer.decoder_layers=1",
   "--config.model.width=32",
-  "--config.model.feed_forward=32",
+  "--config.model.transformer.feed_forward=32",
   "--config.batch.tokens=1024",
   "--config.batch.shapes=2",
   "--config.decode.beam=2",
@@ -249,7 +249,10 @@ def test_others_leave_a_running_training_as_it_is(
 @pytest.mark.parametrize(
   "more, message",
   [
-    (["--config.model.heads=2"], "config.model.heads was 4 and is now 2"),
+    (
+      ["--config.model.transformer.heads=2"],
+      "config.model.transformer.heads was 4 and is now 2",
+    ),
     (["--config.seed=1"], "config.seed was 0 and is now 1"),
     (["--config.optimiser.learning_rate=1e5"], "learning_rate was"),
   ],

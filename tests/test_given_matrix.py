@@ -32,7 +32,7 @@ def test_ones_are_the_baseline_and_others_are_not(tiny, tmp_path):
   def config(system):
     config = tiny(system)
     config.batch.shapes = 1
-    config.model.encoder_layers = 1
+    config.model.transformer.encoder_layers = 1
     config.train.update(steps=2, evaluate_every=2, validation_sentences=2)
     return config
 

@@ -12,7 +12,7 @@ ROOMS = [
   *("data", "syntax", "models", "training", "decode", "scoring"),
   *("inspection", "comparison"),
 ]
-FREE = {"shapes", "config", "errors", "fields", "files"}  # open to every room
+FREE = {"shapes", "config", "errors", "options", "files"}  # open to every room
 
 
 def imports(path: pathlib.Path) -> set[str]:

@@ -37,8 +37,9 @@ def config_of(system, prepared):
   from configs import quickstart
 
   config = quickstart.get_config("")
-  config.model.update(
-    encoder_layers=2, decoder_layers=1, width=32, feed_forward=32, heads=4
+  config.model.update(width=32)
+  config.model.transformer.update(
+    encoder_layers=2, decoder_layers=1, feed_forward=32, heads=4
   )
   config.model.gru.hidden = 16
   systems.apply(config, system)

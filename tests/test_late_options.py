@@ -70,7 +70,7 @@ def test_the_lowest_three_layers_there_are(
     f"{file}:{system}",
     "encoder",
     part,
-    f"model.encoder_layers={layers}",
+    f"model.transformer.encoder_layers={layers}",
   )
   assert found == wanted
 
@@ -129,7 +129,7 @@ def test_synchronisation_takes_the_last_but_one_layer(
 ):
   """Deguchi et al. 2021: 5 of 6. Of one layer it is that one."""
   address = "multi30k_en_de.py:sync_attention"
-  option = f"model.decoder_layers={layers}"
+  option = f"model.transformer.decoder_layers={layers}"
   config = overridden(monkeypatch, address, option)
   found, each = loss_of(config, layers)
   assert found == each[penultimate]
@@ -144,7 +144,7 @@ def test_a_layer_that_is_not_there_is_named(monkeypatch, layers, layer):
   config = overridden(
     monkeypatch,
     "multi30k_en_de.py:sync_attention",
-    f"model.decoder_layers={layers}",
+    f"model.transformer.decoder_layers={layers}",
     f"losses.synchronisation.layer={layer}",
   )
   with pytest.raises(
@@ -157,7 +157,7 @@ def test_a_layer_that_is_not_there_is_named(monkeypatch, layers, layer):
   "system, section",
   [
     ("gru_sdr", "parts.encoder.source_dependency"),
-    ("gru_double_sdr", "contexts.source_dependency"),
+    ("gru_double_sdr", "model.gru.windows.source_dependency"),
   ],
 )
 def test_the_vector_of_relatives_grows_with_the_width(

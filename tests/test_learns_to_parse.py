@@ -25,9 +25,10 @@ runpy.run_module("jaxsyn.translate", run_name="__main__")
 def test_dbsa_learns_tells_and_translates_without_a_parser(tiny, tmp_path):
   config = tiny("dbsa")
   config.batch.shapes = 1
-  config.model.encoder_layers = 1
+  config.model.transformer.encoder_layers = 1
   config.train.update(steps=30, evaluate_every=15, log_every=15, save_every=30)
-  config.optimiser.update(learning_rate=1e-2, warmup=5)
+  config.optimiser.update(learning_rate=1e-2)
+  config.optimiser.inverse_sqrt.update(warmup=5)
   config.train.validation_sentences = 1
   run = tmp_path / "run"
   assert train.run(config, run).step == 30

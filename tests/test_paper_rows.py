@@ -259,12 +259,15 @@ def plan_of(table: str, row: str):
   for kind in ("dropout", "attention_dropout", "activation_dropout"):
     sizes[kind] = 0.0
   if config.model.family == "transformer":
-    assert (config.model.encoder_layers, config.model.heads) == (LAYERS, HEADS)
-    assert config.model.decoder_layers == LAYERS
-    assert config.model.norm == "post"
+    assert (
+      config.model.transformer.encoder_layers,
+      config.model.transformer.heads,
+    ) == (LAYERS, HEADS)
+    assert config.model.transformer.decoder_layers == LAYERS
+    assert config.model.transformer.norm == "post"
   else:
     config.model.gru.hidden = 6
-    for section in (config.parts.encoder, config.contexts):
+    for section in (config.parts.encoder, config.model.gru.windows):
       if "source_dependency" in section:
         assert section.source_dependency.size == 260
         section.source_dependency.size = 5

@@ -35,7 +35,7 @@ def test_trained_with_trees_it_translates_without_a_parser(
 ):
   config = tiny(system)
   config.batch.shapes = 1
-  config.model.encoder_layers = 1
+  config.model.transformer.encoder_layers = 1
   config.train.update(steps=2, evaluate_every=2, validation_sentences=2)
   run = tmp_path / "run"
   assert train.run(config, run).step == 2

@@ -40,12 +40,9 @@ def run(shared_data, quick_compile_file, tmp_path_factory):
   config.prepare.parse.sides = ("source",)
   config.prepare.vocabulary.update(size=3000, joint=False)
   config.prepare.workers = 1
-  config.model.update(
-    encoder_layers=1,
-    decoder_layers=1,
-    width=16,
-    feed_forward=16,
-    tie_embeddings=False,
+  config.model.update(width=16, tie_embeddings=False)
+  config.model.transformer.update(
+    encoder_layers=1, decoder_layers=1, feed_forward=16
   )
   systems.apply(config, "deps_san")
   config.batch.update(tokens=1024, shapes=1)

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.usefixtures("quick_compile_file")
 
 def small(tiny, **changes):
   config = tiny("transformer")
-  config.model.update(encoder_layers=1, width=16, feed_forward=16)
+  config.model.update(width=16)
+  config.model.transformer.update(encoder_layers=1, feed_forward=16)
   config.train.update(changes)
   return config
 

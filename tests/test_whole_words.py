@@ -45,7 +45,7 @@ def of_words(prepared, tiny, tmp_path):
     config.optimiser.update(schedule="constant", learning_rate=0.01)
     config.train.update(steps=10, evaluate_every=10, save_every=10)
     config.train.validation_sentences = 2
-    config.model.encoder_layers = 1
+    config.model.transformer.encoder_layers = 1
     return config
 
   return make

@@ -18,7 +18,7 @@ from jaxsyn.training import log
     ("data", "train", "trian", "no split 'trian'"),
     ("data", "validation", "dev", "no split 'dev'"),
     ("data", "directory", "/nowhere", "/nowhere is missing"),
-    ("model", "heads", 3, "config.model.heads"),
+    ("model", "heads", 3, "config.model.transformer.heads"),
     ("optimiser", "name", "sdg", "did you mean|Did you mean|Known"),
   ],
 )

@@ -49,8 +49,9 @@ class World:
     config.prepare.parse.source_model = str(raw / "quickstart.udpipe")
     config.prepare.vocabulary.size = 300
     config.prepare.workers = 1
-    config.model.update(
-      encoder_layers=1, decoder_layers=1, width=32, feed_forward=32, heads=4
+    config.model.update(width=32)
+    config.model.transformer.update(
+      encoder_layers=1, decoder_layers=1, feed_forward=32, heads=4
     )
     config.batch.update(tokens=1024, shapes=2)
     config.train.update(

@@ -102,21 +102,20 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
     config.prepare.clean.max_ratio = 2.0
   config.prepare.parse.sides = ("source", "target")
   config.batch.tokens = facts.tokens
-  config.model.update(
+  config.model.update(width=512, tie_embeddings=facts.joint)
+  config.model.transformer.update(
     encoder_layers=6,
     decoder_layers=6,
-    width=512,
     feed_forward=2048,
     heads=8,
     norm="post",
-    tie_embeddings=facts.joint,
     dropout=0.1,
     attention_dropout=0.1,
     activation_dropout=0.1,
   )
-  config.optimiser.update(
-    learning_rate=7e-4, beta2=0.98, warmup=4000, warmup_start=1e-7
-  )
+  config.optimiser.update(learning_rate=7e-4)
+  config.optimiser.adam.update(beta2=0.98)
+  config.optimiser.inverse_sqrt.update(warmup=4000, warmup_start=1e-7)
   config.train.steps = 100_000
   config.decode.update(
     beam=4, length_penalty="fairseq", alpha=0.6, checkpoint="last"

@@ -81,17 +81,17 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
   config.prepare.clean.max_words = 50
   config.prepare.vocabulary.update(type="word", size=facts.words, joint=False)
   config.batch.tokens = facts.batch * TOKENS_A_PAIR
-  config.model.update(
+  config.model.update(width=512, tie_embeddings=False)
+  config.model.transformer.update(
     encoder_layers=6,
     decoder_layers=6,
-    width=512,
     feed_forward=2048,
     heads=8,
     norm="post",
-    tie_embeddings=False,
     dropout=0.1,
   )
-  config.optimiser.update(learning_rate=1.0, schedule="noam", warmup=4000)
+  config.optimiser.update(learning_rate=1.0, schedule="noam")
+  config.optimiser.noam.update(warmup=4000)
   epoch = -(-facts.pairs // facts.batch)  # updates, the last one not full
   config.train.update(steps=facts.epochs * epoch, evaluate_every=epoch)
   config.decode.update(beam=1, checkpoint="best")

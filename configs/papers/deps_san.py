@@ -92,17 +92,17 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
   config.prepare.clean.max_words = 80
   config.prepare.vocabulary.update(type="word", size=60_000, joint=facts.joint)
   config.batch.tokens = 4096
-  config.model.update(
+  config.model.update(width=512, tie_embeddings=facts.joint)
+  config.model.transformer.update(
     encoder_layers=6,
     decoder_layers=6,
-    width=512,
     feed_forward=2048,
     heads=8,
     norm="post",
-    tie_embeddings=facts.joint,
     dropout=0.1,
   )
-  config.optimiser.update(learning_rate=1.0, schedule="noam", warmup=4000)
+  config.optimiser.update(learning_rate=1.0, schedule="noam")
+  config.optimiser.noam.update(warmup=4000)
   config.train.steps = facts.steps
   config.decode.update(
     beam=5, length_penalty="fairseq", alpha=0.6, checkpoint="best"

@@ -103,21 +103,19 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
   other = facts.source if facts.target == "en" else facts.target
   config.prepare.vocabulary.size = merges + CHARACTERS[other] + len(SPECIAL)
   config.batch.update(tokens=32_768, length_multiple=4)
-  config.model.update(
+  config.model.update(width=512)
+  config.model.transformer.update(
     encoder_layers=6,
     decoder_layers=6,
-    width=512,
     feed_forward=2048,
     heads=8,
     norm="post",
     dropout=0.1 if facts.large else 0.3,
   )
-  config.optimiser.update(
-    learning_rate=1e-3,
-    beta2=0.997,
-    warmup=8000,
-    warmup_start=1e-7,
-    minimum=1e-9,
+  config.optimiser.update(learning_rate=1e-3)
+  config.optimiser.adam.update(beta2=0.997)
+  config.optimiser.inverse_sqrt.update(
+    warmup=8000, warmup_start=1e-7, minimum=1e-9
   )
   config.train.steps = 100_000 if facts.large else 20_000
   config.decode.update(
@@ -126,9 +124,11 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
   systems.apply(config, system)
   if system in RIVALS:
     rate, beta2 = RIVALS[system][task]
-    config.optimiser.update(learning_rate=rate, beta2=beta2)
+    config.optimiser.update(learning_rate=rate)
+    config.optimiser.adam.update(beta2=beta2)
   if "parent_scaled" in config.parts.encoder:
-    config.optimiser.update(learning_rate=7e-4, beta2=facts.beta2)
+    config.optimiser.update(learning_rate=7e-4)
+    config.optimiser.adam.update(beta2=facts.beta2)
     part = config.parts.encoder.parent_scaled
     part.heads = tuple(range(facts.heads))
     if part.ignore:

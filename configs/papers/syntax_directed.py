@@ -118,19 +118,15 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
   )
   config.losses.nll.smoothing = 0.0
   config.optimiser.update(
-    name="adadelta",
-    learning_rate=1.0,
-    schedule="constant",
-    rho=0.95,
-    epsilon=1e-6,
-    clip=1.0,
+    name="adadelta", learning_rate=1.0, schedule="constant", clip=1.0
   )
+  config.optimiser.adadelta.update(rho=0.95, epsilon=1e-6)
   config.train.update(steps=400_000, evaluate_every=10_000, save_every=2500)
   config.decode.update(
     beam=12, length_penalty="fairseq", alpha=1.0, checkpoint="best"
   )
   systems.apply(config, system)
-  for section in (config.parts.encoder, config.contexts):
+  for section in (config.parts.encoder, config.model.gru.windows):
     if "source_dependency" in section:
       section.source_dependency.size = 260  # Chen et al. 2017: beside 360
   return config

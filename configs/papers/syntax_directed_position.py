@@ -26,7 +26,7 @@ TABLE = ablation.Table(
     ablation.Row(
       name=position,
       system="gru_syntax",
-      overrides={"contexts.syntax.position": position},
+      overrides={"model.gru.windows.syntax.position": position},
       published=syntax_directed_results.published("gru_syntax")
       if position == "hard"
       else None,

@@ -27,7 +27,7 @@ from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.batches import features_for
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
-from jaxsyn.fields import from_config
+from jaxsyn.options import At, from_config
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 
@@ -96,7 +96,9 @@ class Job:
     """
     page = self._page()
     where = str(self.run / FINISHED)
-    return page and from_config(results.Facts, page["facts"], where, False)
+    return page and from_config(
+      results.Facts, page["facts"], At(where), bounded=False
+    )
 
   @property
   def finished(self) -> bool:

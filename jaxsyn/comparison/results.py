@@ -14,7 +14,7 @@ from typing import Any
 from jaxsyn import files
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.errors import InputError
-from jaxsyn.fields import from_config
+from jaxsyn.options import At, from_config
 from jaxsyn.scoring.metrics import Score
 from jaxsyn.scoring.significance import Difference
 
@@ -315,7 +315,7 @@ def from_json(text: str, where: str = FILE) -> Results:
       f"{where} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
-  return from_config(Results, found, where, bounded=False)
+  return from_config(Results, found, At(where), bounded=False)
 
 
 def write(path: pathlib.Path, text: str) -> None:

@@ -145,7 +145,7 @@ class Maps:
     self, maps: dict, row: int, width: int, sides: dict[str, int]
   ) -> Iterator[Published]:
     """Names and cuts the arrays of one row of a batch."""
-    number = self._spec.model.heads
+    number = self._spec.family.attention_heads()
     for path, array in traverse_util.flatten_dict(maps).items():
       *modules, name = path
       where = re.fullmatch(r"(encoder|decoder)_(\d+)", modules[0])
@@ -178,7 +178,7 @@ class Maps:
     self, place: str, layer: int, head: int, part: str
   ) -> tuple[str, ...]:
     """Names of the parts that work on a head; of a window, its own."""
-    if part in dict(self._spec.contexts):
+    if part in dict(getattr(self._spec.family, "windows", ())):
       return (part,)
     return tuple(
       name
@@ -188,7 +188,7 @@ class Maps:
 
   def _heads(self, place: str, layer: int, part: str) -> tuple[int, ...]:
     """Heads that a part works on; all for attention itself."""
-    number = self._spec.model.heads
+    number = self._spec.family.attention_heads()
     specs = dict(self._spec.parts.at(place))
     if part not in specs:
       return tuple(range(number))

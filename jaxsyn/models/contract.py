@@ -11,8 +11,7 @@ a cache. Nothing outside this room knows what kind of model it is.
   advance(encoded, cache, token_BN, at) -> logits_BNV, cache
   reorder(cache, beam_BN) -> cache, after hypotheses changed their beam
 
-and, before there is any, check(spec) and check_part(where, place, part), which
-raise InputError where options or a part do not fit the family.
+What options and parts it takes is said by `jaxsyn.models.spec.Family`.
 """
 
 from __future__ import annotations
@@ -24,28 +23,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxsyn.data.schema import BOS, PAD
-from jaxsyn.models.gru import Gru
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.models.transformer import Transformer
 from jaxsyn.syntax import View
 
 Array = jax.Array
 
-FAMILIES: dict[str, type[nn.Module]] = {
-  "transformer": Transformer,
-  "gru": Gru,
-}
-
 
 def make(spec: ModelSpec) -> nn.Module:
-  """The module of the family that the spec names.
-
-  Raises:
-    InputError: options that do not fit the family.
-  """
-  family = FAMILIES[spec.model.family]
-  family.check(spec)
-  return family(spec)
+  """The module of the spec's family."""
+  return spec.family.module(spec)
 
 
 def view_of(batch: dict[str, Array], side: str) -> View:

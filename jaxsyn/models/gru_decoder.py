@@ -60,12 +60,12 @@ class Contexts(nn.Module):
   spec: ModelSpec
 
   def setup(self):
-    spec, model, gru = self.spec, self.spec.model, self.spec.model.gru
+    spec, model, gru = self.spec, self.spec.model, self.spec.family
     where = Where(
       "context", 0, 1, gru.hidden, model.dtype, spec.source_relations
     )
     sequences, which = 1, []
-    for name, window in spec.contexts:
+    for name, window in gru.windows:
       setattr(self, name, window.make(where))
       which.append(sequences if window.own_annotations else 0)
       sequences += window.own_annotations
@@ -78,7 +78,7 @@ class Contexts(nn.Module):
     ]
 
   def _windows(self):
-    return [getattr(self, name) for name, _ in self.spec.contexts]
+    return [getattr(self, name) for name, _ in self.spec.family.windows]
 
   def sequences(self, x_BSD: Array, view: View) -> list[Array]:
     """What is to be annotated for windows of their own annotations.
@@ -183,7 +183,7 @@ class Decoder(nn.Module):
   spec: ModelSpec
 
   def setup(self):
-    spec, model, gru = self.spec, self.spec.model, self.spec.model.gru
+    spec, model, gru = self.spec, self.spec.model, self.spec.family
     settings = (gru.initialisation, model.dtype)
     self.first = Cell(gru.hidden, *settings)
     self.cross = Contexts(spec)
@@ -193,7 +193,7 @@ class Decoder(nn.Module):
     self.read_state = linear(model.width, *settings)
     self.read_word = linear(model.width, *settings, bias=False)
     self.read_context = [
-      linear(model.width, *settings, bias=False) for _ in spec.contexts
+      linear(model.width, *settings, bias=False) for _ in gru.windows
     ]
 
   def __call__(
@@ -262,7 +262,7 @@ class Decoder(nn.Module):
     contexts, weights, past = self.cross(
       query_BNG, state.past, facts, view, train=train
     )
-    moving = contexts if self.spec.model.gru.update == "all" else contexts[:1]
+    moving = contexts if self.spec.family.update == "all" else contexts[:1]
     moving_BNE = jnp.concatenate([c * context for c in moving], axis=-1)
     gates_BNZG = self.second.input(moving_BNE)
     state_BNG = self.second(gates_BNZG, query_BNG, query_BNG * second)

@@ -1,70 +1,102 @@
 """What a model is made from: sizes, vocabularies and parts by place.
 
 Frozen and hashable, so that a module made from it is a static argument of jit.
-`jaxsyn.plan` makes it from a config and checks it.
+`jaxsyn.plan` makes it from a config and checks it. What is of one kind of
+model only is its `Family`: options, checks and module, in one file; the table
+is `jaxsyn.models.families`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
-from jaxsyn.config import Model
-from jaxsyn.syntax import Spec, Where, WindowSpec
+from flax import linen as nn
 
-Named = tuple[tuple[str, Spec], ...]
-Windows = tuple[tuple[str, WindowSpec], ...]
+from jaxsyn.config import Model, Places
+from jaxsyn.options import At, Choice
+from jaxsyn.syntax import Site, Spec, Where
 
 
 @dataclasses.dataclass(frozen=True)
-class Parts:
-  """(name, spec) of the parts at each place, in table order."""
+class Family(Choice):
+  """Base of the families: what a config may say of one beyond `Model`."""
 
-  encoder: Named = ()
-  decoder: Named = ()
-  cross: Named = ()
+  module: ClassVar[type[nn.Module]]  # made from a ModelSpec
 
-  def at(self, place: str) -> Named:
-    return getattr(self, place)
+  def layers(self, place: str) -> int:
+    """How many layers a place has: "encoder", "decoder" or "cross"."""
+    return 1
 
-  def at_embeddings(self, place: str) -> Named:
-    return tuple((n, spec) for n, spec in self.at(place) if spec.embeds)
-
-  def at_layer(self, place: str, layer: int) -> Named:
-    return tuple(
-      (n, spec)
-      for n, spec in self.at(place)
-      if not spec.embeds and spec.in_layer(layer)
-    )
-
-  def all(self) -> Named:
-    return self.encoder + self.decoder + self.cross
+  def attention_heads(self) -> int:
+    """H of each layer."""
+    return 1
 
   @property
-  def needs(self) -> frozenset[str]:
-    """Facts that the parts read; see `jaxsyn.models.contract`."""
-    return frozenset(need for _, spec in self.all() for need in spec.needs)
+  def needs(self) -> tuple[str, ...]:
+    """Facts of the source that it reads itself, beside those of parts."""
+    return ()
+
+  def check(self, at: At, spec: ModelSpec) -> None:
+    """Raises InputError where options do not fit each other or the model's.
+
+    Args:
+      at: where in the config they stand.
+      spec: the whole model.
+    """
+
+  def check_part(self, at: At, place: str, part: Spec) -> None:
+    """Raises InputError for a part that this family has no use for.
+
+    Args:
+      at: where in the config it stands.
+      place: where it is to sit.
+      part: its options.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
+  """What a module of a family is made from; see the head of this file.
+
+  Attributes:
+    model: config.model.
+    parts: config.parts.
+    source_vocabulary, target_vocabulary: V of each side.
+    source_relations, target_relations: dependency relations of the data,
+      numbered from 1.
+  """
+
   model: Model
-  parts: Parts
+  parts: Places
   source_vocabulary: int
   target_vocabulary: int
-  source_relations: int = 0  # dependency relations of the data, numbered from 1
+  source_relations: int = 0
   target_relations: int = 0
-  contexts: Windows = ()  # of a recurrent decoder, in table order
 
-  def layers(self, place: str) -> int:
-    """How many layers a place has."""
-    if place == "encoder":
-      return self.model.encoder_layers
-    return self.model.decoder_layers
+  @property
+  def family(self) -> Family:
+    return self.model.family
+
+  def site(self, place: str) -> Site:
+    """A place with its sizes, for what is to sit there."""
+    return Site(
+      place,
+      self.family.layers(place),
+      self.family.attention_heads(),
+      self.model.width,
+    )
 
   def where(self, place: str, layer: int) -> Where:
     """What a part at a place is told; layer -1 is the embeddings."""
-    model = self.model
     relations = (
       self.target_relations if place == "decoder" else self.source_relations
     )
-    return Where(place, layer, model.heads, model.width, model.dtype, relations)
+    return Where(
+      place,
+      layer,
+      self.family.attention_heads(),
+      self.model.width,
+      self.model.dtype,
+      relations,
+    )

@@ -7,6 +7,9 @@ makes a system syntax-aware are the parts handed to its attention.
 
 from __future__ import annotations
 
+import dataclasses
+from typing import ClassVar, Literal
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -14,9 +17,11 @@ from flax import struct
 
 from jaxsyn.errors import InputError
 from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
-from jaxsyn.models.spec import ModelSpec
+from jaxsyn.models.spec import Family, ModelSpec
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
-from jaxsyn.syntax import Spec, View
+from jaxsyn.options import At, option
+from jaxsyn.options.bounds import Layers, Rate, Units
+from jaxsyn.syntax import View
 
 Array = jax.Array
 
@@ -43,38 +48,14 @@ class Cache:
   slot_BNT: Array
 
 
-class Transformer(nn.Module):
+class TransformerModel(nn.Module):
   """See the module's docstring; `jaxsyn.plan` makes the spec."""
 
   spec: ModelSpec
 
-  @staticmethod
-  def check(spec: ModelSpec) -> None:
-    """Raises InputError where options do not fit this family."""
-    model = spec.model
-    if model.width % model.heads:
-      raise InputError(
-        f"config.model.heads={model.heads} must divide "
-        f"config.model.width={model.width}."
-      )
-    if model.width % 2:
-      raise InputError(
-        f"config.model.width={model.width} must be even: position encodings "
-        "are pairs of sine and cosine."
-      )
-    if spec.contexts:
-      raise InputError(
-        f"config.contexts.{spec.contexts[0][0]} is a window of a recurrent "
-        "decoder; the Transformer takes parts (config.parts). Leave it out, or "
-        "take a system of family 'gru'."
-      )
-
-  @staticmethod
-  def check_part(where: str, place: str, part: Spec) -> None:
-    """Every part has its place here."""
-
   def setup(self):
     spec, model = self.spec, self.spec.model
+    family: Transformer = spec.family
 
     def table(size):
       return nn.Embed(
@@ -91,12 +72,12 @@ class Transformer(nn.Module):
       self.source_table = table(spec.source_vocabulary)
     if not model.tie_output:
       self.output = dense(spec.target_vocabulary, None, model.dtype)
-    self.drop = Dropout(model.dropout)
+    self.drop = Dropout(family.dropout)
     for name, part in spec.parts.at_embeddings("encoder"):
       setattr(self, name, part.make(spec.where("encoder", -1)))
-    self.encoder = [EncoderLayer(spec, i) for i in range(model.encoder_layers)]
-    self.decoder = [DecoderLayer(spec, i) for i in range(model.decoder_layers)]
-    if model.norm == "pre":  # the last branch is still to be normalised
+    self.encoder = [EncoderLayer(spec, i) for i in range(family.encoder_layers)]
+    self.decoder = [DecoderLayer(spec, i) for i in range(family.decoder_layers)]
+    if family.norm == "pre":  # the last branch is still to be normalised
       self.encoder_norm = norm(None, model.dtype)
       self.decoder_norm = norm(None, model.dtype)
 
@@ -104,7 +85,7 @@ class Transformer(nn.Module):
     return table(id_BS) * self.spec.model.width**0.5
 
   def _place(self, x_BSD: Array, position_BS: Array, *, train: bool) -> Array:
-    if self.spec.model.positions:
+    if self.spec.family.positions:
       x_BSD = x_BSD + sinusoids(position_BS, x_BSD.shape[-1]).astype(
         x_BSD.dtype
       )
@@ -112,7 +93,7 @@ class Transformer(nn.Module):
 
   def _logits(self, x_BTD: Array) -> Array:
     model = self.spec.model
-    if model.norm == "pre":
+    if self.spec.family.norm == "pre":
       x_BTD = self.decoder_norm(x_BTD)
     if model.tie_output:
       return self.target_table.attend(x_BTD)
@@ -130,7 +111,7 @@ class Transformer(nn.Module):
     x_BSD = self._place(x_BSD, position_1S, train=train)
     for layer in self.encoder:
       x_BSD, view = layer(x_BSD, view, train=train)
-    if self.spec.model.norm == "pre":
+    if self.spec.family.norm == "pre":
       x_BSD = self.encoder_norm(x_BSD)
     return Encoded(x_BSD, source)
 
@@ -169,7 +150,8 @@ class Transformer(nn.Module):
     """An empty cache for outputs of up to `length` subwords."""
     model = self.spec.model
     shape = (encoded.memory_BSD.shape[0], beams, length)
-    heads = (model.heads, model.width // model.heads)
+    number = self.spec.family.heads
+    heads = (number, model.width // number)
     empty = jnp.zeros((*shape, *heads), jnp.dtype(model.dtype))
     return Cache(
       layers=tuple({"k": empty, "v": empty} for _ in self.decoder),
@@ -213,3 +195,45 @@ class Transformer(nn.Module):
     """The cache after each hypothesis was continued from a beam's."""
     slot_BNT = jnp.take_along_axis(cache.slot_BNT, beam_BN[:, :, None], axis=1)
     return cache.replace(slot_BNT=slot_BNT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Transformer(Family):
+  """The Transformer: sizes, norms and dropout."""
+
+  encoder_layers: Layers = option(4, "Layers of the encoder.")
+  decoder_layers: Layers = option(4, "Layers of the decoder.")
+  feed_forward: Units = option(
+    256, "F, inner units of the feed-forward layers."
+  )
+  heads: Units = option(4, "H; width / heads is the width of a head.")
+  norm: Literal["pre", "post"] = option(
+    "pre", 'Layer norm "pre" or "post" the residual branch.'
+  )
+  activation: Literal["relu", "gelu"] = option("relu", '"relu" or "gelu".')
+  positions: bool = option(
+    True, "Sinusoidal positions added to the embeddings."
+  )
+  dropout: Rate = option(0.3, "After embeddings and each residual branch.")
+  attention_dropout: Rate = option(0.0, "On attention weights.")
+  activation_dropout: Rate = option(0.0, "Inside the feed-forward layers.")
+
+  module: ClassVar[type[nn.Module]] = TransformerModel
+
+  def layers(self, place: str) -> int:
+    return self.encoder_layers if place == "encoder" else self.decoder_layers
+
+  def attention_heads(self) -> int:
+    return self.heads
+
+  def check(self, at: At, spec: ModelSpec) -> None:
+    width = spec.model.width
+    if width % self.heads:
+      raise (at / "heads").error(
+        f"={self.heads} must divide config.model.width={width}."
+      )
+    if width % 2:
+      raise InputError(
+        f"config.model.width={width} must be even: position encodings are "
+        "pairs of sine and cosine."
+      )

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxsyn.config import Model
 from jaxsyn.models.attention import Attention
 from jaxsyn.models.layers import Dropout, FeedForward, norm
 from jaxsyn.models.spec import ModelSpec
@@ -42,19 +41,20 @@ class Residual(nn.Module):
 def _attention(spec: ModelSpec, place: str, layer: int) -> Attention:
   return Attention(
     spec.where(place, layer),
-    spec.model.attention_dropout,
+    spec.family.attention_dropout,
     spec.parts.at_layer(place, layer),
   )
 
 
-def _feed_forward(model: Model) -> FeedForward:
+def _feed_forward(spec: ModelSpec) -> FeedForward:
+  own = spec.family
   return FeedForward(
-    model.feed_forward, model.activation, model.activation_dropout, model.dtype
+    own.feed_forward, own.activation, own.activation_dropout, spec.model.dtype
   )
 
 
-def _residual(model: Model) -> Residual:
-  return Residual(model.norm, model.dropout, model.dtype)
+def _residual(spec: ModelSpec) -> Residual:
+  return Residual(spec.family.norm, spec.family.dropout, spec.model.dtype)
 
 
 class EncoderLayer(nn.Module):
@@ -63,9 +63,9 @@ class EncoderLayer(nn.Module):
 
   def setup(self):
     self.attention = _attention(self.spec, "encoder", self.layer)
-    self.feed_forward = _feed_forward(self.spec.model)
-    self.around_attention = _residual(self.spec.model)
-    self.around_feed_forward = _residual(self.spec.model)
+    self.feed_forward = _feed_forward(self.spec)
+    self.around_attention = _residual(self.spec)
+    self.around_feed_forward = _residual(self.spec)
 
   def __call__(
     self, x_BSD: Array, view: View, *, train: bool
@@ -94,10 +94,10 @@ class DecoderLayer(nn.Module):
   def setup(self):
     self.attention = _attention(self.spec, "decoder", self.layer)
     self.cross = _attention(self.spec, "cross", self.layer)
-    self.feed_forward = _feed_forward(self.spec.model)
-    self.around_attention = _residual(self.spec.model)
-    self.around_cross = _residual(self.spec.model)
-    self.around_feed_forward = _residual(self.spec.model)
+    self.feed_forward = _feed_forward(self.spec)
+    self.around_attention = _residual(self.spec)
+    self.around_cross = _residual(self.spec)
+    self.around_feed_forward = _residual(self.spec)
 
   def __call__(
     self,

@@ -11,6 +11,7 @@ What a recurrent decoder looks at is another table, `jaxsyn.syntax.windows`.
 
 from __future__ import annotations
 
+from jaxsyn.options import Table
 from jaxsyn.syntax.context import Context
 from jaxsyn.syntax.dbsa import Dbsa
 from jaxsyn.syntax.dependency_relative import DependencyRelative
@@ -18,7 +19,7 @@ from jaxsyn.syntax.given_weighting import GivenWeighting
 from jaxsyn.syntax.label_embedding import LabelEmbedding
 from jaxsyn.syntax.localness import Localness
 from jaxsyn.syntax.parent_scaled import ParentScaled
-from jaxsyn.syntax.part import Part, Spec, View, Where
+from jaxsyn.syntax.part import Part, Site, Spec, View, Where
 from jaxsyn.syntax.relative import Relative
 from jaxsyn.syntax.sisa import Sisa
 from jaxsyn.syntax.source_dependency import SourceDependency
@@ -29,6 +30,7 @@ __all__ = [
   "PARTS",
   "WINDOWS",
   "Part",
+  "Site",
   "Spec",
   "View",
   "Where",
@@ -36,16 +38,19 @@ __all__ = [
   "WindowSpec",
 ]
 
-PARTS: dict[str, type[Spec]] = {
-  "source_dependency": SourceDependency,
-  "label_embedding": LabelEmbedding,
-  "context": Context,
-  "relative": Relative,
-  "dependency_relative": DependencyRelative,
-  "parent_scaled": ParentScaled,
-  "tree_scaled": TreeScaled,
-  "given_weighting": GivenWeighting,
-  "localness": Localness,
-  "sisa": Sisa,
-  "dbsa": Dbsa,
-}
+PARTS: Table[Spec] = Table(
+  "part",
+  {
+    "source_dependency": SourceDependency,
+    "label_embedding": LabelEmbedding,
+    "context": Context,
+    "relative": Relative,
+    "dependency_relative": DependencyRelative,
+    "parent_scaled": ParentScaled,
+    "tree_scaled": TreeScaled,
+    "given_weighting": GivenWeighting,
+    "localness": Localness,
+    "sisa": Sisa,
+    "dbsa": Dbsa,
+  },
+)

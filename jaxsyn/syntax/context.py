@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from jaxsyn.options import option
 from jaxsyn.syntax.heads import Chosen, OnHeads, chosen
 from jaxsyn.syntax.part import Part, View, publish
 
@@ -129,17 +130,18 @@ class Context(OnHeads):
   head, from the head's own slice of Q and of C U; U reads the context of the
   full model width; nothing has a bias; means leave out pads. The input of a
   layer is what its attention reads: after the norm in a pre-norm model.
-
-  Attributes:
-    layers: None: all, as the paper does in the encoder.
-    context: C: "global": mean over the positions of this layer's input; "deep":
-      the inputs of all layers before, side by side, at each position, which are
-      none in the first layer: it stays as it is; "deep_global": the means of
-      the inputs of this layer and of all before it, side by side.
   """
 
-  layers: Chosen = None
-  heads: Chosen = None
-  context: Literal["global", "deep", "deep_global"] = "global"
+  layers: Chosen = option(
+    None, "Layers of its place, from 0; None: all, as in the paper's encoder."
+  )
+  heads: Chosen = option(None, "Heads of those layers, from 0; None: all.")
+  context: Literal["global", "deep", "deep_global"] = option(
+    "global",
+    'C: "global": mean over the positions of this layer\'s input; "deep": the '
+    "inputs of all layers before, side by side, at each position, which are "
+    'none in the first layer: it stays as it is; "deep_global": the means of '
+    "the inputs of this layer and of all before it, side by side.",
+  )
 
   part: ClassVar[type[Part]] = _Context

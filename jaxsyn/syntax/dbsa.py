@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxsyn.errors import InputError
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.options import At, option
+from jaxsyn.syntax.part import Part, Site, View
 from jaxsyn.syntax.supervised import (
   NO_PARENT,
   Supervised,
@@ -73,30 +73,30 @@ class Dbsa(Supervised):
   A subword is to find the next one of its word, the last one the first of the
   parent word; a root's last one itself. In a decoder a parent on the right
   cannot be seen.
-
-  Attributes:
-    bias: whether there is a u.
-    rows: in a decoder, the state that parses a subword: "output", the one that
-      predicts it, as in the authors' code, so it parses a word it has not read
-      yet; or "input", the next one, whose input it is.
   """
 
-  bias: bool = True
-  rows: Literal["output", "input"] = "output"
+  bias: bool = option(
+    True, "Whether there is a u, a term of the key alone, as in the code."
+  )
+  rows: Literal["output", "input"] = option(
+    "output",
+    'In a decoder, the state that parses a subword: "output", the one that '
+    "predicts it, as in the authors' code, so it parses a word it has not read "
+    'yet; or "input", the next one, whose input it is.',
+  )
 
   part: ClassVar[type[Part]] = _Dbsa
   places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
-  def check(self, where: str, model) -> None:
-    super().check(where, model)
-    place = where.split(".")[-2]
-    if place == "encoder" and self.rows != "output":
-      raise InputError(
-        f"{where}.rows={self.rows!r}: an encoder reads what it parses; leave "
-        "it at 'output'."
+  def check(self, at: At, site: Site) -> None:
+    super().check(at, site)
+    if site.place == "encoder" and self.rows != "output":
+      raise (at / "rows").error(
+        f"={self.rows!r}: an encoder reads what it parses; leave it at "
+        "'output'."
       )
-    if place == "decoder" and self.gold == "always":
-      raise InputError(
-        f"{where}.gold='always': nobody knows the tree of a translation that is "
-        "still to be made; use 'training'."
+    if site.place == "decoder" and self.gold == "always":
+      raise (at / "gold").error(
+        "='always': nobody knows the tree of a translation that is still to be "
+        "made; use 'training'."
       )

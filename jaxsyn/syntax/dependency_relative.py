@@ -12,6 +12,8 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
+from jaxsyn.options import option
+from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.part import Part, View
 from jaxsyn.syntax.relative import Labelled, LabelledPart
 
@@ -62,15 +64,17 @@ class DependencyRelative(Labelled):
 
   Subwords of a word have its place in the tree. A pair with the end sign has a
   label of its own, the last one; the paper, of whole words, is silent on both.
-
-  Attributes:
-    label: "depth": clip(depth(m) - depth(q)), as published: it says nothing of
-      how near two words of one depth are. "distance": the number of edges
-      between the words, negative where m stands before q, clipped. Ours.
   """
 
-  clip: int = 2
-  label: Literal["depth", "distance"] = "depth"
+  clip: Count = option(
+    2, "The paper's l: farther words count as so far.", unit="edges"
+  )
+  label: Literal["depth", "distance"] = option(
+    "depth",
+    '"depth": clip(depth(m) - depth(q)), as published: it says nothing of how '
+    'near two words of one depth are. "distance": the number of edges between '
+    "the words, negative where m stands before q, clipped. Ours.",
+  )
 
   part: ClassVar[type[Part]] = _DependencyRelative
 

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxsyn.errors import InputError
+from jaxsyn.options import option
+from jaxsyn.options.bounds import Positive
 from jaxsyn.syntax.heads import OnHeads, chosen, on_heads
 from jaxsyn.syntax.part import Part, View, publish
 
@@ -36,38 +37,30 @@ class Gaussian(OnHeads):
   """A weight for every pair of positions, falling with some distance d.
 
   weight = c · exp(-d² / 2σ²)
-
-  Attributes:
-    sigma: standard deviation σ, in the unit of the distance; the papers'
-      "variance" is its square.
-    learn_sigma: σ is a parameter of each head, softplus(ρ), that starts at
-      `sigma`. Ours.
-    normalise: "pdf": c = 1 / σ√2π, as published, 0.399 at d = 0 for σ = 1,
-      which also shrinks all scores; "peak1": c = 1.
-    apply: "multiply": score · weight, as published. The product is on raw
-      scores: a small weight pulls a negative score *up* toward 0, so heads
-      must learn positive scores where they should look. "add": score + weight.
-      "add_log": score + ln weight, i.e. a product on the probabilities,
-      renormalised; c cancels, and weight 0 hides. Ours, as in Yang et al. 2018.
   """
 
-  sigma: float = 1.0
-  learn_sigma: bool = False
-  normalise: Literal["pdf", "peak1"] = "pdf"
-  apply: Literal["multiply", "add", "add_log"] = "multiply"
-
-  def check(self, where: str, model) -> None:
-    super().check(where, model)
-    if self.sigma <= 0:
-      raise InputError(f"{where}.sigma must be above 0, got {self.sigma}.")
-
-
-def check_probability(where: str, field: str, value: float) -> None:
-  """Raises InputError unless the value of a field is a probability."""
-  if not 0 <= value <= 1:
-    raise InputError(
-      f"{where}.{field} is a probability from 0 to 1, got {value}."
-    )
+  sigma: Positive = option(
+    1.0,
+    "Standard deviation σ, in the unit of the distance; the papers' "
+    '"variance" is its square.',
+  )
+  learn_sigma: bool = option(
+    False,
+    "σ is a parameter of each head, softplus(ρ), that starts at `sigma`. Ours.",
+  )
+  normalise: Literal["pdf", "peak1"] = option(
+    "pdf",
+    '"pdf": c = 1 / σ√2π, as published, 0.399 at d = 0 for σ = 1, which also '
+    'shrinks all scores; "peak1": c = 1.',
+  )
+  apply: Literal["multiply", "add", "add_log"] = option(
+    "multiply",
+    '"multiply": score · weight, as published. The product is on raw scores: a '
+    "small weight pulls a negative score *up* toward 0, so heads must learn "
+    'positive scores where they should look. "add": score + weight. "add_log": '
+    "score + ln weight, i.e. a product on the probabilities, renormalised; c "
+    "cancels, and weight 0 hides. Ours, as in Yang et al. 2018.",
+  )
 
 
 class GaussianPart(Part):

@@ -13,7 +13,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.syntax.heads import OnHeads, on_heads
+from jaxsyn.options import option
+from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
 from jaxsyn.syntax.part import Part, View, publish
 
 Array = jax.Array
@@ -51,5 +52,7 @@ class GivenWeighting(OnHeads):
   Rows are querying, columns remembered subwords of the source, the end sign
   and pads included; pads are masked afterwards, whatever stands there.
   """
+
+  heads: Chosen = option((0, 1), "Heads of those layers, from 0; None: all.")
 
   part: ClassVar[type[Part]] = _GivenWeighting

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxsyn.errors import InputError
-from jaxsyn.syntax.part import Spec
+from jaxsyn.options import At, option
+from jaxsyn.options.bounds import CountOrOff
+from jaxsyn.syntax.part import Site, Spec
 
 Array = jax.Array
 Chosen = tuple[int, ...] | None  # None: all of them
@@ -19,19 +20,21 @@ Chosen = tuple[int, ...] | None  # None: all of them
 
 @dataclasses.dataclass(frozen=True)
 class OnHeads(Spec):
-  """A part on chosen heads of chosen layers.
+  """A part on chosen heads of chosen layers."""
 
-  Attributes:
-    layers: layers of its place, from 0; None: all, or the `lowest`.
-    heads: heads of each of those layers, from 0; None: all. An empty choice is
-      the baseline.
-    lowest: where `layers` is None, only so many, counted from the first; fewer
-      where the place has fewer. 0: all.
-  """
-
-  layers: Chosen = (0,)
-  heads: Chosen = (0,)
-  lowest: int = 0
+  layers: Chosen = option(
+    (0,), "Layers of its place, from 0; None: all, or the `lowest`."
+  )
+  heads: Chosen = option(
+    (0,),
+    "Heads of each of those layers, from 0; None: all. An empty choice is the "
+    "baseline.",
+  )
+  lowest: CountOrOff = option(
+    0,
+    "Where `layers` is None: only so many layers, counted from the first; all "
+    "where the place has fewer. 0: all.",
+  )
 
   off: ClassVar[Mapping[str, Any]] = {"heads": ()}
 
@@ -47,25 +50,16 @@ class OnHeads(Spec):
       for head in chosen(self.heads, heads)
     }
 
-  def check(self, where: str, model) -> None:
-    place = where.split(".")[-2]
-    layers = (
-      model.encoder_layers if place == "encoder" else model.decoder_layers
-    )
-    if self.lowest < 0:
-      raise InputError(
-        f"{where}.lowest is a number of layers, 0 (all) or more, got "
-        f"{self.lowest}."
-      )
+  def check(self, at: At, site: Site) -> None:
     for field, values, size in (
-      ("layers", self.layers, layers),
-      ("heads", self.heads, model.heads),
+      ("layers", self.layers, site.layers),
+      ("heads", self.heads, site.heads),
     ):
       for value in values or ():
         if not 0 <= value < size:
-          raise InputError(
-            f"{where}.{field}: {value} is not one of the {size} {field} of "
-            f"the {place}; they count from 0 to {size - 1}."
+          raise (at / field).error(
+            f": {value} is not one of the {size} {field} of the {site.place}; "
+            f"they count from 0 to {size - 1}."
           )
 
 

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from jaxsyn.options import option
+from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.last_dimensions import LastDimensions
 from jaxsyn.syntax.part import Part, View
 
@@ -57,17 +59,19 @@ class LabelEmbedding(LastDimensions):
   keeps its token embeddings whole. Positions and dropout come afterwards. The
   dimensions of the token table that are overwritten learn nothing from the
   encoder; tied, they still serve the decoder.
-
-  Attributes:
-    size: dimensions that the label takes, the last ones; 10 in the authors'
-      code, the paper does not say. 0: none.
-    scale_label: multiplies the label by √D, as tokens are. In the authors'
-      code it is not, so a label starts √D times smaller than what stands
-      beside it. True is ours.
   """
 
-  size: int = 10
-  scale_label: bool = False
+  size: CountOrOff = option(
+    10,
+    "Dimensions that the label takes, the last ones; 10 in the authors' code, "
+    "the paper does not say. 0: none.",
+  )
+  scale_label: bool = option(
+    False,
+    "Multiplies the label by √D, as tokens are. In the authors' code it is "
+    "not, so a label starts √D times smaller than what stands beside it. True "
+    "is ours.",
+  )
 
   part: ClassVar[type[Part]] = _LabelEmbedding
   needs: ClassVar[tuple[str, ...]] = ("relation",)

@@ -6,19 +6,16 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from jaxsyn.errors import InputError
-from jaxsyn.syntax.part import Spec
+from jaxsyn.options import At, option
+from jaxsyn.options.bounds import CountOrOff
+from jaxsyn.syntax.part import Site, Spec
 
 
 @dataclasses.dataclass(frozen=True)
 class LastDimensions(Spec):
-  """A part of which two clash: each would take the other's dimensions.
+  """A part of which two clash: each would take the other's dimensions."""
 
-  Attributes:
-    size: dimensions taken, the last ones; 0: none.
-  """
-
-  size: int = 0
+  size: CountOrOff = option(0, "Dimensions taken, the last ones; 0: none.")
 
   what: ClassVar[str]  # takes them, for messages
   embeds: ClassVar[bool] = True
@@ -28,10 +25,9 @@ class LastDimensions(Spec):
   def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
     return {(-1, -1 - i) for i in range(self.size)}  # from the last on
 
-  def check(self, where: str, model) -> None:
-    if not 0 <= self.size <= model.width:
-      raise InputError(
-        f"{where}.size={self.size} must be from 0 to "
-        f"config.model.width={model.width}: {self.what} takes so many "
-        "dimensions of the token embedding."
+  def check(self, at: At, site: Site) -> None:
+    if self.size > site.width:
+      raise (at / "size").error(
+        f"={self.size} must be from 0 to config.model.width={site.width}: "
+        f"{self.what} takes so many dimensions of the token embedding."
       )

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from jaxsyn.errors import InputError
+from jaxsyn.options import option
+from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.heads import Chosen, OnHeads, chosen
 from jaxsyn.syntax.part import Part, View, publish
 
@@ -128,25 +129,25 @@ class Localness(OnHeads):
   the head's own queries and keys as other parts leave them; means leave out
   pads; 0.1 is added to a predicted D, as in the authors' code, so that σ is
   never 0.
-
-  Attributes:
-    layers: the paper finds the lower ones best; `configs.systems` says 0 to 2.
-    window: D: "fixed" is `width`; "layer" I · sigmoid(u_d · tanh(W_d k̄)) with
-      the mean key k̄, one window a sentence and head; "query"
-      I · sigmoid(u_d · tanh(W_p q)), with the W_p of the centre.
-    width: D of the "fixed" window, in subwords.
   """
 
-  heads: Chosen = None
-  window: Literal["fixed", "layer", "query"] = "query"
-  width: float = 10.0
+  layers: Chosen = option(
+    None, "Layers of its place, from 0; None: all, or the `lowest`."
+  )
+  heads: Chosen = option(None, "Heads of those layers, from 0; None: all.")
+  lowest: CountOrOff = option(
+    3,
+    "Where `layers` is None: the lowest so many, which the paper finds best; "
+    "0: all.",
+  )
+  window: Literal["fixed", "layer", "query"] = option(
+    "query",
+    'D: "fixed" is `width`; "layer" I · sigmoid(u_d · tanh(W_d k̄)) with the '
+    'mean key k̄, one window a sentence and head; "query" '
+    "I · sigmoid(u_d · tanh(W_p q)), with the W_p of the centre.",
+  )
+  width: Positive = option(
+    10.0, 'D of the "fixed" window; twice its sigma.', unit="subwords"
+  )
 
   part: ClassVar[type[Part]] = _Localness
-
-  def check(self, where: str, model) -> None:
-    super().check(where, model)
-    if self.width <= 0:
-      raise InputError(
-        f"{where}.width is a window in subwords and must be above 0, got "
-        f"{self.width}."
-      )

@@ -12,13 +12,11 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.errors import InputError
-from jaxsyn.syntax.gaussian import (
-  Gaussian,
-  GaussianPart,
-  check_probability,
-)
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.options import At, option
+from jaxsyn.options.bounds import Probability
+from jaxsyn.syntax.gaussian import Gaussian, GaussianPart
+from jaxsyn.syntax.heads import Chosen
+from jaxsyn.syntax.part import Part, Site, View
 
 Array = jax.Array
 
@@ -92,32 +90,34 @@ class ParentScaled(Gaussian):
 
   Distances are in subwords, fractional; σ is in subwords. The density's constant
   is part of the method (section 3.2).
-
-  Attributes:
-    weighting: "gaussian", or "parent_only" (Table 7b): exactly 1 at the
-      parent's middle (see `parent_only_BQM`) and 0 elsewhere, which with
-      "multiply" leaves a score of 0 and hides nothing. It has no σ.
-    ignore: probability of ignoring a subword's parent, in training only; drawn
-      for each layer, head and querying subword. The paper sets "each row" of
-      the matrix and does not say whether heads or layers share the draw.
   """
 
-  weighting: Literal["gaussian", "parent_only"] = "gaussian"
-  ignore: float = 0.0
+  heads: Chosen = option((0, 1), "Heads of those layers, from 0; None: all.")
+  weighting: Literal["gaussian", "parent_only"] = option(
+    "gaussian",
+    '"gaussian", or "parent_only" (Table 7b): exactly 1 at the parent\'s middle '
+    '(see `parent_only_BQM`) and 0 elsewhere, which with "multiply" leaves a '
+    "score of 0 and hides nothing. It has no σ.",
+  )
+  ignore: Probability = option(
+    0.0,
+    "Probability of ignoring a subword's parent, in training only; drawn for "
+    'each layer, head and querying subword. The paper sets "each row" of the '
+    "matrix and does not say whether heads or layers share the draw.",
+  )
 
   part: ClassVar[type[Part]] = _ParentScaled
   needs: ClassVar[tuple[str, ...]] = ("parent_mid",)
 
-  def check(self, where: str, model) -> None:
-    super().check(where, model)
-    check_probability(where, "ignore", self.ignore)
+  def check(self, at: At, site: Site) -> None:
+    super().check(at, site)
     if self.weighting == "gaussian":
       return
     for field in dataclasses.fields(Gaussian):
       value = getattr(self, field.name)
       if field.name in SHAPES and value != field.default:
-        raise InputError(
-          f"{where}.{field.name}={value!r} shapes a Gaussian and does nothing "
+        raise (at / field.name).error(
+          f"={value!r} shapes a Gaussian and does nothing "
           "with weighting='parent_only'; leave it at "
           f"{field.default!r}."
         )

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
 
+from jaxsyn.options import At, Choice
 from jaxsyn.shapes import agree
 
 Array = jax.Array
@@ -191,7 +192,24 @@ class Part(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Spec:
+class Site:
+  """A place of a model with its sizes: what the options of a part must fit.
+
+  Attributes:
+    place: "encoder", "decoder" or "cross".
+    layers: of the place.
+    heads: H of each.
+    width: D.
+  """
+
+  place: str
+  layers: int
+  heads: int
+  width: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec(Choice):
   """What a config may say of a part. Subclasses add options and checks."""
 
   part: ClassVar[type[Part]]
@@ -203,6 +221,10 @@ class Spec:
   replaces: ClassVar[bool] = False
   supervised: ClassVar[bool] = False  # publishes a parse for a loss
   off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
+
+  @classmethod
+  def fits(cls, field: str) -> bool:
+    return field in cls.places
 
   def in_layer(self, layer: int) -> bool:
     """Whether the part works in a layer of its place, from 0."""
@@ -219,10 +241,10 @@ class Spec:
     """The module of this part at one place."""
     return self.part(self, where)
 
-  def check(self, where: str, model) -> None:
-    """Raises InputError where the options do not fit the model's sizes.
+  def check(self, at: At, site: Site) -> None:
+    """Raises InputError where the options do not fit a place of the model.
 
     Args:
-      where: dotted name of the section, for the message.
-      model: `jaxsyn.config.Model`.
+      at: where in the config they stand.
+      site: the place.
     """

@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxsyn.errors import InputError
+from jaxsyn.options import option
+from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
 from jaxsyn.syntax.part import Part, View, publish
 
@@ -117,21 +118,14 @@ _collect.defvjp(
 
 @dataclasses.dataclass(frozen=True)
 class Labelled(OnHeads):
-  """A learnt vector for each label of a pair, shared by a layer's heads.
+  """A learnt vector for each label of a pair, shared by a layer's heads."""
 
-  Attributes:
-    keys: vectors beside the keys, a^K.
-    values: vectors beside the values, a^V.
-    tie: one table for both; the papers have two.
-    clip: the largest distance; those beyond it count as it.
-  """
-
-  layers: Chosen = None
-  heads: Chosen = None
-  keys: bool = True
-  values: bool = True
-  tie: bool = False
-  clip: int = 2
+  layers: Chosen = option(None, "Layers of its place, from 0; None: all.")
+  heads: Chosen = option(None, "Heads of those layers, from 0; None: all.")
+  keys: bool = option(True, "Vectors beside the keys, a^K.")
+  values: bool = option(True, "Vectors beside the values, a^V.")
+  tie: bool = option(False, "One table for both; the papers have two.")
+  clip: Count = option(2, "The largest distance; those beyond it count as it.")
 
   off: ClassVar[Mapping[str, Any]] = {"keys": False, "values": False}
 
@@ -139,13 +133,6 @@ class Labelled(OnHeads):
   def labels(self) -> int:
     """How many there are."""
     return 2 * self.clip + 1
-
-  def check(self, where: str, model) -> None:
-    super().check(where, model)
-    if self.clip < 1:
-      raise InputError(
-        f"{where}.clip is the largest distance, 1 or more, got {self.clip}."
-      )
 
 
 class LabelledPart(Part):
@@ -235,7 +222,12 @@ class Relative(Labelled):
   step by step is the same as all at once.
   """
 
-  clip: int = 16
+  clip: Count = option(
+    16,
+    "The paper's k: farther subwords count as so far. Omote et al. 2019 have "
+    "2.",
+    unit="subwords",
+  )
 
   part: ClassVar[type[Part]] = _Relative
   places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")

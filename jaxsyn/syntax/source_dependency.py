@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxsyn.errors import InputError
+from jaxsyn.options import At, option
+from jaxsyn.options.bounds import Count, CountOrOff
 from jaxsyn.syntax.last_dimensions import LastDimensions
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.part import Part, Site, View
 
 Array = jax.Array
 
@@ -130,19 +131,22 @@ class Surroundings(nn.Module):
     return jnp.einsum("BSW,BWP->BSP", of_BSW, jnp.tanh(h_BWP))
 
 
-def check_unit(where: str, length: int, kernel: int) -> None:
-  """Raises InputError for a unit that cannot be convolved.
+# Options of `Surroundings`, here and of the window of that name.
+LENGTH = "Words of a unit at most: parent, siblings, children; the paper's 10."
+KERNEL = "Words that the convolution sees at once, odd; the paper's 3."
+
+
+def check_unit(at: At, kernel: int) -> None:
+  """Raises InputError for a kernel that has no middle.
 
   Args:
-    where: dotted name of the section, for the message.
-    length, kernel: see `Surroundings`.
+    at: where in the config its section stands.
+    kernel: see `Surroundings`.
   """
-  if length < 1:
-    raise InputError(f"{where}.length must be at least 1 word, got {length}.")
-  if kernel < 1 or kernel % 2 == 0:
-    raise InputError(
-      f"{where}.kernel={kernel} must be an odd number of words, 1 or more: as "
-      "many on each side of the one in the middle."
+  if kernel % 2 == 0:
+    raise (at / "kernel").error(
+      f"={kernel} must be an odd number of words, 1 or more: as many on each "
+      "side of the one in the middle."
     )
 
 
@@ -168,22 +172,19 @@ class SourceDependency(LastDimensions):
   All subwords of a word bear its V. Words are embedded whole for it, with the
   dimensions that V then takes, so these learn too. A sentence without a tree
   keeps its embeddings. Positions and dropout come afterwards.
-
-  Attributes:
-    size: dimensions that V takes, the last ones; 260 of 620 in the paper.
-      0: none.
-    length: words of a unit at most; the paper's 10.
-    kernel: words that the convolution sees at once, odd; the paper's 3.
   """
 
-  size: int = 48
-  length: int = 10
-  kernel: int = 3
+  size: CountOrOff = option(
+    48,
+    "Dimensions that V takes, the last ones; 260 of 620 in the paper. 0: none.",
+  )
+  length: Count = option(10, LENGTH)
+  kernel: Count = option(3, KERNEL)
 
   part: ClassVar[type[Part]] = _SourceDependency
   needs: ClassVar[tuple[str, ...]] = ("head",)
   what: ClassVar[str] = "V"
 
-  def check(self, where: str, model) -> None:
-    super().check(where, model)
-    check_unit(where, self.length, self.kernel)
+  def check(self, at: At, site: Site) -> None:
+    super().check(at, site)
+    check_unit(at, self.kernel)

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from jaxsyn.options import option
 from jaxsyn.syntax.heads import OnHeads, chosen
 from jaxsyn.syntax.part import Part, View, publish
 
@@ -105,15 +106,15 @@ def shown_BQM(view: View, place: str) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Supervised(OnHeads):
-  """Heads whose scores are replaced, to be supervised by a loss.
+  """Heads whose scores are replaced, to be supervised by a loss."""
 
-  Attributes:
-    gold: "training": attend to the parents of the data instead of one's own
-      in training (the scores still learn); "always": in evaluation too, the
-      oracle, which then needs a parser; "off".
-  """
-
-  gold: Literal["off", "training", "always"] = "off"
+  gold: Literal["off", "training", "always"] = option(
+    "off",
+    '"training": attend to the parents of the data (of config.data.tree) '
+    "instead of those it finds, in training (the scores still learn); "
+    '"always": in evaluation too, the oracle, which then needs a parser; '
+    '"off".',
+  )
 
   replaces: ClassVar[bool] = True
   supervised: ClassVar[bool] = True

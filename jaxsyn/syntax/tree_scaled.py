@@ -13,14 +13,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxsyn.data.schema import FAR, OTHER_TREE
-from jaxsyn.errors import InputError
-from jaxsyn.syntax.gaussian import (
-  HIDDEN,
-  Gaussian,
-  GaussianPart,
-  check_probability,
-)
-from jaxsyn.syntax.heads import on_heads
+from jaxsyn.options import option
+from jaxsyn.options.bounds import CountOrOff, Probability
+from jaxsyn.syntax.gaussian import HIDDEN, Gaussian, GaussianPart
+from jaxsyn.syntax.heads import Chosen, on_heads
 from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
@@ -108,38 +104,41 @@ class TreeScaled(Gaussian):
   The sparse techniques drop what the tree says: D^s is of words. So pairs with
   the end sign, and of two trees, are never dropped; they keep weight 0 in
   training and evaluation, whatever `fill` says.
-
-  Attributes:
-    random_sparse: RS-Sparse: probability q of dropping a pair, in training.
-      Each layer draws for itself, all its heads share the draw. The paper
-      sets "each element of D^s", of which there is one for all layers, and
-      does not say whether they share it; sharing it among heads is the
-      authors' code's.
-    random_distance: edges that a pair dropped by RS counts as, the paper's k;
-      0: it is treated as `fill` says.
-    wink: Wink-Sparse: words more than so many edges apart, the paper's k, are
-      dropped in training; 0: off.
-    wink_at_evaluation: Wink-Sparse in evaluation too.
-    fill: what dropping means: "far" (weight 0; with "multiply" the score
-      becomes 0, as in the authors' code), "one" (the score stays as it is) or
-      "mask" (the pair is hidden, except a subword from itself).
   """
 
-  random_sparse: float = 0.0
-  random_distance: int = 0
-  wink: int = 0
-  wink_at_evaluation: bool = False
-  fill: Literal["far", "one", "mask"] = "far"
+  layers: Chosen = option(
+    None, "Layers of its place, from 0; None: all, or the `lowest`."
+  )
+  heads: Chosen = option(None, "Heads of those layers, from 0; None: all.")
+  lowest: CountOrOff = option(
+    3, "Where `layers` is None: the lowest so many, the paper's best; 0: all."
+  )
+  random_sparse: Probability = option(
+    0.0,
+    "RS-Sparse: probability q of dropping a pair, in training. Each layer "
+    'draws for itself, all its heads share the draw. The paper sets "each '
+    'element of D^s", of which there is one for all layers, and does not say '
+    "whether they share it; sharing it among heads is the authors' code's.",
+  )
+  random_distance: CountOrOff = option(
+    0,
+    "What a pair dropped by RS counts as, the paper's k; 0: it is treated as "
+    "`fill` says.",
+    unit="edges",
+  )
+  wink: CountOrOff = option(
+    0,
+    "Wink-Sparse: words farther apart than this, the paper's k, are dropped in "
+    "training; 0: off.",
+    unit="edges",
+  )
+  wink_at_evaluation: bool = option(False, "Wink-Sparse in evaluation too.")
+  fill: Literal["far", "one", "mask"] = option(
+    "far",
+    'What dropping means: "far" (weight 0; with "multiply" the score becomes '
+    '0, as in the authors\' code), "one" (the score stays as it is) or "mask" '
+    "(the pair is hidden, except a subword from itself).",
+  )
 
   part: ClassVar[type[Part]] = _TreeScaled
   needs: ClassVar[tuple[str, ...]] = ("tree_distance",)
-
-  def check(self, where: str, model) -> None:
-    super().check(where, model)
-    check_probability(where, "random_sparse", self.random_sparse)
-    for field in ("random_distance", "wink"):
-      if getattr(self, field) < 0:
-        raise InputError(
-          f"{where}.{field} is a number of edges, 0 or more, got "
-          f"{getattr(self, field)}."
-        )

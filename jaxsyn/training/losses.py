@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.fields import Range, from_config
+from jaxsyn.options import Table, option
+from jaxsyn.options.bounds import Rate
 from jaxsyn.training.head_losses import (
   SourceHeads,
   Synchronisation,
@@ -47,12 +47,9 @@ class NegativeLogLikelihood(Loss):
 
   (1 - ε)·(-log p(gold)) + ε · mean over the vocabulary of -log p, in nats, over
   target subwords.
-
-  Attributes:
-    smoothing: ε.
   """
 
-  smoothing: Annotated[float, Range(0, 1, below=True)] = 0.1
+  smoothing: Rate = option(0.1, "ε; 0: none.")
 
   def of_rows(
     self,
@@ -70,29 +67,12 @@ class NegativeLogLikelihood(Loss):
     return sum_B, jnp.sum(real_BT, axis=1)
 
 
-LOSSES: dict[str, type[Loss]] = {
-  "nll": NegativeLogLikelihood,
-  "source_heads": SourceHeads,
-  "target_heads": TargetHeads,
-  "synchronisation": Synchronisation,
-}
-
-
-def read_losses(section: Mapping[str, Any]) -> dict[str, Loss]:
-  """The losses of a config, checked, in table order.
-
-  Raises:
-    InputError: unknown loss or option, or no loss at all.
-  """
-  for name in section:
-    if name not in LOSSES:
-      raise InputError(
-        f"config.losses has no loss {name!r}. {did_you_mean(name, LOSSES)}"
-      )
-  if not section:
-    raise InputError("config.losses is empty: nothing to train on.")
-  return {
-    name: from_config(kind, section[name], f"config.losses.{name}")
-    for name, kind in LOSSES.items()
-    if name in section
-  }
+LOSSES: Table[Loss] = Table(
+  "loss",
+  {
+    "nll": NegativeLogLikelihood,
+    "source_heads": SourceHeads,
+    "target_heads": TargetHeads,
+    "synchronisation": Synchronisation,
+  },
+)

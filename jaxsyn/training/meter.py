@@ -16,7 +16,6 @@ from jaxsyn.data.schema import PAD
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.log import peak_flops
 from jaxsyn.training.objective import Loss, report
-from jaxsyn.training.optimiser import learning_rate
 
 
 def real_subwords(batch: Batch) -> tuple[int, int]:
@@ -39,7 +38,10 @@ class Meter:
       start: step that is gone on from.
     """
     self._config, self._losses, self._start = config, losses, start
-    self._rate = learning_rate(config.optimiser, config.model.width)
+    optimiser = config.optimiser
+    self._rate = optimiser.schedule.make(
+      optimiser.learning_rate, config.model.width
+    )
     self._peak = peak_flops()
     self._began = time.monotonic()
     self._norm: float | None = None  # of the gradient of the last update

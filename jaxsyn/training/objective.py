@@ -30,8 +30,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxsyn.data.schema import PAD
-from jaxsyn.errors import InputError
 from jaxsyn.models.spec import ModelSpec
+from jaxsyn.options import At, Choice, option
+from jaxsyn.options.bounds import Amount
 
 Array = jax.Array
 Shares = dict[str, tuple[Array, Array]]
@@ -43,29 +44,23 @@ def real_targets(batch: Mapping[str, Array]) -> Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class Loss:
-  """Base of the losses; what a config may say of one.
+class Loss(Choice):
+  """Base of the losses; what a config may say of one."""
 
-  Attributes:
-    weight: of the term's mean in the objective, see the head of this file.
-  """
-
-  weight: float = 1.0
+  weight: Amount = option(1.0, "Of the term's mean in the objective.")
 
   needs: ClassVar[tuple[str, ...]] = ()  # facts of the batch it reads
 
   # Reads maps of a second pass in which the decoder sees all of the target.
   full_context = False
 
-  def check(self, where: str, spec: ModelSpec) -> None:
+  def check(self, at: At, spec: ModelSpec) -> None:
     """Raises InputError where options, or what the model publishes, do not fit.
 
     Args:
-      where: dotted name of the section, for the message.
+      at: where in the config they stand.
       spec: what the model is made from.
     """
-    if self.weight < 0:
-      raise InputError(f"{where}.weight must be 0 or more, got {self.weight}.")
 
   def __call__(
     self,

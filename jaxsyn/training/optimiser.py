@@ -2,84 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
 
-import jax.numpy as jnp
 import optax
 
 from jaxsyn.config import Optimiser
-from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import Choice, Table, option
+from jaxsyn.options.bounds import Epsilon, Rate
 
 
-def learning_rate(config: Optimiser, width: int) -> optax.Schedule:
-  """Learning rate by update number, from 0.
+@dataclasses.dataclass(frozen=True)
+class Rule(Choice):
+  """Base of the update rules."""
 
-  inverse_sqrt: linear from `warmup_start` to `learning_rate` over `warmup`
-    updates, then learning_rate · √(warmup / n) (fairseq's rule).
-  noam: learning_rate · D^-½ · min(n^-½, n · warmup^-3/2), n from 1
-    (Vaswani et al. 2017, Eq. 3, times a factor).
-  constant: learning_rate.
-
-  Args:
-    width: D of the model, read by noam only.
-  """
-  warmup = max(config.warmup, 1)
-  peak = config.learning_rate
-
-  def inverse_sqrt(count):
-    n = jnp.asarray(count, jnp.float32)
-    rise = config.warmup_start + n / warmup * (peak - config.warmup_start)
-    fall = peak * jnp.sqrt(warmup / jnp.maximum(n, 1.0))
-    return jnp.where(n < warmup, rise, jnp.maximum(fall, config.minimum))
-
-  def noam(count):
-    n = jnp.asarray(count, jnp.float32) + 1.0
-    rate = peak * width**-0.5 * jnp.minimum(n**-0.5, n * warmup**-1.5)
-    return jnp.where(n < warmup, rate, jnp.maximum(rate, config.minimum))
-
-  return {
-    "inverse_sqrt": inverse_sqrt,
-    "noam": noam,
-    "constant": lambda count: jnp.asarray(peak, jnp.float32),
-  }[config.schedule]
+  def make(self) -> optax.GradientTransformation:
+    """From gradients to updates of a learning rate of 1, uphill."""
+    raise NotImplementedError
 
 
-def _adam(config: Optimiser) -> optax.GradientTransformation:
-  return optax.scale_by_adam(
-    b1=config.beta1, b2=config.beta2, eps=config.epsilon
-  )
+@dataclasses.dataclass(frozen=True)
+class Adam(Rule):
+  """Kingma & Ba 2015, algorithm 1."""
+
+  beta1: Rate = option(0.9, "Decay of the running mean of gradients.")
+  beta2: Rate = option(0.98, "Decay of the running mean of their squares.")
+  epsilon: Epsilon = option(1e-9, "Added to the root of the latter.")
+
+  def make(self) -> optax.GradientTransformation:
+    return optax.scale_by_adam(b1=self.beta1, b2=self.beta2, eps=self.epsilon)
 
 
-def _adadelta(config: Optimiser) -> optax.GradientTransformation:
+@dataclasses.dataclass(frozen=True)
+class Adadelta(Rule):
   """Zeiler 2012, algorithm 1: Δ = -RMS(Δ before) / RMS(g) · g.
 
   RMS(x) = √(E[x²] + epsilon), E a running mean with decay `rho`, from 0. The
   rule needs no learning rate: a constant 1 leaves it as published.
   """
-  return optax.scale_by_adadelta(rho=config.rho, eps=config.epsilon)
+
+  rho: Rate = option(0.95, "Decay of the two running means.")
+  epsilon: Epsilon = option(1e-6, "See above; the paper's.")
+
+  def make(self) -> optax.GradientTransformation:
+    return optax.scale_by_adadelta(rho=self.rho, eps=self.epsilon)
 
 
-OPTIMISERS: dict[str, Callable[[Optimiser], optax.GradientTransformation]] = {
-  "adam": _adam,
-  "adadelta": _adadelta,
-}
+RULES: Table[Rule] = Table("optimiser", {"adam": Adam, "adadelta": Adadelta})
 
 
 def make(config: Optimiser, width: int) -> optax.GradientTransformation:
   """Clipping, the rule, decoupled weight decay and the learning rate.
 
-  Raises:
-    InputError: unknown optimiser, or an option that it cannot work with.
+  Args:
+    config: config.optimiser, as read.
+    width: D of the model, for schedules that know it.
   """
-  if config.name not in OPTIMISERS:
-    raise InputError(
-      f"config.optimiser.name: no optimiser {config.name!r}. "
-      f"{did_you_mean(config.name, OPTIMISERS)}"
-    )
-  chain = [OPTIMISERS[config.name](config)]
+  chain = [config.name.make()]
   if config.clip > 0:
     chain.insert(0, optax.clip_by_global_norm(config.clip))
   if config.weight_decay > 0:
     chain.append(optax.add_decayed_weights(config.weight_decay))
-  chain.append(optax.scale_by_learning_rate(learning_rate(config, width)))
+  rate = config.schedule.make(config.learning_rate, width)
+  chain.append(optax.scale_by_learning_rate(rate))
   return optax.chain(*chain)

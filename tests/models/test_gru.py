@@ -132,7 +132,7 @@ def test_what_reaches_the_predictor_through_a_whole_model(
   config = base.get_config()
   config.model.gru.hidden = 12
   systems.apply(config, "gru_syntax")
-  config.contexts.syntax.position = position
+  config.model.gru.windows.syntax.position = position
   plan = resolve(read_config(config), JOINT)
   params = parameters(plan, BATCH)
 

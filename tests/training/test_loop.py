@@ -60,7 +60,8 @@ def train(tiny, prepared, tmp_path):
 
   def run(said, **changes):
     config = tiny("transformer")
-    config.model.update(encoder_layers=1, width=16, feed_forward=16)
+    config.model.update(width=16)
+    config.model.transformer.update(encoder_layers=1, feed_forward=16)
     config.batch.update(shapes=1, tokens=600)
     config.train.update(steps=40, evaluate_every=1, save_every=100, keep=1)
     config.train.update(changes)

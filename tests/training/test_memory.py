@@ -66,7 +66,7 @@ def test_a_training_that_does_not_fit_says_what_to_lower(
 ):
   config = tiny("transformer")
   config.batch.update(tokens=20_000_000, shapes=1)
-  config.model.encoder_layers = 1
+  config.model.transformer.encoder_layers = 1
   config.train.parallelism = "jit"
   with pytest.raises(
     InputError,

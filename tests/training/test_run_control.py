@@ -41,10 +41,12 @@ def make(prepared):
     config = config_file.get_config("sisa")
     config.data.directory = str(prepared)
     config.batch.shapes = 1
-    config.model.update(
-      encoder_layers=1, decoder_layers=1, width=16, feed_forward=16, heads=2
+    config.model.update(width=16)
+    config.model.transformer.update(
+      encoder_layers=1, decoder_layers=1, feed_forward=16, heads=2
     )
-    config.optimiser.update(accumulate=EVERY, warmup=1, learning_rate=0.05)
+    config.optimiser.update(accumulate=EVERY, learning_rate=0.05)
+    config.optimiser.inverse_sqrt.update(warmup=1)
     config.train.update(
       ema=DECAY,
       evaluate_every=4,

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from jaxsyn.config import Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
-from jaxsyn.fields import Range, from_config
+from jaxsyn.options import At, Range, from_config
 
 FORMAT = 2
 
@@ -112,7 +112,7 @@ def check(manifest: Mapping[str, Any]) -> None:
   Args:
     manifest: as JSON has it, without its checksum.
   """
-  typed = from_config(Manifest, manifest, "manifest", bounded=False)
+  typed = from_config(Manifest, manifest, At("manifest"), bounded=False)
   for field, value, rule in _faults(typed):
     raise InputError(f"manifest.{field} must be {rule}, got {value!r}.")
 

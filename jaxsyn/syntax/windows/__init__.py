@@ -7,6 +7,7 @@ state (`config.model.gru.update`).
 
 from __future__ import annotations
 
+from jaxsyn.options import Table
 from jaxsyn.syntax.windows.flexible import Flexible
 from jaxsyn.syntax.windows.local import Local
 from jaxsyn.syntax.windows.source_dependency import SourceDependency
@@ -16,10 +17,13 @@ from jaxsyn.syntax.windows.window import Window, WindowSpec
 
 __all__ = ["WINDOWS", "Window", "WindowSpec"]
 
-WINDOWS: dict[str, type[WindowSpec]] = {
-  "global": Whole,
-  "local": Local,
-  "flexible": Flexible,
-  "syntax": Tree,
-  "source_dependency": SourceDependency,
-}
+WINDOWS: Table[WindowSpec] = Table(
+  "window",
+  {
+    "global": Whole,
+    "local": Local,
+    "flexible": Flexible,
+    "syntax": Tree,
+    "source_dependency": SourceDependency,
+  },
+)

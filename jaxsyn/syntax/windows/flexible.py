@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxsyn.errors import InputError
+from jaxsyn.options import option
+from jaxsyn.options.bounds import Amount, Positive
 from jaxsyn.syntax.gaussian import exponent
 from jaxsyn.syntax.part import View
 from jaxsyn.syntax.windows.window import (
@@ -75,20 +76,13 @@ class Flexible(WindowSpec):
 
   p is where the step before looked on average, Σ_j α_j · j (0 at the first
   step); the strength g = σ(vᵀ tanh(W q + b)), from 0 to 1, is the step's own.
-
-  Attributes:
-    sigma: σ, in subwords.
-    span: τ, the vision span: in evaluation, positions with a larger penalty
-      are not looked at; the nearest one always is. 0: no cut.
   """
 
-  sigma: float = 1.5
-  span: float = 0.0
+  sigma: Positive = option(1.5, "σ.", unit="subwords")
+  span: Amount = option(
+    0.0,
+    "τ, the vision span: in evaluation, positions with a larger penalty are "
+    "not looked at; the nearest one always is. 0: no cut.",
+  )
 
   window: ClassVar[type[Window]] = _Flexible
-
-  def check(self, where: str) -> None:
-    if self.sigma <= 0:
-      raise InputError(f"{where}.sigma must be above 0, got {self.sigma}.")
-    if self.span < 0:
-      raise InputError(f"{where}.span must be 0 or more, got {self.span}.")

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.errors import InputError
+from jaxsyn.options import option
+from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.gaussian import exponent
 from jaxsyn.syntax.part import View
 from jaxsyn.syntax.windows.window import (
@@ -59,19 +60,13 @@ class Local(WindowSpec):
   The product is not renormalised, so weights sum to less than 1; p learns
   through the Gaussian alone. Whether the paper normalises within the window or
   before it is unknown; within is what Nematus's branch of it does.
-
-  Attributes:
-    reach: D, in subwords; 10 in both papers.
-    sigma: σ, in subwords; D / 2 in both.
   """
 
-  reach: int = 10
-  sigma: float = 5.0
+  reach: CountOrOff = option(
+    10,
+    "D: seen on each side of the position; 10 in both papers.",
+    unit="subwords",
+  )
+  sigma: Positive = option(5.0, "σ; D / 2 in both.", unit="subwords")
 
   window: ClassVar[type[Window]] = _Local
-
-  def check(self, where: str) -> None:
-    if self.reach < 0:
-      raise InputError(f"{where}.reach must be 0 or more, got {self.reach}.")
-    if self.sigma <= 0:
-      raise InputError(f"{where}.sigma must be above 0, got {self.sigma}.")

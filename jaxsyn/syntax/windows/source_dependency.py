@@ -14,9 +14,15 @@ from typing import ClassVar
 
 import jax
 
-from jaxsyn.errors import InputError
+from jaxsyn.options import At, option
+from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.part import View
-from jaxsyn.syntax.source_dependency import Surroundings, check_unit
+from jaxsyn.syntax.source_dependency import (
+  KERNEL,
+  LENGTH,
+  Surroundings,
+  check_unit,
+)
 from jaxsyn.syntax.windows.whole import WholeWindow
 from jaxsyn.syntax.windows.window import Window, WindowSpec
 
@@ -38,22 +44,15 @@ class SourceDependency(WindowSpec):
 
   A bidirectional encoder of its own reads the V of every subword; an alignment
   of its own scores what it says, and the window is the whole sentence.
-
-  Attributes:
-    size: dimensions of V.
-    length: words of a unit at most; the paper's 10.
-    kernel: words that the convolution sees at once, odd; the paper's 3.
   """
 
-  size: int = 48
-  length: int = 10
-  kernel: int = 3
+  size: Count = option(48, "Dimensions of V; 260 in the paper.")
+  length: Count = option(10, LENGTH)
+  kernel: Count = option(3, KERNEL)
 
   window: ClassVar[type[Window]] = _SourceDependency
   needs: ClassVar[tuple[str, ...]] = ("head",)
   own_annotations: ClassVar[bool] = True
 
-  def check(self, where: str) -> None:
-    if self.size < 1:
-      raise InputError(f"{where}.size must be at least 1, got {self.size}.")
-    check_unit(where, self.length, self.kernel)
+  def check(self, at: At) -> None:
+    check_unit(at, self.kernel)

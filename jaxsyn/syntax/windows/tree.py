@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxsyn.data.schema import OTHER_TREE
-from jaxsyn.errors import InputError
+from jaxsyn.options import option
+from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.gaussian import exponent
 from jaxsyn.syntax.part import View
 from jaxsyn.syntax.windows.window import (
@@ -105,30 +106,28 @@ class Tree(WindowSpec):
 
   The index p lets no gradient through, so taken at its word ("hard") the
   predictor stays as it was drawn.
-
-  Attributes:
-    edges: n; the paper's 4.
-    sigma: σ, in edges; n / 2 in the paper.
-    position: "interp": M of ⌊p⌋ and ⌈p⌉ mixed by the fraction of p, so that p
-      learns; equal to the paper where p is whole. Which words are seen is told
-      by the nearer of the two. Ours. "hard": M of ⌊p⌋, the paper to the
-      letter. "expected": Σ_k α_k M[k], α the global weights; nothing is
-      predicted. Ours.
-    apply: "multiply": as published. Scores may be negative, and a small factor
-      pulls those *up*. "add_log": adds -M² / 2σ², a product on the
-      probabilities. Ours.
   """
 
-  edges: int = 4
-  sigma: float = 2.0
-  position: Literal["interp", "hard", "expected"] = "interp"
-  apply: Literal["multiply", "add_log"] = "multiply"
+  edges: CountOrOff = option(
+    4,
+    "n: words at most so far in the tree are seen; the paper's 4.",
+    unit="edges",
+  )
+  sigma: Positive = option(2.0, "σ; n / 2 in the paper.", unit="edges")
+  position: Literal["interp", "hard", "expected"] = option(
+    "interp",
+    'How the predicted position p reads the tree. "interp": M of ⌊p⌋ and ⌈p⌉ '
+    "mixed by the fraction of p, so that p learns; equal to the paper where p "
+    "is whole. Which words are seen is told by the nearer of the two. Ours. "
+    '"hard": M of ⌊p⌋, the paper to the letter. "expected": Σ_k α_k M[k], α '
+    "the global weights; nothing is predicted. Ours.",
+  )
+  apply: Literal["multiply", "add_log"] = option(
+    "multiply",
+    '"multiply": as published. Scores may be negative, and a small factor '
+    'pulls those *up*. "add_log": adds -M² / 2σ², a product on the '
+    "probabilities. Ours.",
+  )
 
   window: ClassVar[type[Window]] = _Tree
   needs: ClassVar[tuple[str, ...]] = ("tree_distance", "head")
-
-  def check(self, where: str) -> None:
-    if self.edges < 0:
-      raise InputError(f"{where}.edges must be 0 or more, got {self.edges}.")
-    if self.sigma <= 0:
-      raise InputError(f"{where}.sigma must be above 0, got {self.sigma}.")

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from jaxsyn.options import At, Choice
 from jaxsyn.syntax.part import View, Where
 
 Array = jax.Array
@@ -95,7 +96,7 @@ class Window(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class WindowSpec:
+class WindowSpec(Choice):
   """What a config may say of a window. Subclasses add options and checks.
 
   A window that needs facts of the tree is passed over for a sentence without
@@ -113,11 +114,11 @@ class WindowSpec:
     """The module of this window."""
     return self.window(self, where)
 
-  def check(self, where: str) -> None:
-    """Raises InputError where options do not fit.
+  def check(self, at: At) -> None:
+    """Raises InputError where options do not fit each other.
 
     Args:
-      where: dotted name of the section, for the message.
+      at: where in the config they stand.
     """
 
 

@@ -21,7 +21,7 @@ from jaxsyn import files
 from jaxsyn.data.loader import column_cache, private
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
-from jaxsyn.fields import from_config
+from jaxsyn.options import At, from_config
 
 NAMES = ("source_id", "source_parent_mid", "source_tree_distance")
 MODES = {"memory": 1.0, "mapped": 0.0}  # GiB
@@ -241,7 +241,7 @@ def test_features_of_different_lengths_and_half_numbers(tmp_path, gib):
 def test_files_of_more_than_4_gib_can_be_said():
   file = {"bytes": 2**40, "crc32c": "00000000"}
   page = {"format": 1, "files": {"a": file}, "notes": {}}
-  found = from_config(column_cache._Page, page, "page")
+  found = from_config(column_cache._Page, page, At("page"))
   assert found.files["a"].bytes == 2**40
 
 

@@ -1,0 +1,12 @@
+"""The table of families: encoder-decoders that keep the model contract."""
+
+from __future__ import annotations
+
+from jaxsyn.models.gru import Gru
+from jaxsyn.models.spec import Family
+from jaxsyn.models.transformer import Transformer
+from jaxsyn.options import Table
+
+FAMILIES: Table[Family] = Table(
+  "family", {"transformer": Transformer, "gru": Gru}
+)

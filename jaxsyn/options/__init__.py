@@ -1,0 +1,47 @@
+"""Options: what a config may say, each said once.
+
+An option is a field of a frozen dataclass: type and bounds in its annotation
+(`bounds`), default, meaning, unit and whether a resumed run may change it in
+`option`. Options that belong together are a section, a dataclass of its own;
+those of a choice (a part, a schedule) are the spec of the choice in a `Table`
+(`choices`). From the fields come the ConfigDict of `configs/base.py`
+(`config_dict`), the check at the door (`from_config`), what may change on a resume
+(`changeable`), and help and reference (`describe`).
+
+Reading order: `bounds`, `fields`, `choices`, `described`.
+"""
+
+from __future__ import annotations
+
+from jaxsyn.options.bounds import Range
+from jaxsyn.options.choices import Choice, Named, Table, any_of, one_of
+from jaxsyn.options.described import Described, changeable, describe, text
+from jaxsyn.options.fields import (
+  At,
+  as_dict,
+  config_dict,
+  from_config,
+  option,
+  range_of,
+  section,
+)
+
+__all__ = [
+  "At",
+  "Choice",
+  "Described",
+  "Named",
+  "Range",
+  "Table",
+  "any_of",
+  "as_dict",
+  "changeable",
+  "config_dict",
+  "describe",
+  "from_config",
+  "one_of",
+  "option",
+  "range_of",
+  "section",
+  "text",
+]

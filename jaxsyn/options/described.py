@@ -1,0 +1,126 @@
+"""What the fields say, as rows: for --help, the reference, and resumes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import textwrap
+import types
+import typing
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from jaxsyn.options.choices import _AnyOf, _OneOf
+from jaxsyn.options.fields import At, fields_of, said
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+  """One option, or one section.
+
+  Attributes:
+    name: dotted, as on the command line.
+    type: what it may be, in words; "" of a section.
+    default: as Python writes it; "" of a section.
+    unit: of a number, where it has one.
+    meaning: in words.
+    resume: whether a run that is gone on with may have another value.
+  """
+
+  name: str
+  type: str
+  default: str
+  unit: str
+  meaning: str
+  resume: bool
+
+  @property
+  def is_section(self) -> bool:
+    return not self.type
+
+
+def describe(
+  cls: type, at: At | None = None, resume: bool = False
+) -> Iterator[Described]:
+  """Every option of a section, and of those in it, in order.
+
+  Args:
+    cls: a dataclass, or an instance.
+    at: where it stands; "config" unless given.
+    resume: whether all that is in it may change on a resume.
+  """
+  at = at or At("config")
+  for name, (field, hint) in fields_of(cls).items():
+    here, own = at / name, said(field)
+    may = resume or own.resume
+    default = field.default
+    if default is dataclasses.MISSING and not dataclasses.is_dataclass(hint):
+      made = field.default_factory
+      default = None if made is dataclasses.MISSING else made()
+
+    def row(kind: str, value: str, here=here, own=own, may=may) -> Described:
+      return Described(str(here), kind, value, own.unit, own.meaning, may)
+
+    if isinstance(own.chooser, _OneOf):
+      table = own.chooser.table
+      yield row("one of " + ", ".join(map(repr, table)), repr(default))
+      for one, spec in own.chooser.beside().items():
+        yield Described(str(at / one), "", "", "", _first_line(spec), may)
+        yield from describe(spec, at / one, may)
+    elif isinstance(own.chooser, _AnyOf):
+      yield row("", "")
+      for one, spec in own.chooser.table.items():
+        if not spec.fits(name):
+          continue
+        yield Described(str(here / one), "", "", "", _first_line(spec), may)
+        yield from describe(spec, here / one, may)
+    elif dataclasses.is_dataclass(hint):
+      yield row("", "")
+      yield from describe(hint, here, may)
+    else:
+      yield row(_type(hint), repr(default))
+
+
+def text(cls: type, begins: str = "config") -> str:
+  """The options whose dotted name begins so, for a terminal."""
+  lines = []
+  for row in describe(cls):
+    if not f"{row.name}.".startswith(f"{begins}."):
+      continue
+    if row.is_section:
+      lines.append(f"\n{row.name}: {row.meaning}")
+      continue
+    unit = f" {row.unit}" if row.unit else ""
+    lines.append(f"  --{row.name}={row.default}{unit}  ({row.type})")
+    lines += textwrap.wrap(row.meaning, 76, initial_indent=" " * 4,
+                           subsequent_indent=" " * 4)  # fmt: skip
+  return "\n".join(lines).strip()
+
+
+@functools.cache
+def changeable(cls: type) -> frozenset[str]:
+  """Dotted names, from "config" on, of what may change on a resume."""
+  return frozenset(row.name for row in describe(cls) if row.resume)
+
+
+def _first_line(spec: type) -> str:
+  return (spec.__doc__ or "").strip().partition("\n")[0]
+
+
+def _type(hint: Any) -> str:
+  """A type with its bounds in words."""
+  if typing.get_origin(hint) is Annotated:
+    inner, form = hint.__origin__, hint.__metadata__[0]
+    return f"{inner.__name__} {form}" if inner is not str else str(form)
+  origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+  if origin is Literal:
+    return "one of " + ", ".join(map(repr, arguments))
+  if origin is tuple:
+    return f"tuple of {_type(arguments[0])}"
+  if origin is dict:
+    return f"section of {_type(arguments[1])} by name"
+  if origin in (typing.Union, types.UnionType):
+    return " or ".join(_type(a) for a in arguments)
+  if hint is type(None):
+    return "None"
+  return hint.__name__

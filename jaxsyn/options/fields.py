@@ -1,0 +1,311 @@
+"""One option is one field of a frozen dataclass; sections are made from them.
+
+  @dataclasses.dataclass(frozen=True)
+  class InverseSquareRoot(Schedule):
+    warmup: Count = option(1000, "Until the peak.", unit="updates")
+
+`from_config` makes such an instance of what a config says and refuses, by dotted
+name, what is unknown, missing, of another type or out of bounds; `config_dict`
+is the way back. So a value is checked once, wherever it came from: a file, the
+command line, the config.json of a run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import math
+import re
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Protocol, TypeVar
+
+import ml_collections
+from ml_collections.config_dict import placeholder
+
+from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options.bounds import FLOATS, INTEGERS, Range, Text
+
+T = TypeVar("T")
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SHOWN = 80  # characters of a value in a message
+_KEY = "jaxsyn"  # of what `option` says, among a field's metadata
+
+
+class At:
+  """Where in a config something stands, for messages.
+
+  >>> print(At("config") / "train" / "steps")
+  config.train.steps
+  """
+
+  def __init__(self, *names: str):
+    self.names = names
+
+  def __truediv__(self, name: str) -> At:
+    return At(*self.names, name)
+
+  def __str__(self) -> str:
+    return ".".join(self.names)
+
+  def error(self, what: str) -> InputError:
+    """For what stands here: its dotted name, and what is wrong with it."""
+    return InputError(f"{self}{what}")
+
+
+class Chooser(Protocol):
+  """A field that names choices of a table; see `jaxsyn.options.choices`.
+
+  Such a field may have sections beside it: `beside`, the names of the choices.
+  """
+
+  def beside(self) -> Mapping[str, type]: ...
+
+  def read(
+    self, name: str, section: Mapping[str, Any], at: At, bounded: bool
+  ) -> Any: ...
+
+  def config(self, name: str, value: Any) -> dict[str, Any]: ...
+
+  def plain(self, name: str, value: Any) -> dict[str, Any]: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+  """What a field says of itself beside type and default.
+
+  Attributes:
+    meaning: in one or a few sentences.
+    unit: of a number, where it has one.
+    resume: whether a run that is gone on with may have another value.
+    chooser: of a field that names choices.
+  """
+
+  meaning: str = ""
+  unit: str = ""
+  resume: bool = False
+  chooser: Chooser | None = None
+
+
+def option(
+  default: Any, meaning: str, *, unit: str = "", resume: bool = False
+) -> Any:
+  """A field: its default, and what `Said` holds."""
+  said = {_KEY: Said(meaning, unit, resume)}
+  if isinstance(default, dict):
+    return dataclasses.field(
+      default_factory=functools.partial(dict, default), metadata=said
+    )
+  return dataclasses.field(default=default, metadata=said)
+
+
+def section(cls: type, meaning: str, *, resume: bool = False) -> Any:
+  """A field that is a section; `resume` then holds for all that is in it."""
+  return dataclasses.field(
+    default_factory=cls, metadata={_KEY: Said(meaning, resume=resume)}
+  )
+
+
+def said(field: dataclasses.Field) -> Said:
+  """What a field says of itself."""
+  return field.metadata.get(_KEY, Said())
+
+
+@functools.cache
+def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field, Any]]:
+  """Fields of a section in order: name -> field, type with its bounds.
+
+  The type of a choice is not looked at: it may be of a room above.
+  """
+  fields = {f.name: f for f in dataclasses.fields(cls)}
+  hints: dict[str, Any] = {}
+  for base in reversed(cls.__mro__):
+    for name, hint in inspect.get_annotations(base).items():
+      if name in fields and not said(fields[name]).chooser:
+        module = vars(sys.modules[base.__module__])
+        hints[name] = eval(hint, module) if isinstance(hint, str) else hint
+  return {name: (field, hints.get(name)) for name, field in fields.items()}
+
+
+def from_config(
+  cls: type[T],
+  config: Mapping[str, Any],
+  at: At,
+  *,
+  bounded: bool = True,
+  whole: bool = False,
+) -> T:
+  """An instance of a frozen dataclass from a section of a config.
+
+  Args:
+    cls: a dataclass whose annotations say types, Ranges and Texts.
+    config: field name -> value.
+    at: where the section stands.
+    bounded: numbers without a Range are finite and fit in 32 bits. False for
+      what was measured, not chosen.
+    whole: no field may be left out, but those of choices. Else those with a
+      default may.
+
+  Raises:
+    InputError: unknown, missing or mistyped field, or a value out of bounds.
+  """
+  if not isinstance(config, Mapping):
+    raise at.error(f" must be a section, got {_shown(config)}.")
+  fields = fields_of(cls)
+  beside = [
+    name
+    for field, _ in fields.values()
+    if (chooser := said(field).chooser)
+    for name in chooser.beside()
+  ]
+  for name in config:
+    if name not in fields and name not in beside:
+      guess = did_you_mean(str(name), [*fields, *beside])
+      raise at.error(f" has no option {_shown(name)}. {guess}")
+  values = {}
+  for name, (field, hint) in fields.items():
+    if name not in config:
+      default = field.default is field.default_factory is dataclasses.MISSING
+      if default or whole:
+        told = "; see jaxsyn/config.py" if whole else ""
+        raise (at / name).error(f" is missing{told}.")
+    elif chooser := said(field).chooser:
+      values[name] = chooser.read(name, config, at, bounded)
+    else:
+      values[name] = _typed(
+        hint, config[name], at / name, bounded=bounded, whole=whole
+      )
+  return cls(**values)
+
+
+def config_dict(settings: Any) -> ml_collections.ConfigDict:
+  """The section of a config that says what an instance (or a class) holds.
+
+  Beside a field that names a choice stand the sections of all choices, each
+  with its defaults, so that a command line can set any.
+  """
+  if isinstance(settings, type):
+    settings = settings()
+  config = ml_collections.ConfigDict()
+  for name, (field, hint) in fields_of(type(settings)).items():
+    value = getattr(settings, name)
+    if chooser := said(field).chooser:
+      config.update(chooser.config(name, value))
+    elif dataclasses.is_dataclass(value):
+      config[name] = config_dict(value)
+    elif isinstance(value, dict):
+      config[name] = ml_collections.ConfigDict(value)
+    elif value is None:  # typed, so that it can be overridden
+      config[name] = placeholder(_type_beside_none(hint))
+    else:
+      config[name] = value
+  return config
+
+
+def as_dict(settings: Any) -> dict[str, Any]:
+  """The plain nested dict that `from_config` takes back: for JSON and checkpoints.
+
+  Of choices, those that were chosen.
+  """
+  plain: dict[str, Any] = {}
+  for name, (field, _) in fields_of(type(settings)).items():
+    value = getattr(settings, name)
+    if chooser := said(field).chooser:
+      plain |= chooser.plain(name, value)
+    else:
+      plain[name] = as_dict(value) if dataclasses.is_dataclass(value) else value
+  return plain
+
+
+def range_of(cls: type, field: str) -> Range:
+  """The bounds that a dataclass declares for a field."""
+  hint = fields_of(cls)[field][1]
+  return next(m for m in hint.__metadata__ if isinstance(m, Range))
+
+
+def _type_beside_none(hint: Any) -> type:
+  hint = next(a for a in typing.get_args(hint) if a is not type(None))
+  return typing.get_origin(hint) or hint
+
+
+def _typed(
+  hint: Any, value: Any, at: At, *, bounded: bool, whole: bool = False
+) -> Any:
+  """The value in the hinted type, or an InputError that names the field."""
+  form = None
+  if typing.get_origin(hint) is Annotated:
+    hint, form = hint.__origin__, hint.__metadata__[0]
+  if dataclasses.is_dataclass(hint):
+    return from_config(hint, value, at, bounded=bounded, whole=whole)
+  origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+  if origin is Literal:
+    if isinstance(value, str) and value in arguments:
+      return value
+    known = ", ".join(map(repr, arguments))
+    raise at.error(f" must be one of {known}, got {_shown(value)}.")
+  if origin is tuple and isinstance(value, (tuple, list)):
+    return tuple(
+      _typed(arguments[0], item, At(f"{at}[{i}]"), bounded=bounded)
+      for i, item in enumerate(value)
+    )
+  if origin is dict and isinstance(value, Mapping):
+    return {
+      _typed(str, key, At(f"a name in {at}"), bounded=bounded): _typed(
+        arguments[1], item, at / key, bounded=bounded
+      )
+      for key, item in value.items()
+    }
+  if origin in (typing.Union, types.UnionType):
+    if value is None and type(None) in arguments:
+      return None
+    return _typed(arguments[0], value, at, bounded=bounded)
+  if hint is Any:
+    return value
+  if hint is float and type(value) in (int, float):
+    return float(_in_range(form or (FLOATS if bounded else None), value, at))
+  if hint is int and type(value) is int:
+    return _in_range(form or (INTEGERS if bounded else None), value, at)
+  if hint is str and type(value) is str:
+    return _text(form, value, at) if bounded else value
+  if isinstance(hint, type) and type(value) is hint:
+    return value
+  name = getattr(origin or hint, "__name__", str(hint))
+  raise at.error(
+    f" must be of type {name}, got {_shown(value)} ({type(value).__name__})."
+  )
+
+
+def _in_range(form: Range | None, value: float, at: At) -> float:
+  if form is None or value in form:
+    return value
+  if form is FLOATS and not (isinstance(value, int) or math.isfinite(value)):
+    raise at.error(f" must be a finite number, got {value}.")
+  raise at.error(f" must be {form}, got {_shown(value)}.")
+
+
+def _text(form: Text | None, value: str, at: At) -> str:
+  if control := _CONTROL.search(value):
+    raise at.error(
+      f" has the control character {control[0]!r} in it, got {_shown(value)}."
+    )
+  try:
+    value.encode()
+  except UnicodeEncodeError:  # bytes of the command line, say
+    raise at.error(f" is not UTF-8, got {_shown(value)}.") from None
+  if form and not re.fullmatch(form.pattern, value):
+    raise at.error(f" must be {form.what}, got {_shown(value)}.")
+  return value
+
+
+def _shown(value: Any) -> str:
+  """A value as Python writes it, cut where it is long."""
+  if isinstance(value, int) and value.bit_length() > 4 * _SHOWN:
+    return (
+      f"an integer of {value.bit_length()} bits"  # repr refuses the largest
+    )
+  text = repr(value)
+  return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

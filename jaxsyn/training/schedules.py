@@ -1,0 +1,97 @@
+"""How the learning rate goes: a table of schedules, each with its options."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxsyn.options import Choice, Table, option
+from jaxsyn.options.bounds import Amount, CountOrOff
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule(Choice):
+  """Base of the schedules."""
+
+  def make(self, peak: float, width: int) -> optax.Schedule:
+    """Learning rate by update number, from 0; float32.
+
+    Args:
+      peak: config.optimiser.learning_rate.
+      width: D of the model.
+    """
+    raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class _WarmedUp(Schedule):
+  """A rise over `warmup` updates, then a fall down to `minimum`."""
+
+  warmup: CountOrOff = option(1000, "Until the peak.", unit="updates")
+  minimum: Amount = option(
+    0.0, "The learning rate never falls below this after the warm-up."
+  )
+
+  @property
+  def updates(self) -> int:
+    """Of the warm-up: at least one, for it is divided by."""
+    return max(self.warmup, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class InverseSquareRoot(_WarmedUp):
+  """Linear to the peak, then peak · √(warmup / n): fairseq's rule."""
+
+  warmup_start: Amount = option(1e-7, "Learning rate of the first update.")
+
+  def make(self, peak: float, width: int) -> optax.Schedule:
+    warmup, start = self.updates, self.warmup_start
+
+    def rate(count: Array) -> Array:
+      n = jnp.asarray(count, jnp.float32)
+      rise = start + n / warmup * (peak - start)
+      fall = peak * jnp.sqrt(warmup / jnp.maximum(n, 1.0))
+      return jnp.where(n < warmup, rise, jnp.maximum(fall, self.minimum))
+
+    return rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Noam(_WarmedUp):
+  """factor · D^-½ · min(n^-½, n · warmup^-3/2), n from 1.
+
+  Vaswani et al. 2017, Eq. 3, times a factor: config.optimiser.learning_rate.
+  """
+
+  def make(self, peak: float, width: int) -> optax.Schedule:
+    warmup = self.updates
+
+    def rate(count: Array) -> Array:
+      n = jnp.asarray(count, jnp.float32) + 1.0
+      now = peak * width**-0.5 * jnp.minimum(n**-0.5, n * warmup**-1.5)
+      return jnp.where(n < warmup, now, jnp.maximum(now, self.minimum))
+
+    return rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant(Schedule):
+  """config.optimiser.learning_rate, always."""
+
+  def make(self, peak: float, width: int) -> optax.Schedule:
+    return lambda count: jnp.asarray(peak, jnp.float32)
+
+
+SCHEDULES: Table[Schedule] = Table(
+  "schedule",
+  {
+    "inverse_sqrt": InverseSquareRoot,
+    "noam": Noam,
+    "constant": Constant,
+  },
+)
