@@ -16,7 +16,11 @@ from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.models.contract import forward
-from jaxsyn.plan import Plan, resolve
+from jaxsyn.models.families import FAMILIES
+from jaxsyn.options import At, from_config
+from jaxsyn.plan import PLACES, Plan, resolve
+from jaxsyn.syntax import Spec, WindowSpec
+from jaxsyn.syntax.windows.whole import Whole
 
 VOCABULARY = 20
 RELATIONS = 5
@@ -34,10 +38,15 @@ JOINT = {  # of a manifest
 def config_of(system: str, **model) -> Config:
   """A system, or several joined by "+", on a tiny model without dropout."""
   config = base.get_config()
-  sizes = dict(encoder_layers=2, decoder_layers=1, width=16, heads=2)
-  config.model.update(feed_forward=16, dropout=0.0, **(sizes | model))
+  config.model.width = 16
+  config.model.transformer.update(encoder_layers=2, decoder_layers=1, heads=2)
+  config.model.transformer.update(feed_forward=16, dropout=0.0)
   gru = dict(hidden=12, dropout_embedding=0.0, dropout_hidden=0.0)
   config.model.gru.update(gru)
+  for name, value in model.items():
+    section = config.model
+    section = section if name in section else section.transformer
+    section[name] = value
   return read_config(systems.apply(config, system))
 
 
@@ -163,6 +172,28 @@ def logits(plan: Plan, params, batch, key: int = 0, train: bool = False):
   return _apply(params, batch, jax.random.key(key), plan.recipe.model, train)
 
 
+def places(**sections) -> Places:
+  """config.parts of a plain dict: place -> part -> options."""
+  return from_config(Places, sections, At("config", "parts"))
+
+
+def check_part(place: str, name: str, options) -> None:
+  """Reads options of a part and holds them against a tiny Transformer."""
+  ((_, part),) = places(**{place: {name: options}}).at(place)
+  site = plan_of("transformer").spec.site(place)
+  part.check(At("config", "parts", place, name), site)
+
+
+def parts_of(plan: Plan) -> dict[str, Spec]:
+  """The parts of all places by name."""
+  return dict(part for place in PLACES for part in plan.spec.parts.at(place))
+
+
+def windows_of(plan: Plan) -> dict[str, WindowSpec]:
+  """The windows of a recurrent decoder by name; {} of any other."""
+  return dict(getattr(plan.spec.family, "windows", ()))
+
+
 BASELINES = {"transformer": "transformer", "gru": "gru_global"}
 
 
@@ -173,19 +204,22 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
     plan: of a system.
     treeless: keep the parts that read no facts of the data.
   """
-  kept = {}
-  for place in ("encoder", "decoder", "cross"):
-    specs = dict(plan.spec.parts.at(place))
-    kept[place] = {
-      name: options
-      for name, options in getattr(plan.config.parts, place).items()
-      if treeless and not specs[name].needs
-    }
+  kept = {
+    place: tuple(
+      (name, spec)
+      for name, spec in plan.spec.parts.at(place)
+      if treeless and not spec.needs
+    )
+    for place in PLACES
+  }
+  model, family = plan.config.model, plan.spec.family
+  if windows_of(plan):
+    family = dataclasses.replace(family, windows=(("global", Whole()),))
   config = dataclasses.replace(
     plan.config,
+    model=dataclasses.replace(model, family=family),
     parts=Places(**kept),
-    contexts={"global": {}} if plan.spec.contexts else {},
-    losses={"nll": plan.config.losses["nll"]},
-    system=BASELINES[plan.spec.model.family],
+    losses=(("nll", dict(plan.config.losses)["nll"]),),
+    system=BASELINES[FAMILIES.name_of(family)],
   )
   return resolve(config, JOINT)

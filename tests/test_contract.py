@@ -31,8 +31,7 @@ def encode(call, batch):
 
 
 def way_of_decoding(spec):
-  parts = spec.parts
-  return spec.model.family, parts.decoder, parts.cross, spec.contexts
+  return spec.family, spec.parts.decoder, spec.parts.cross
 
 
 # One system for each way of decoding; what encoders do, `encode` has done.

@@ -13,6 +13,7 @@ from models_under_test import (
   batch_of,
   logits,
   parameters,
+  parts_of,
   plan_of,
   sentence,
   shape_of,
@@ -63,7 +64,7 @@ def real(pair, out, row):
 
 
 def test_every_part_is_in_a_system():
-  used = {name for s in SYSTEMS for name, _ in plan_of(s).spec.parts.all()}
+  used = {name for s in SYSTEMS for name in parts_of(plan_of(s))}
   assert used == set(PARTS)
 
 
@@ -147,8 +148,7 @@ def test_training_noise_is_off_in_evaluation(system):
 
 # One system of each part: outside of jit every operation is compiled alone.
 FIRST_OF_PART = {
-  next(s for s in SYSTEMS if name in dict(plan_of(s).spec.parts.all()))
-  for name in PARTS
+  next(s for s in SYSTEMS if name in parts_of(plan_of(s))) for name in PARTS
 }
 
 
@@ -189,10 +189,8 @@ def test_bfloat16_gives_numbers(system):
 def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
   plain = plan_of("transformer")
   params = parameters(plain, BATCH)
-  places = Places({}, {}, {})
-  off = dict(PARTS[name].off)
-  assert off, f"{name}: say in `off` what switches it off"
-  places = dataclasses.replace(places, **{place: {name: off}})
+  assert PARTS[name].off, f"{name}: say in `off` what switches it off"
+  places = Places(**{place: ((name, PARTS[name](**PARTS[name].off)),)})
   off = resolve(dataclasses.replace(plain.config, parts=places), JOINT)
   np.testing.assert_array_equal(
     logits(off, params, BATCH), logits(plain, params, BATCH)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models_under_test import batch_of, plan_of, sentence
+from models_under_test import batch_of, plan_of, sentence, windows_of
 from window_under_test import WHERE, drawn, steps
 
 from configs.systems import SYSTEMS
@@ -64,7 +64,7 @@ def case(request):
 
 
 def test_every_window_is_in_a_system():
-  used = {name for s in SYSTEMS for name, _ in plan_of(s).spec.contexts}
+  used = {name for s in SYSTEMS for name in windows_of(plan_of(s))}
   assert used == set(WINDOWS)
 
 

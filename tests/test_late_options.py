@@ -44,7 +44,7 @@ def in_layers(monkeypatch, address, place, name, *options):
   spec = resolve(read_config(config), JOINT).spec
   return [
     layer
-    for layer in range(spec.layers(place))
+    for layer in range(spec.family.layers(place))
     if name in dict(spec.parts.at_layer(place, layer))
   ]
 
@@ -83,7 +83,7 @@ def test_layers_that_are_named_are_those(monkeypatch):
   assert in_layers(*at, f"{path}.lowest=0") == [0, 1, 2, 3]
   with pytest.raises(InputError, match="4 is not one of the 4 layers"):
     in_layers(*at, f"{path}.layers=(4,)")
-  with pytest.raises(InputError, match=r"lowest is a number of layers.*-1"):
+  with pytest.raises(InputError, match=r"lowest must be from 0 to .* got -1"):
     in_layers(*at, f"{path}.lowest=-1")
 
 
@@ -110,7 +110,7 @@ def loss_of(config, layers: int):
   own = {"log_parse_BQM": jnp.log(rows(1, 3, 3))}
   maps["encoder_0"] = {"attention": {"dbsa": own}}
   plan = resolve(read_config(config), JOINT)
-  assert plan.spec.model.decoder_layers == layers
+  assert plan.spec.family.decoder_layers == layers
   batch = {"target_id_BT": jnp.full((1, 4), 5)}
 
   def value(layer):
@@ -183,7 +183,9 @@ def test_the_quickstart_s_parser_lies_beside_its_text(monkeypatch):
 
 def test_pascal_s_rival_has_all_heads_that_there_are(monkeypatch):
   config = overridden(
-    monkeypatch, "paper_deps_san_iwslt14_de_en.py:pascal", "model.heads=16"
+    monkeypatch,
+    "paper_deps_san_iwslt14_de_en.py:pascal",
+    "model.transformer.heads=16",
   )
   spec = resolve(read_config(config), JOINT).spec
   (part,) = dict(spec.parts.encoder).values()

@@ -10,9 +10,9 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TINY = {
-  "model.decoder_layers": 1,
+  "model.transformer.decoder_layers": 1,
   "model.width": 32,
-  "model.feed_forward": 32,
+  "model.transformer.feed_forward": 32,
   "batch.shapes": 1,
   "train.validation_sentences": 1,
   "decode.beam": 1,

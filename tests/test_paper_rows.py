@@ -21,7 +21,7 @@ import numpy as np
 import paper_references as papers
 import pytest
 from flax import linen as nn
-from models_under_test import JOINT, batch_of
+from models_under_test import JOINT, batch_of, parts_of, windows_of
 from models_under_test import sentence as sentence_of
 from paper_references import (
   Dbsa,
@@ -44,7 +44,7 @@ from jaxsyn.config import as_dict, read_config
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.models.contract import view_of
 from jaxsyn.models.gru_decoder import Contexts
-from jaxsyn.models.transformer import Transformer
+from jaxsyn.models.transformer import TransformerModel
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
 from jaxsyn.plan import resolve
 
@@ -255,9 +255,10 @@ X_BSD = RNG.normal(size=(*SOURCE.real_BS.shape, WIDTH)).astype(np.float32)
 def plan_of(table: str, row: str):
   """The row's own config, in the paper's depth and a few units."""
   config = TABLES[table].get_config(row)
-  sizes = dict(width=WIDTH, feed_forward=8)
+  config.model.width = WIDTH
+  config.model.transformer.feed_forward = 8
   for kind in ("dropout", "attention_dropout", "activation_dropout"):
-    sizes[kind] = 0.0
+    config.model.transformer[kind] = 0.0
   if config.model.family == "transformer":
     assert (
       config.model.transformer.encoder_layers,
@@ -271,7 +272,6 @@ def plan_of(table: str, row: str):
       if "source_dependency" in section:
         assert section.source_dependency.size == 260
         section.source_dependency.size = 5
-  config.model.update(**sizes)
   return resolve(read_config(config), JOINT)
 
 
@@ -380,7 +380,7 @@ def test_what_a_row_says_beside_attention(table, row):
   assert set(config.losses) == {"nll"} | terms
   plan = plan_of(table, row)
   assert not plan.spec.parts.cross
-  assert bool(ROWS[table][row].windows) == bool(plan.spec.contexts)
+  assert bool(ROWS[table][row].windows) == bool(windows_of(plan))
 
 
 @pytest.mark.parametrize("table, row", ATTENTION)
@@ -439,8 +439,9 @@ def test_a_row_trains_as_its_reference(table, row):
 def test_what_enters_the_first_layer(table, row):
   says, spec = ROWS[table][row], plan_of(table, row).spec
   # A model without encoder layers, whose norm is none but theirs.
-  none = dataclasses.replace(spec.model, encoder_layers=0, decoder_layers=1)
-  model = Transformer(dataclasses.replace(spec, model=none))
+  none = dataclasses.replace(spec.family, encoder_layers=0, decoder_layers=1)
+  none = dataclasses.replace(spec.model, family=none)
+  model = TransformerModel(dataclasses.replace(spec, model=none))
   inputs = BATCH["source_id_BS"], SOURCE
   shapes = jax.eval_shape(
     lambda: model.init(jax.random.key(0), *inputs, train=False, method="encode")
@@ -459,7 +460,7 @@ def test_what_enters_the_first_layer(table, row):
         labels = params["label_embedding"]["table"]["embedding"]
         own = labels[relation_BW[b, word] if word >= 0 else 0]
         x_D = np.r_[x_D[: -says.label], own]
-      if spec.model.positions:
+      if spec.family.positions:
         half = WIDTH // 2
         rate = [10_000 ** (-i / (half - 1)) for i in range(half)]
         x_D = (
@@ -483,7 +484,7 @@ def context_steps(cross, annotations, query_TBNG, view):
 @pytest.mark.parametrize("table, row", WINDOWS)
 def test_a_row_looks_as_its_reference(table, row):
   says, spec = ROWS[table][row], plan_of(table, row).spec
-  assert spec.model.gru.update == "first"
+  assert spec.family.update == "first"
   assert not spec.parts.decoder
   rng = np.random.default_rng(1)
   own = sum(window.own for window in says.windows)
@@ -535,13 +536,15 @@ def test_a_row_looks_as_its_reference(table, row):
 )
 def test_a_row_knows_relatives_as_its_reference(table, row):
   """V within the embedding; or a sequence of its own."""
-  says, spec = ROWS[table][row], plan_of(table, row).spec
+  says, plan = ROWS[table][row], plan_of(table, row)
+  spec = plan.spec
   if says.vector:
     ((name, part),) = spec.parts.at_embeddings("encoder")
     module, method = part.make(spec.where("encoder", -1)), "embed"
     options = {"train": False}
   else:
-    ((name, window),) = [c for c in spec.contexts if c[1].own_annotations]
+    windows = windows_of(plan).items()
+    ((name, window),) = [c for c in windows if c[1].own_annotations]
     where = dataclasses.replace(spec.where("encoder", -1), width=6)
     module, method, options = window.make(where), "sequence", {}
   assert name == "source_dependency"
@@ -572,11 +575,11 @@ def fingerprint(table: str, row: str) -> str:
   for name in ("name", "directory"):
     del said["data"][name]
   numbers = []
-  if plan.spec.model.family == "gru":
+  if windows := windows_of(plan):
     said["windows"] = [
-      (name, dataclasses.asdict(spec)) for name, spec in plan.spec.contexts
+      (name, dataclasses.asdict(spec)) for name, spec in windows.items()
     ]
-    said["parts"] = [repr(part) for part in plan.spec.parts.all()]
+    said["parts"] = [repr(part) for part in parts_of(plan).items()]
   else:
     said["embeddings"] = repr(plan.spec.parts.at_embeddings("encoder"))
     for train, number in itertools.product((False, True), range(LAYERS)):

@@ -22,10 +22,10 @@ from jaxsyn.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIZES = {
-  "model.encoder_layers": 1,
-  "model.decoder_layers": 1,
+  "model.transformer.encoder_layers": 1,
+  "model.transformer.decoder_layers": 1,
   "model.width": 32,
-  "model.feed_forward": 32,
+  "model.transformer.feed_forward": 32,
   "batch.tokens": 1024,
   "batch.shapes": 1,
   "decode.beam": 2,

@@ -115,8 +115,8 @@ def test_a_second_context_of_weight_nothing_is_the_baseline_to_the_bit(system):
 
 def test_both_contexts_may_move_the_state():
   plan = plan_of("gru_double_syntax")
-  both = dataclasses.replace(plan.config.model.gru, update="all")
-  model = dataclasses.replace(plan.config.model, gru=both)
+  both = dataclasses.replace(plan.config.model.family, update="all")
+  model = dataclasses.replace(plan.config.model, family=both)
   both = resolve(dataclasses.replace(plan.config, model=model), JOINT)
   kernels = [
     parameters(p, BATCH)["decoder_0"]["second"]["input"]["kernel"].shape
@@ -171,8 +171,8 @@ def test_square_matrices_are_drawn_orthogonal_gate_by_gate():
 
 def test_one_draw_of_dropout_holds_for_a_whole_sentence():
   config = config_of("gru_global")
-  gru = dataclasses.replace(config.model.gru, dropout_embedding=0.5)
-  model = dataclasses.replace(config.model, gru=gru)
+  gru = dataclasses.replace(config.model.family, dropout_embedding=0.5)
+  model = dataclasses.replace(config.model, family=gru)
   plan = resolve(dataclasses.replace(config, model=model), JOINT)
   params = parameters(plan, BATCH)
   drop = plan.recipe.model.bind(
@@ -187,17 +187,21 @@ def test_one_draw_of_dropout_holds_for_a_whole_sentence():
 @pytest.mark.parametrize(
   "change, message",
   [
-    ({"model.heads": 2}, r"config\.model\.heads=2: family 'gru' has one"),
     ({"model.gru.hidden": 0}, r"config\.model\.gru\.hidden must be from 1 "),
     (
       {"model.gru.dropout_hidden": 1.0},
       r"gru\.dropout_hidden must be from 0 to b",
     ),
-    ({"contexts": {}}, r"config\.contexts is empty"),
-    ({"contexts": {"golbal": {}}}, r"no window 'golbal'.* 'global'"),
-    ({"contexts": {"local": {"reach": -1}}}, r"contexts\.local\.reach must"),
-    ({"contexts": {"local": {"sigme": 1}}}, r"contexts\.local has no option"),
-    ({"model.family": "transformer"}, r"config\.contexts\.global is a window"),
+    ({"model.gru.windows": {}}, r"config\.model\.gru\.windows is empty"),
+    ({"model.gru.windows": {"golbal": {}}}, r"no window 'golbal'.* 'global'"),
+    (
+      {"model.gru.windows": {"local": {"reach": -1}}},
+      r"config\.model\.gru\.windows\.local\.reach must be from 0 to",
+    ),
+    (
+      {"model.gru.windows": {"local": {"sigme": 1}}},
+      r"config\.model\.gru\.windows\.local has no option 'sigme'",
+    ),
   ],
 )
 def test_what_does_not_fit_is_refused_by_name(change, message):

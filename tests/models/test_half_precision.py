@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from models_under_test import JOINT, batch_of, plan_of, sentence
+from models_under_test import JOINT, batch_of, plan_of, sentence, windows_of
 
 from configs.systems import SYSTEMS
 from jaxsyn.models.attention import Attention
@@ -67,7 +67,7 @@ def attentions():
   first = {}
   for system in SYSTEMS:
     plan = plan_of(system)
-    if plan.spec.model.family == "transformer":
+    if not windows_of(plan):
       for place in ("encoder", "decoder"):
         first.setdefault((place, plan.spec.parts.at_layer(place, 1)), None)
         for layer in (0, 1):
@@ -159,13 +159,13 @@ def steps(cross, annotations, query_BNG, view):
   return cross(query_BNG, past, facts, view, train=False)
 
 
-RECURRENT = [s for s in SYSTEMS if plan_of(s).spec.contexts]
+RECURRENT = [s for s in SYSTEMS if windows_of(plan_of(s))]
 
 
 @pytest.mark.parametrize("system", RECURRENT)
 def test_alignment_scores_are_float32_up_to_the_softmax(system):
   plan = plan_of(system)
-  number = 1 + sum(w.own_annotations for _, w in plan.spec.contexts)
+  number = 1 + sum(w.own_annotations for w in windows_of(plan).values())
   rng = np.random.default_rng(2)
   annotations = tuple(
     rounded(rng.normal(size=(B, S, 24))) for _ in range(number)

@@ -7,9 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import agree_with_differences
-from models_under_test import batch_of, config_of, parameters, plan_of, sentence
+from models_under_test import (
+  batch_of,
+  check_part,
+  parameters,
+  plan_of,
+  sentence,
+)
 
-from jaxsyn.config import Model
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
 from jaxsyn.syntax import View, Where
@@ -130,8 +135,11 @@ def test_the_encoder_never_sees_the_last_dimensions_of_a_token():
   assert not np.allclose(before[0], was[0], atol=1e-3)
 
 
-@pytest.mark.parametrize("size", [-1, 17])
-def test_a_size_that_does_not_fit_is_named(size):
-  model: Model = config_of("transformer").model
-  with pytest.raises(InputError, match=rf"there\.size={size} must be from 0"):
-    LabelEmbedding(size=size).check("there", model)
+@pytest.mark.parametrize(
+  "size, message", [(-1, " must be from 0 to .*, got -1"), (17, "=17 must be")]
+)
+def test_a_size_that_does_not_fit_is_named(size, message):
+  with pytest.raises(
+    InputError, match=rf"encoder\.label_embedding\.size{message}"
+  ):
+    check_part("encoder", "label_embedding", {"size": size})

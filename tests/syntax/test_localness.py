@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import agree_with_differences
-from models_under_test import config_of
+from models_under_test import check_part
 from part_under_test import WHERE, rescored
 
 from jaxsyn.errors import InputError
@@ -219,7 +219,7 @@ def test_what_it_makes_and_publishes():
 
 
 def test_a_window_must_be_wide():
-  model = config_of("transformer").model
-  where = "config.parts.encoder.localness"
-  with pytest.raises(InputError, match=r"localness\.width is a window"):
-    Localness(width=0.0).check(where, model)
+  with pytest.raises(
+    InputError, match=r"encoder\.localness\.width must be above 0"
+  ):
+    check_part("encoder", "localness", {"width": 0.0})

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import part_under_test
 import pytest
-from models_under_test import config_of
+from models_under_test import check_part
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.parent_scaled import (
@@ -64,11 +64,8 @@ def test_sigma_is_the_root_of_the_variance():
 
 
 def test_sigma_must_be_positive():
-  spec = ParentScaled(layers=(0,), heads=(0,), sigma=0.0)
   with pytest.raises(InputError, match=r"parent_scaled\.sigma must be above 0"):
-    spec.check(
-      "config.parts.encoder.parent_scaled", config_of("transformer").model
-    )
+    check_part("encoder", "parent_scaled", {"sigma": 0.0})
 
 
 def test_parent_only_takes_both_middles():
@@ -113,10 +110,11 @@ def test_parent_only_ignores_its_parents_too():
 )
 def test_parent_only_has_no_gaussian_to_shape(option):
   (name,) = option
-  with pytest.raises(InputError, match=rf"there\.parent_scaled\.{name}=.*noth"):
-    ParentScaled(weighting="parent_only", **option).check(
-      "config.parts.there.parent_scaled", config_of("transformer").model
-    )
+  with pytest.raises(
+    InputError, match=rf"encoder\.parent_scaled\.{name}=.*noth"
+  ):
+    options = {"weighting": "parent_only", **option}
+    check_part("encoder", "parent_scaled", options)
 
 
 def test_only_the_chosen_head_changes_in_every_sentence():

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models_under_test import plan_of
+from models_under_test import check_part, plan_of
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax import View, Where
@@ -231,7 +231,7 @@ def test_the_systems_have_it_in_encoder_and_decoder():
 
 
 def test_a_clip_of_nothing_is_refused():
-  with pytest.raises(InputError, match=r"parts\.encoder\.relative\.clip is"):
-    Relative(clip=0).check(
-      "config.parts.encoder.relative", plan_of("relative").config.model
-    )
+  with pytest.raises(
+    InputError, match=r"parts\.encoder\.relative\.clip must be from 1 to"
+  ):
+    check_part("encoder", "relative", {"clip": 0})

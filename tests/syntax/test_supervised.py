@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models_under_test import batch_of, plan_of, sentence
+from models_under_test import batch_of, check_part, plan_of, sentence
 
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
@@ -211,6 +211,5 @@ def test_gold_parents_get_all_the_weight(spec, where, columns):
   ],
 )
 def test_what_does_not_fit_is_said(place, options, message):
-  model = plan_of("transformer").config.model
   with pytest.raises(InputError, match=message):
-    Dbsa(**options).check(f"config.parts.{place}.dbsa", model)
+    check_part(place, "dbsa", options)

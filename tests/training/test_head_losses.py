@@ -10,6 +10,7 @@ import pytest
 from models_under_test import JOINT, batch_of, config_of, parameters, plan_of
 from models_under_test import sentence as pair_of
 
+from jaxsyn.config import as_dict, read_config
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.training.head_losses import (
@@ -253,8 +254,11 @@ def test_all_terms_together_teach_every_parsing_weight():
 
 def test_full_context_shows_the_supervised_head_its_future():
   config = config_of("dbsa")
-  section = dict(config.losses["target_heads"], full_context=True)
-  losses = dict(config.losses, target_heads=section)
+  losses = dict(config.losses)
+  losses["target_heads"] = dataclasses.replace(
+    losses["target_heads"], full_context=True
+  )
+  losses = tuple(losses.items())
   full = resolve(dataclasses.replace(config, losses=losses), JOINT)
   plain = plan_of("dbsa")
   params = parameters(plain, BATCH)
@@ -281,7 +285,7 @@ def test_full_context_shows_the_supervised_head_its_future():
   "system, losses, message",
   [
     ("transformer", {"source_heads": {}}, r"source_heads: no head of the enc"),
-    ("sisa", {"source_heads": {"weight": -1.0}}, r"weight must be 0 or more"),
+    ("sisa", {"source_heads": {"weight": -1.0}}, r"weight must be from 0 to"),
     ("sisa", {"target_heads": {}}, r"target_heads: no head of the decoder"),
     ("sisa", {"synchronisation": {}}, r"synchronisation: no head of the dec"),
     ("dbsa", {"synchronisation": {"layer": 1}}, r"\.layer: 1 is not one of"),
@@ -295,6 +299,7 @@ def test_full_context_shows_the_supervised_head_its_future():
 )
 def test_a_loss_says_what_it_misses(system, losses, message):
   config = config_of(system)
-  losses = {"nll": config.losses["nll"], **losses}
+  config = as_dict(config)
+  config["losses"] = {"nll": config["losses"]["nll"], **losses}
   with pytest.raises(InputError, match=message):
-    resolve(dataclasses.replace(config, losses=losses), JOINT)
+    resolve(read_config(config), JOINT)

@@ -61,13 +61,14 @@ def rows(chosen, batch=BATCH):
 def quiet(config):
   """A config whose parts draw nothing in training."""
 
-  def still(options):
+  def still(spec):
     noise = {"ignore": 0.0, "random_sparse": 0.0}
-    return options | {k: v for k, v in noise.items() if k in options}
+    noise = {name: off for name, off in noise.items() if hasattr(spec, name)}
+    return dataclasses.replace(spec, **noise)
 
   places = {
-    place: {name: still(options) for name, options in section.items()}
-    for place, section in vars(config.parts).items()
+    place: tuple((name, still(spec)) for name, spec in parts)
+    for place, parts in vars(config.parts).items()
   }
   return dataclasses.replace(config, parts=Places(**places))
 

@@ -12,16 +12,19 @@ from jaxsyn.training.checkpoint import Checkpoints, Progress
 
 
 def section(**fields):
+  """config.optimiser; the options of a choice as a dict by its name."""
   config = base.get_config()
   config.optimiser.update(fields)
   return read_config(config).optimiser
 
 
+def rate_of(config, width: int):
+  return config.schedule.make(config.learning_rate, width)
+
+
 def test_inverse_square_root_schedule():
-  rate = optimiser.learning_rate(
-    section(learning_rate=1e-3, warmup=100, warmup_start=1e-7, minimum=2e-4),
-    128,
-  )
+  own = dict(warmup=100, warmup_start=1e-7, minimum=2e-4)
+  rate = rate_of(section(learning_rate=1e-3, inverse_sqrt=own), 128)
   assert rate(0) == pytest.approx(1e-7)
   assert rate(50) == pytest.approx(1e-7 + 0.5 * (1e-3 - 1e-7))
   assert rate(100) == pytest.approx(1e-3)
@@ -30,9 +33,8 @@ def test_inverse_square_root_schedule():
 
 
 def test_noam_schedule():
-  rate = optimiser.learning_rate(
-    section(schedule="noam", learning_rate=2.0, warmup=4000), 256
-  )
+  own = dict(warmup=4000)
+  rate = rate_of(section(schedule="noam", learning_rate=2.0, noam=own), 256)
   # Update 1: 2 · 256^-½ · 1 · 4000^-3/2; peak at 4000: 2/16 · 4000^-½.
   assert rate(0) == pytest.approx(2 / 16 * 4000**-1.5)
   assert rate(3999) == pytest.approx(2 / 16 * 4000**-0.5)
@@ -62,7 +64,10 @@ def _first_update(config, params, grads):
 
 
 ADADELTA = dict(
-  name="adadelta", learning_rate=1.0, schedule="constant", epsilon=1e-6
+  name="adadelta",
+  learning_rate=1.0,
+  schedule="constant",
+  adadelta=dict(epsilon=1e-6),
 )
 
 
@@ -82,7 +87,7 @@ def test_the_first_two_updates_of_adadelta():
   # E[g²] = ½ · 16 = 8, RMS 3; E[Δ²] = 0, RMS 1:   Δ = -1/3 · 4 = -4/3.
   # E[g²] = ½ · 8 + ½ · 8 = 8, RMS 3; E[Δ²] = ½ · 16/9 = 8/9, RMS √17 / 3:
   # Δ = -√17 / 9 · √8.
-  config = section(**ADADELTA | dict(rho=0.5, epsilon=1.0))
+  config = section(**ADADELTA | dict(adadelta=dict(rho=0.5, epsilon=1.0)))
   one, two = updates_of(config, [4.0, 0.0], [8**0.5, 0.0])
   np.testing.assert_allclose(one, [-4 / 3, 0.0], rtol=1e-6)
   np.testing.assert_allclose(two, [-(17**0.5) / 9 * 8**0.5, 0.0], rtol=1e-6)
@@ -126,10 +131,14 @@ def test_clipping_is_by_the_norm_of_all_gradients_and_comes_first():
   jax.tree.map(np.testing.assert_array_equal, update, plain)
 
 
-@pytest.mark.parametrize("name", optimiser.OPTIMISERS)
+@pytest.mark.parametrize("name", optimiser.RULES)
 def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
   config = section(
-    name=name, learning_rate=1.0, warmup=2, epsilon=1e-6, clip=1.0
+    name=name,
+    learning_rate=1.0,
+    clip=1.0,
+    inverse_sqrt=dict(warmup=2),
+    **{name: dict(epsilon=1e-6)},
   )
   rule = optimiser.make(config, 128)
   grads = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)

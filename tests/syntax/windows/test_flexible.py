@@ -8,6 +8,7 @@ import pytest
 from window_under_test import WHERE, drawn, softmax_by_loops, weights_of
 
 from jaxsyn.errors import InputError
+from jaxsyn.options import At, from_config
 from jaxsyn.syntax import View
 from jaxsyn.syntax.windows.flexible import Flexible
 
@@ -76,4 +77,4 @@ def test_the_span_is_cut_in_evaluation_alone():
 @pytest.mark.parametrize("options", [{"sigma": 0.0}, {"span": -0.1}])
 def test_impossible_options_are_refused(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    Flexible(**options).check("config.x")
+    from_config(Flexible, options, At("config", "x"))

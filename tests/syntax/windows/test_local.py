@@ -16,6 +16,7 @@ from window_under_test import (
 )
 
 from jaxsyn.errors import InputError
+from jaxsyn.options import At, from_config
 from jaxsyn.syntax import View
 from jaxsyn.syntax.windows.local import Local
 
@@ -82,4 +83,4 @@ def test_the_position_learns_through_the_gaussian():
 @pytest.mark.parametrize("options", [{"reach": -1}, {"sigma": 0.0}])
 def test_impossible_options_are_refused(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    Local(**options).check("config.x")
+    from_config(Local, options, At("config", "x"))

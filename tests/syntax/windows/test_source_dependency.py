@@ -18,6 +18,7 @@ from models_under_test import (
 
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
+from jaxsyn.options import At, from_config
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.source_dependency import Surroundings
 from jaxsyn.syntax.windows.source_dependency import SourceDependency
@@ -25,7 +26,7 @@ from jaxsyn.syntax.windows.source_dependency import SourceDependency
 BATCH = batch_of([sentence(5, 6, 1), sentence(1, 4, 2), sentence(6, 5, 3)])
 BASELINE = plan_of("gru_global")
 DOUBLE = plan_of("gru_double_sdr")
-HIDDEN = DOUBLE.spec.model.gru.hidden
+HIDDEN = DOUBLE.spec.family.hidden
 PARAMS = parameters(DOUBLE, BATCH)
 
 
@@ -101,9 +102,10 @@ def test_unread_it_is_the_baseline_to_the_bit():
 
 
 def test_as_the_only_context_it_gives_way_where_there_is_no_tree():
-  config = dataclasses.replace(
-    DOUBLE.config, contexts={"source_dependency": {"size": 6}}
-  )
+  own = (("source_dependency", SourceDependency(size=6)),)
+  family = dataclasses.replace(DOUBLE.spec.family, windows=own)
+  model = dataclasses.replace(DOUBLE.config.model, family=family)
+  config = dataclasses.replace(DOUBLE.config, model=model)
   alone = resolve(config, JOINT)
   params = parameters(alone, BATCH)
   shared = parameters(BASELINE, BATCH)["decoder_0"]
@@ -142,14 +144,17 @@ def test_its_weights_are_a_softmax_of_its_own_scores():
   assert not np.allclose(*weights, atol=1e-2)
 
 
+THERE = At("there")
+
+
 @pytest.mark.parametrize(
   "options, message",
   [
-    ({"size": 0}, r"there\.size must be at least 1, got 0"),
-    ({"length": 0}, r"there\.length must be at least 1 word"),
+    ({"size": 0}, r"there\.size must be from 1 to .*, got 0"),
+    ({"length": 0}, r"there\.length must be from 1 to .*, got 0"),
     ({"kernel": 4}, r"there\.kernel=4 must be an odd number"),
   ],
 )
 def test_options_that_do_not_fit_are_named(options, message):
   with pytest.raises(InputError, match=message):
-    SourceDependency(**options).check("there")
+    from_config(SourceDependency, options, THERE).check(THERE)

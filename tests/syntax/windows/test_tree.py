@@ -18,6 +18,7 @@ from window_under_test import (
 
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.errors import InputError
+from jaxsyn.options import At, from_config
 from jaxsyn.syntax import View
 from jaxsyn.syntax.windows.tree import Tree, distances
 from jaxsyn.syntax.windows.whole import Whole
@@ -219,4 +220,4 @@ def test_no_distance_is_global_attention():
 @pytest.mark.parametrize("options", [{"edges": -1}, {"sigma": 0.0}])
 def test_impossible_options_are_refused(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    Tree(**options).check("config.x")
+    from_config(Tree, options, At("config", "x"))
