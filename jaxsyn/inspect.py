@@ -45,7 +45,7 @@ from jaxsyn.data.sentence.linearise import TRANSLATE, symbols
 from jaxsyn.data.sentence.stream import Source as Given
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.files import write
-from jaxsyn.inspection.maps import Maps, Published
+from jaxsyn.inspection.maps import MapReader, SentenceMap
 from jaxsyn.inspection.pooling import END, pool, source_units, target_units
 from jaxsyn.inspection.probe import Probe, as_text
 from jaxsyn.inspection.sentence import Sentence, Source, sentence
@@ -84,7 +84,7 @@ class Inspector:
     self.session = session
     plan, sides = session.plan, session.run.manifest["sides"]
     names = features_for(plan.translation_needs, sides)
-    self._maps = Maps(
+    self._maps = MapReader(
       plan.recipe.model,
       plan.spec,
       [name for name in names if name.startswith("source")],
@@ -268,7 +268,7 @@ def _add(probe: Probe, source: Source, weight_LHWW: dict) -> None:
     probe.add(weight_LHWW, source.head_of_units(), size_W)
 
 
-def _encoder(published: Sequence[Published], source: Source) -> dict:
+def _encoder(published: Sequence[SentenceMap], source: Source) -> dict:
   return {
     p.layer: pool(p.value_HQM, source.units, source.units)
     for p in published

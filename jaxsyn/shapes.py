@@ -20,6 +20,12 @@ from __future__ import annotations
 LETTERS = frozenset("BSTQMHKDFVRWNLCGAEZUOPIJY1")
 
 
+def split(name: str) -> tuple[str, str]:
+  """What an array is, and the letters of its axes: of "score_BHQM" both sides."""
+  what, _, letters = name.rpartition("_")
+  return what, letters
+
+
 def agree(**arrays) -> None:
   """Raises unless arrays named what_LETTERS agree on the size of each letter.
 
@@ -36,7 +42,7 @@ def agree(**arrays) -> None:
   for name, array in arrays.items():
     if array is None:
       continue
-    letters = name.rsplit("_", 1)[-1]
+    _, letters = split(name)
     unknown = set(letters) - LETTERS
     if unknown:
       raise ValueError(f"{name}: {sorted(unknown)} are no axis letters.")

@@ -21,6 +21,7 @@ from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.sentence import Sentence
 from jaxsyn.models.contract import forward
+from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 from jaxsyn.training.reader import Taken
 from jaxsyn.translate import Session
 
@@ -139,11 +140,16 @@ def test_maps_are_those_of_the_sentence_alone_without_padding(session):
   }
   batch["target_id_BT"] = np.array([ids], np.int32)
   model = session.plan.recipe.model
-  maps = jax.jit(
+  state = jax.jit(
     lambda params: model.apply(
-      {"params": params}, batch, train=False, method=forward, mutable=["maps"]
+      {"params": params},
+      batch,
+      train=False,
+      method=forward,
+      mutable=[COLLECTION],
     )
-  )(session.params)[1]["maps"]
+  )(session.params)[1]
+  maps = Maps.of(state)
   reader = inspect.Inspector(session)._maps
   other = inspect.Inspector(session).read(LINES[0])
   # Its long "translation" puts the other sentence into the first row.
@@ -155,11 +161,8 @@ def test_maps_are_those_of_the_sentence_alone_without_padding(session):
   alone = dict(reader(session.params, [source.example]))[0]
   assert {p.place for p in alone} == {"encoder"}
   for p in [*seen, *alone]:
-    module = "encoder" if p.place == "encoder" else "decoder"
-    found = maps[f"{module}_{p.layer}"]
-    found = found["cross" if p.place == "cross" else "attention"]
-    found = found[p.part] if p.part else found
-    expected = found[f"{p.kind}_BHQM"][0][np.array(p.heads)]
+    found_BHQM = maps.at(Address(p.place, p.layer, p.part, f"{p.kind}_BHQM"))
+    expected = found_BHQM[0][np.array(p.heads)]
     np.testing.assert_allclose(p.value_HQM, expected, atol=1e-5)
 
 

@@ -22,6 +22,7 @@ from jaxsyn.config import as_dict, read_config
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.localness import Localness
+from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.head_losses import Synchronisation
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -101,14 +102,14 @@ def loss_of(config, layers: int):
     x = np.exp(rng.normal(size=shape))
     return jnp.asarray(x / x.sum(-1, keepdims=True), jnp.float32)
 
-  maps = {
-    f"decoder_{n}": {"cross": {"weight_BHQM": rows(1, 2, 4, 3)}}
+  values = {
+    Address("cross", n, "", "weight_BHQM"): rows(1, 2, 4, 3)
     for n in range(layers)
   }
-  own = {"log_parse_BQM": jnp.log(rows(1, 4, 4))}
-  maps["decoder_0"]["attention"] = {"dbsa": own}
-  own = {"log_parse_BQM": jnp.log(rows(1, 3, 3))}
-  maps["encoder_0"] = {"attention": {"dbsa": own}}
+  for place, length in (("decoder", 4), ("encoder", 3)):
+    address = Address(place, 0, "dbsa", "log_parse_BQM")
+    values[address] = jnp.log(rows(1, length, length))
+  maps = Maps(tuple(map(Published, values, values.values())))
   plan = resolve(read_config(config), JOINT)
   assert plan.spec.family.decoder_layers == layers
   batch = {"target_id_BT": jnp.full((1, 4), 5)}

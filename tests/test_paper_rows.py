@@ -47,6 +47,7 @@ from jaxsyn.models.gru_decoder import Contexts
 from jaxsyn.models.transformer import TransformerModel
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
 from jaxsyn.plan import resolve
+from jaxsyn.syntax.maps import COLLECTION, Maps
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")
 
@@ -317,14 +318,15 @@ def run(spec, place: str, number: int, train: bool):
 
   params = drawn(shapes["params"])
   with nn.intercept_methods(watch):
-    out, seen = layer.apply(
+    out, state = layer.apply(
       {"params": params},
       *inputs,
       train=train,
       rngs={"syntax": jax.random.key(7)},
-      mutable=["maps"],
+      mutable=[COLLECTION],
     )
-  weight_BHQM = np.asarray(seen["maps"]["attention"]["weight_BHQM"])
+  (weight,) = Maps.of(state).find(place=place, kind="weight_BHQM")
+  weight_BHQM = np.asarray(weight.value)
   out = np.asarray(out[0]) if place == "encoder" else None
   RAN[key] = params, (scores or [None])[-1], weight_BHQM, out
   return RAN[key]

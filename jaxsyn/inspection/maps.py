@@ -1,8 +1,8 @@
 """What a model publishes while it reads a sentence: attention, weightings.
 
-Attention modules and parts publish as "maps" (`jaxsyn.syntax.part.publish`);
-here a model runs once over sentences, and translations, in evaluation mode, in
-few static shapes, and every array is cut to its sentence and given its name.
+Attention and parts publish arrays with an address (`jaxsyn.syntax.maps`); here
+a model runs once over sentences, and translations, in evaluation mode, in few
+static shapes, and every array is cut to its sentence.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 from flax import linen as nn
-from flax import traverse_util
 
 from jaxsyn.data.loader.batches import Change, changed, doubled, pad, words_of
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.contract import forward, view_of
 from jaxsyn.models.spec import ModelSpec
+from jaxsyn.shapes import split
+from jaxsyn.syntax.maps import COLLECTION, Maps
 
 SHORTEST = 16  # padded lengths double: 16, 32, 64, ...
 ROWS = 8  # sentences in a batch, fewer where they are very long
@@ -29,17 +30,16 @@ SIDES = {
   "decoder": ("target", "target"),
   "cross": ("target", "source"),
 }
+# Letters of an array between two subwords, of all heads or one for all.
+BETWEEN_SUBWORDS = re.compile("B[H1]?[QST1][MST1]")
 
 
 @dataclasses.dataclass(frozen=True)
-class Published:
+class SentenceMap:
   """One published array of one sentence, in subwords, without pads.
 
   Attributes:
-    place: "encoder", "decoder" (self-attention) or "cross".
-    layer: from 0.
-    part: name of the part, or of a recurrent decoder's window, that published
-      it; "" for attention itself.
+    place, layer, part: of its `jaxsyn.syntax.maps.Address`.
     kind: what it is: "weight" (of attention), "weighting" (times the scores),
       "bias" (added to them), "parse" (how likely each is another's parent, as
       a supervised head has it), or as the part calls it.
@@ -57,7 +57,7 @@ class Published:
   parts: tuple[tuple[str, ...], ...]
 
 
-class Maps:
+class MapReader:
   """A model that tells what it looks at."""
 
   def __init__(
@@ -79,23 +79,25 @@ class Maps:
     self._names = tuple(dict.fromkeys(("source_id", *names)))
 
     def whole(params, batch):
-      return model.apply(
+      _, state = model.apply(
         {"params": params},
         batch,
         train=False,
         method=forward,
-        mutable=["maps"],
-      )[1]
+        mutable=[COLLECTION],
+      )
+      return Maps.of(state)
 
     def encoder(params, batch):
-      return model.apply(
+      _, state = model.apply(
         {"params": params},
         batch["source_id_BS"],
         view_of(batch, "source"),
         train=False,
         method="encode",
-        mutable=["maps"],
-      )[1]
+        mutable=[COLLECTION],
+      )
+      return Maps.of(state)
 
     self._whole, self._encoder = jax.jit(whole), jax.jit(encoder)
 
@@ -104,7 +106,7 @@ class Maps:
     params: Any,
     examples: Sequence[Mapping[str, np.ndarray]],
     targets: Sequence[Sequence[int]] | None = None,
-  ) -> Iterator[tuple[int, list[Published]]]:
+  ) -> Iterator[tuple[int, list[SentenceMap]]]:
     """What is published for each sentence, sentences of a length together.
 
     Args:
@@ -136,35 +138,31 @@ class Maps:
           id_BT[row, : outputs[i]] = targets[i]
         batch["target_id_BT"] = id_BT
       batch = changed(batch, self._change)
-      maps = jax.device_get(run(params, batch)).get("maps", {})
+      maps = jax.device_get(run(params, batch))
       for row, i in enumerate(taken):
         sides = {"source": lengths[i], "target": outputs[i]}
-        yield i, list(self._published(maps, row, width, sides))
+        yield i, list(self._cut(maps, row, width, sides))
 
-  def _published(
-    self, maps: dict, row: int, width: int, sides: dict[str, int]
-  ) -> Iterator[Published]:
-    """Names and cuts the arrays of one row of a batch."""
+  def _cut(
+    self, maps: Maps, row: int, width: int, sides: dict[str, int]
+  ) -> Iterator[SentenceMap]:
+    """One row of a batch: its matrices between two subwords."""
     number = self._spec.family.attention_heads()
-    for path, array in traverse_util.flatten_dict(maps).items():
-      *modules, name = path
-      where = re.fullmatch(r"(encoder|decoder)_(\d+)", modules[0])
-      kind, _, letters = name.rpartition("_")
-      if where is None or not re.fullmatch("B[H1]?[QST1][MST1]", letters):
-        continue  # nothing between two subwords
+    for published in maps.published:
+      address, array = published.address, published.value
+      kind, letters = split(address.kind)
+      if not BETWEEN_SUBWORDS.fullmatch(letters):
+        continue
       if kind.startswith("log_"):  # of a probability, as losses read it
         kind, array = kind.removeprefix("log_"), np.exp(array)
-      layer, place = int(where[2]), where[1]
-      if len(modules) > 1 and modules[1] == "cross":
-        place = "cross"
-      part = modules[2] if len(modules) > 2 else ""
       value_HQM = np.asarray(array[row], np.float32)
       if value_HQM.ndim == 2:
         value_HQM = value_HQM[None]
       value_HQM = np.broadcast_to(value_HQM, (number, width, width))
+      place, layer, part = address.place, address.layer, address.part
       heads = self._heads(place, layer, part)
       rows, columns = (sides[side] for side in SIDES[place])
-      yield Published(
+      yield SentenceMap(
         place,
         layer,
         part,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.inspection.maps import Published
+from jaxsyn.inspection.maps import SentenceMap
 from jaxsyn.inspection.pooling import Units, pool
 
 DIGITS = 6  # of a weight: the rows of a pooled map still sum to 1
@@ -57,7 +57,7 @@ class Map:
   """Matrices of some heads, with the names of their rows and columns.
 
   Attributes:
-    place, layer, part, kind, heads, parts: see `jaxsyn.inspection.maps.Published`.
+    place, layer, part, kind, heads, parts: see `jaxsyn.inspection.maps.SentenceMap`.
     rows, columns: words (attention) or subwords (what parts publish), and
       signs; in decoder and cross-attention a row is the word being predicted.
     weight_HQM: the matrices.
@@ -118,7 +118,7 @@ def sentence(
   source: Source,
   translation: str,
   target: tuple[Units, Units, tuple[str, ...]],
-  published: list[Published],
+  published: list[SentenceMap],
 ) -> Sentence:
   """Pools what is attention and names the rows and columns of everything.
 
@@ -126,7 +126,7 @@ def sentence(
     source: the sentence.
     translation: its text.
     target: of `pooling.target_units`.
-    published: of `maps.Maps`.
+    published: of `maps.MapReader`.
   """
   rows, columns, subwords = target
   units = {

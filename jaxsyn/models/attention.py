@@ -13,7 +13,7 @@ from flax import linen as nn
 from jaxsyn.models.layers import Dropout
 from jaxsyn.shapes import agree
 from jaxsyn.syntax import Spec, View, Where
-from jaxsyn.syntax.part import publish
+from jaxsyn.syntax.maps import publish
 
 Array = jax.Array
 
@@ -46,7 +46,7 @@ class Attention(nn.Module):
     self.output = project((-2, -1))
     self.drop = Dropout(self.dropout)
     for name, spec in self.parts:  # parameters bear the part's name
-      setattr(self, name, spec.make(self.where))
+      setattr(self, name, spec.make(self.where.for_part(name)))
 
   def __call__(
     self,

@@ -24,6 +24,7 @@ from flax import linen as nn
 
 from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.models.spec import ModelSpec
+from jaxsyn.shapes import split
 from jaxsyn.syntax import View
 
 Array = jax.Array
@@ -47,7 +48,7 @@ def view_of(batch: dict[str, Array], side: str) -> View:
   for field in dataclasses.fields(View):
     if not field.name[-1].isupper() or field.name in facts:
       continue
-    fact, letters = field.name.rsplit("_", 1)
+    fact, letters = split(field.name)
     name = f"{side}_{fact}_{letters.replace('S', letter)}"
     if name in batch:
       facts[field.name] = batch[name]

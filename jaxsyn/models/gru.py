@@ -70,7 +70,7 @@ class GruModel(nn.Module):
     else:
       self.source_table = table(spec.source_vocabulary)
     for name, part in spec.parts.at_embeddings("encoder"):
-      setattr(self, name, part.make(spec.where("encoder", -1)))
+      setattr(self, name, part.make(spec.where("encoder", -1).for_part(name)))
     self.drop_source = Dropout(gru.dropout_source, shared=(2,))
     self.drop_target = Dropout(gru.dropout_target, shared=(2,))
     self.drop_embedding = Dropout(gru.dropout_embedding, shared=(1,))
@@ -83,7 +83,7 @@ class GruModel(nn.Module):
       Bidirectional(gru.hidden, gru.dropout_hidden, *settings)
       for _ in range(1 + own)
     ]
-    self.decoder = [Decoder(spec)]
+    self.decoder = Decoder(spec, name="decoder_0")
     self.first_state = linear(gru.hidden, *settings)
     if model.tie_output:
       self.output_bias = self.param(
@@ -99,7 +99,7 @@ class GruModel(nn.Module):
     x_BSD = self.source_table(id_BS)
     for name, _ in self.spec.parts.at_embeddings("encoder"):
       x_BSD = getattr(self, name).embed(x_BSD, view, train=train)
-    sequences = [x_BSD, *self.decoder[0].cross.sequences(x_BSD, view)]
+    sequences = [x_BSD, *self.decoder.cross.sequences(x_BSD, view)]
     annotations = []
     for encoder, sequence_BSD in zip(self.encoder, sequences):
       sequence_BSD = self.drop_source(sequence_BSD, train=train)
@@ -132,7 +132,7 @@ class GruModel(nn.Module):
     encoded = self._remember(encoded, train=train)
     x_BTD = self.drop_target(self._embed_target(input_BT), train=train)
     x_BTD = self.drop_embedding(x_BTD, train=train)
-    t_BTD = self.decoder[0](
+    t_BTD = self.decoder(
       x_BTD,
       self._first(encoded, 1, train=train),
       encoded.facts,
@@ -146,7 +146,7 @@ class GruModel(nn.Module):
     return self._remember(encoded, train=False)
 
   def _remember(self, encoded: Encoded, *, train: bool) -> Encoded:
-    facts = self.decoder[0].cross.remember(
+    facts = self.decoder.cross.remember(
       encoded.annotations, encoded.source, train=train
     )
     return encoded.replace(facts=facts)
@@ -161,7 +161,7 @@ class GruModel(nn.Module):
     B, G = state_BG.shape
     return State(
       jnp.broadcast_to(state_BG[:, None], (B, beams, G)),
-      self.decoder[0].cross.start(encoded.source, beams),
+      self.decoder.cross.start(encoded.source, beams),
     )
 
   def start(self, encoded: Encoded, beams: int, length: int) -> State:
@@ -179,7 +179,7 @@ class GruModel(nn.Module):
       token_BN: the last subword of each hypothesis; BOS at position 0.
       at: position of that subword; not read.
     """
-    t_BND, cache = self.decoder[0].advance(
+    t_BND, cache = self.decoder.advance(
       self._embed_target(token_BN), cache, encoded.facts, encoded.source
     )
     return self._logits(t_BND), cache

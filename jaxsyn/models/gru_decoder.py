@@ -17,7 +17,7 @@ from jaxsyn.models.gru_layers import Alignment, Cell, linear
 from jaxsyn.models.layers import Dropout
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.syntax import View, Where
-from jaxsyn.syntax.part import publish
+from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.windows.window import softmax_within
 
 Array = jax.Array
@@ -61,12 +61,10 @@ class Contexts(nn.Module):
 
   def setup(self):
     spec, model, gru = self.spec, self.spec.model, self.spec.family
-    where = Where(
-      "context", 0, 1, gru.hidden, model.dtype, spec.source_relations
-    )
+    where = Where("cross", 0, 1, gru.hidden, model.dtype, spec.source_relations)
     sequences, which = 1, []
     for name, window in gru.windows:
-      setattr(self, name, window.make(where))
+      setattr(self, name, window.make(where.for_part(name)))
       which.append(sequences if window.own_annotations else 0)
       sequences += window.own_annotations
     self.which = tuple(which)  # sequence of annotations of each window
@@ -164,7 +162,7 @@ class Contexts(nn.Module):
     return contexts, weights, tuple(new)
 
   def publish(self, weights: list[Array]) -> None:
-    """Makes the weights of all steps readable, see `jaxsyn.syntax.part`.
+    """Makes the weights of all steps readable, see `jaxsyn.syntax.maps`.
 
     Args:
       weights: weight_BTS of each window.

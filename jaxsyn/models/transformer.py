@@ -74,7 +74,7 @@ class TransformerModel(nn.Module):
       self.output = dense(spec.target_vocabulary, None, model.dtype)
     self.drop = Dropout(family.dropout)
     for name, part in spec.parts.at_embeddings("encoder"):
-      setattr(self, name, part.make(spec.where("encoder", -1)))
+      setattr(self, name, part.make(spec.where("encoder", -1).for_part(name)))
     self.encoder = [EncoderLayer(spec, i) for i in range(family.encoder_layers)]
     self.decoder = [DecoderLayer(spec, i) for i in range(family.decoder_layers)]
     if family.norm == "pre":  # the last branch is still to be normalised

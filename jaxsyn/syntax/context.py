@@ -17,7 +17,8 @@ from flax import linen as nn
 
 from jaxsyn.options import option
 from jaxsyn.syntax.heads import Chosen, OnHeads, chosen
-from jaxsyn.syntax.part import Part, View, publish
+from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
 

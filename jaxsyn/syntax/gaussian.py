@@ -13,7 +13,8 @@ import numpy as np
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Positive
 from jaxsyn.syntax.heads import OnHeads, chosen, on_heads
-from jaxsyn.syntax.part import Part, View, publish
+from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
 

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from jaxsyn.options import option
 from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
-from jaxsyn.syntax.part import Part, View, publish
+from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
 

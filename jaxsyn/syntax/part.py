@@ -23,17 +23,6 @@ from jaxsyn.shapes import agree
 Array = jax.Array
 
 
-def publish(module: nn.Module, name: str, value: Array) -> None:
-  """Makes an intermediate readable by losses and pictures, as "maps".
-
-  The only use of Linen's `sow`. The last value wins; what nobody reads is
-  dropped by the compiler.
-  """
-  module.sow(
-    "maps", name, value, reduce_fn=lambda _, new: new, init_fn=lambda: None
-  )
-
-
 @struct.dataclass
 class View:
   """What a part may know: one side's facts, and where attention stands.
@@ -133,7 +122,7 @@ class View:
 
 @dataclasses.dataclass(frozen=True)
 class Where:
-  """Where a part sits: what it may need to size its parameters."""
+  """Where attention or a part sits, and what it needs to size its parameters."""
 
   place: str  # "encoder", "decoder" or "cross"
   layer: int  # from 0; -1 at the embeddings
@@ -141,10 +130,15 @@ class Where:
   width: int  # D
   dtype: str  # of the computation
   relations: int = 0  # dependency relations of the side, numbered from 1
+  part: str = ""  # its name in the config, which is its address in `maps`
 
   @property
   def head_width(self) -> int:
     return self.width // self.heads
+
+  def for_part(self, part: str) -> Where:
+    """The same place, for the part of that name."""
+    return dataclasses.replace(self, part=part)
 
 
 class Part(nn.Module):

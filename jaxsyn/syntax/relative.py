@@ -23,7 +23,8 @@ from flax import linen as nn
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
-from jaxsyn.syntax.part import Part, View, publish
+from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from jaxsyn.models.contract import view_of
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Amount, Positive
+from jaxsyn.syntax.maps import Address, Maps
 from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
 from jaxsyn.training.objective import Loss, Shares, real_targets
 
@@ -24,25 +25,16 @@ Array = jax.Array
 SIDES = {"encoder": "source", "decoder": "target"}
 
 
-def _layers(maps: Mapping[str, Any], place: str) -> list[str]:
-  """Names of the layers of a place, all of which publish, in order."""
-  names = [name for name in maps if name.startswith(f"{place}_")]
-  return sorted(names, key=lambda name: int(name.rpartition("_")[2]))
-
-
-def parses(
-  maps: Mapping[str, Any], place: str
-) -> Iterator[tuple[Array, Array | None]]:
+def parses(maps: Maps, place: str) -> Iterator[tuple[Array, Array | None]]:
   """(log_parse_BQM, parent_BQ) of each part that parses, first layer first.
 
   Args:
     maps: as published.
     place: "encoder" or "decoder".
   """
-  for name in _layers(maps, place):
-    for part in maps[name].get("attention", {}).values():
-      if isinstance(part, Mapping) and "log_parse_BQM" in part:
-        yield part["log_parse_BQM"], part.get("parent_BQ")
+  for parse in maps.find(place=place, kind="log_parse_BQM"):
+    parent = dataclasses.replace(parse.address, kind="parent_BQ")
+    yield parse.value, maps.at(parent)
 
 
 def _check_parser(at: At, spec: ModelSpec, place: str) -> None:
@@ -76,7 +68,7 @@ class _Heads(Loss):
   def of_rows(
     self,
     logits_BTV: Array,
-    maps: Mapping[str, Any],
+    maps: Maps,
     batch: Mapping[str, Array],
   ) -> tuple[Array, Array]:
     sum_B, count_B = 0.0, 0.0
@@ -94,9 +86,7 @@ class _Heads(Loss):
     """What the mean is over."""
     return kept_BQ
 
-  def measure(
-    self, maps: Mapping[str, Any], batch: Mapping[str, Array]
-  ) -> Shares:
+  def measure(self, maps: Maps, batch: Mapping[str, Array]) -> Shares:
     """UAS: the share of words whose parent word the head finds.
 
     By the trees that it is taught: a control's (config.data.tree) are these.
@@ -215,15 +205,16 @@ class Synchronisation(Loss):
   def of_rows(
     self,
     logits_BTV: Array,
-    maps: Mapping[str, Any],
+    maps: Maps,
     batch: Mapping[str, Array],
   ) -> tuple[Array, Array]:
     *_, (source_BSS, _) = parses(maps, "encoder")
     *_, (target_BTT, _) = parses(maps, "decoder")
     layer = self.layer
     if layer < 0:
-      layer = max(layer + len(_layers(maps, "decoder")), 0)
-    cross_BHTS = maps[f"decoder_{layer}"]["cross"]["weight_BHQM"]
+      layers = len(maps.find(place="cross", kind="weight_BHQM"))
+      layer = max(layer + layers, 0)
+    cross_BHTS = maps.at(Address("cross", layer, "", "weight_BHQM"))
     cross_BTS = jnp.mean(cross_BHTS, axis=1)
     real_BT = real_targets(batch)
     if self.alignment == "input":

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from jaxsyn.options import Table, option
 from jaxsyn.options.bounds import Rate
+from jaxsyn.syntax.maps import Maps
 from jaxsyn.training.head_losses import (
   SourceHeads,
   Synchronisation,
@@ -54,7 +55,7 @@ class NegativeLogLikelihood(Loss):
   def of_rows(
     self,
     logits_BTV: Array,
-    maps: Mapping[str, Any],
+    maps: Maps,
     batch: Mapping[str, Array],
   ) -> tuple[Array, Array]:
     real_BT = real_targets(batch)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ from jaxsyn.data.schema import PAD
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import At, Choice, option
 from jaxsyn.options.bounds import Amount
+from jaxsyn.syntax.maps import Maps
 
 Array = jax.Array
 Shares = dict[str, tuple[Array, Array]]
@@ -65,14 +66,14 @@ class Loss(Choice):
   def __call__(
     self,
     logits_BTV: Array,
-    maps: Mapping[str, Any],
+    maps: Maps,
     batch: Mapping[str, Array],
   ) -> tuple[Array, Array]:
     """The sum over a batch, rows times what they weigh, and over how many.
 
     Args:
       logits_BTV: of every target position.
-      maps: what attention and parts published, by module.
+      maps: what attention and parts published.
       batch: as the model got it; without `weight_B` every row weighs 1.
     """
     sum_B, count_B = self.of_rows(logits_BTV, maps, batch)
@@ -83,7 +84,7 @@ class Loss(Choice):
   def of_rows(
     self,
     logits_BTV: Array,
-    maps: Mapping[str, Any],
+    maps: Maps,
     batch: Mapping[str, Array],
   ) -> tuple[Array, Array]:
     """The sum of each row, and over how many items (float32, both B).
@@ -92,9 +93,7 @@ class Loss(Choice):
     """
     raise NotImplementedError
 
-  def measure(
-    self, maps: Mapping[str, Any], batch: Mapping[str, Array]
-  ) -> Shares:
+  def measure(self, maps: Maps, batch: Mapping[str, Array]) -> Shares:
     """Scores of what it teaches, as name -> (sum, count); for validation."""
     return {}
 

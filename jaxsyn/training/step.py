@@ -25,6 +25,7 @@ from flax import linen as nn
 from flax import struct
 
 from jaxsyn.models.contract import forward
+from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.losses import token_log_probability
 from jaxsyn.training.objective import Loss, real_targets
 
@@ -79,23 +80,23 @@ def outputs(
   *,
   train: bool,
   rngs: Mapping[str, Array] | None = None,
-) -> tuple[Array, dict[str, Mapping[str, Any]]]:
+) -> tuple[Array, dict[str, Maps]]:
   """The model's logits (BTV), and for each loss the maps that it reads.
 
   What no loss reads of a second pass the compiler drops.
   """
 
   def run(full_context: bool):
-    logits_BTV, published = recipe.model.apply(
+    logits_BTV, state = recipe.model.apply(
       {"params": params},
       batch,
       train=train,
       full_context=full_context,
       method=forward,
       rngs=rngs,
-      mutable=["maps"],
+      mutable=[COLLECTION],
     )
-    return logits_BTV, published.get("maps", {})
+    return logits_BTV, Maps.of(state)
 
   logits_BTV, maps = run(False)
   full = maps

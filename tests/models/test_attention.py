@@ -10,6 +10,7 @@ from jaxsyn.models.attention import Attention
 from jaxsyn.models.contract import view_of
 from jaxsyn.syntax import PARTS, View, Where
 from jaxsyn.syntax.given_weighting import GivenWeighting
+from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 
 WHERE = Where("encoder", 0, heads=2, width=8, dtype="float32", relations=5)
 
@@ -20,12 +21,17 @@ def weights(parts, view: View, x_BSD) -> np.ndarray:
   view = view.replace(position_Q=length, position_M=length, inputs=(x_BSD,))
   allowed_B1QM = view.real_BS[:, None, None, :]
   attention = Attention(WHERE, parts=parts)
-  seen = jax.jit(
-    lambda key: attention.init_with_output(
-      key, x_BSD, x_BSD, allowed_B1QM, view, train=False
-    )[1]
-  )(jax.random.key(0))
-  return np.asarray(seen["maps"]["weight_BHQM"])
+  inputs = x_BSD, x_BSD, allowed_B1QM, view
+
+  @jax.jit
+  def seen(key):
+    params = attention.init(key, *inputs, train=False)
+    state = attention.apply(params, *inputs, train=False, mutable=[COLLECTION])[
+      1
+    ]
+    return Maps.of(state).at(Address("encoder", 0, "", "weight_BHQM"))
+
+  return np.asarray(seen(jax.random.key(0)))
 
 
 @pytest.mark.parametrize("name", [n for n, s in PARTS.items() if not s.embeds])

@@ -22,6 +22,7 @@ from jaxsyn.models.contract import view_of
 from jaxsyn.models.gru_decoder import Contexts
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import Part, Window
+from jaxsyn.syntax.maps import COLLECTION, Maps
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")
 
@@ -104,10 +105,11 @@ def attend(spec, place, layer, params=None):
     return out
 
   with nn.intercept_methods(watch):
-    out, maps = attention.apply(
-      {"params": params}, *inputs, train=False, mutable=["maps"]
+    out, state = attention.apply(
+      {"params": params}, *inputs, train=False, mutable=[COLLECTION]
     )
-  return params, stages, maps["maps"]["weight_BHQM"], out
+  (weight,) = Maps.of(state).find(kind="weight_BHQM")
+  return params, stages, weight.value, out
 
 
 @pytest.mark.parametrize("system, place, layer", attentions())

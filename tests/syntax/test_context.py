@@ -12,6 +12,7 @@ from part_under_test import WHERE
 
 from jaxsyn.syntax import View, Where
 from jaxsyn.syntax.context import Context
+from jaxsyn.syntax.maps import COLLECTION, Maps
 
 KINDS = ["global", "deep", "deep_global"]
 H, K, D = WHERE.heads, WHERE.head_width, WHERE.width  # 2, 4, 8
@@ -197,9 +198,11 @@ def test_what_it_makes_and_publishes(spec, layer, pieces):
   q, k, inputs = jax.tree.map(jnp.asarray, drawn(spec, layer)[:3])
   part = spec.make(dataclasses.replace(WHERE, layer=layer))
   view = View(real_BS=jnp.asarray(REAL), inputs=inputs)
-  made = part.init(jax.random.key(0), q, k, view, train=False, method="project")
+  call = dict(train=False, method="project")
+  made = part.init(jax.random.key(0), q, k, view, **call)
+  state = part.apply(made, q, k, view, **call, mutable=[COLLECTION])[1]
   if not pieces:
-    assert made == {}
+    assert made == state == {}
     return
   heads = H if spec.heads is None else 1
   for name in ("query", "key"):
@@ -208,7 +211,9 @@ def test_what_it_makes_and_publishes(spec, layer, pieces):
       "own_gate_HK": (heads, K),
       "context_gate_HK": (heads, K),
     }
-  for gate in (made["maps"]["query_gate_BQH"], made["maps"]["key_gate_BMH"]):
+  gates = Maps.of(state).published
+  assert [g.address.kind for g in gates] == ["query_gate_BQH", "key_gate_BMH"]
+  for gate in (g.value for g in gates):
     assert gate.shape == (*REAL.shape, H)
     assert ((gate[..., :heads] > 0) & (gate[..., :heads] < 1)).all()
     assert (gate[..., heads:] == 0).all()

@@ -13,6 +13,7 @@ from part_under_test import WHERE, rescored
 from jaxsyn.errors import InputError
 from jaxsyn.syntax import View
 from jaxsyn.syntax.localness import Localness
+from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 
 WINDOWS = ["fixed", "layer", "query"]
 H, K = WHERE.heads, WHERE.head_width  # 2, 4
@@ -202,18 +203,18 @@ def test_what_it_makes_and_publishes():
     view = View(
       real_BS=jnp.asarray(REAL), position_Q=position, position_M=position
     )
-    return spec.make(WHERE).init(
-      jax.random.key(0), score, q, k, view, train=False, method="rescore"
-    )
+    part = spec.make(WHERE.for_part("localness"))
+    call = dict(train=False, method="rescore")
+    made = part.init(jax.random.key(0), score, q, k, view, **call)
+    out = part.apply(made, score, q, k, view, **call, mutable=[COLLECTION])
+    return made, Maps.of(out[1])
 
-  assert made(Localness(heads=())) == {}
-  assert set(made(Localness(window="fixed"))["params"]) == {
-    "hidden_HKK",
-    "centre_HK",
-  }
-  out = made(Localness(window="layer", heads=(1,)))
-  assert out["params"]["key_hidden_HKK"].shape == (1, K, K)
-  bias = out["maps"]["bias_BHQM"]
+  assert made(Localness(heads=())) == ({}, Maps())
+  fixed, _ = made(Localness(window="fixed"))
+  assert set(fixed["params"]) == {"hidden_HKK", "centre_HK"}
+  one, maps = made(Localness(window="layer", heads=(1,)))
+  assert one["params"]["key_hidden_HKK"].shape == (1, K, K)
+  bias = maps.at(Address("encoder", 0, "localness", "bias_BHQM"))
   assert bias.shape == (2, 2, 6, 6)
   assert (bias[:, 0] == 0).all() and (bias[:, 1] < 0).all()
 

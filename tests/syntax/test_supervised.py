@@ -10,6 +10,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
 from jaxsyn.syntax import View, Where
 from jaxsyn.syntax.dbsa import Dbsa
+from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.syntax.sisa import Sisa
 from jaxsyn.syntax.supervised import chain_BS, first_of_parent_BS
 
@@ -90,7 +91,7 @@ def after(spec, where, view, train=False, seed=0):
     rng.normal(size=shape).astype(np.float32)
     for shape in ((B, H, S, S), (B, S, H, K), (B, S, H, K))
   )
-  out, maps = spec.make(where).apply(
+  out, state = spec.make(where).apply(
     {"params": params},
     jnp.asarray(score),
     q / np.sqrt(K),
@@ -98,9 +99,10 @@ def after(spec, where, view, train=False, seed=0):
     view,
     train=train,
     method="rescore",
-    mutable=["maps"],
+    mutable=[COLLECTION],
   )
-  return (score, q, k), params, np.asarray(out), maps["maps"]
+  maps = {p.address.kind: p.value for p in Maps.of(state).published}
+  return (score, q, k), params, np.asarray(out), maps
 
 
 def leaky(x):

@@ -11,7 +11,7 @@ import numpy as np
 from jaxsyn.syntax import View, Where, WindowSpec
 
 WIDTH = 6
-WHERE = Where("context", 0, 1, WIDTH, "float32")
+WHERE = Where("cross", 0, 1, WIDTH, "float32")
 
 
 def drawn(window, score_BNS, query_BNG, view: View, seed: int = 0):

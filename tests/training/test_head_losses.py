@@ -13,6 +13,7 @@ from models_under_test import sentence as pair_of
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
+from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.head_losses import (
   SourceHeads,
   Synchronisation,
@@ -34,17 +35,21 @@ def distributions(shown):
 
 
 def maps_of(source=None, target=None, parent=None, cross=None, layer=0):
-  """What the modules publish."""
-  maps = {}
+  """What the modules of a layer publish."""
+  published = []
+
+  def add(place, part, kind, value):
+    if value is not None:
+      address = Address(place, layer, part, kind)
+      published.append(Published(address, jnp.asarray(value)))
+
   for place, parse in (("encoder", source), ("decoder", target)):
     if parse is not None:
-      part = {"log_parse_BQM": jnp.asarray(parse, jnp.float32)}
-      if parent is not None:
-        part["parent_BQ"] = jnp.asarray(parent)
-      maps[f"{place}_0"] = {"attention": {"dbsa": part}}
-  if cross is not None:
-    maps.setdefault(f"decoder_{layer}", {})["cross"] = {"weight_BHQM": cross}
-  return maps
+      parse = jnp.asarray(parse, jnp.float32)
+      add(place, "dbsa", "log_parse_BQM", parse)
+      add(place, "dbsa", "parent_BQ", parent)
+  add("cross", "", "weight_BHQM", cross)
+  return Maps(tuple(published))
 
 
 CAUSAL = np.tril(np.ones((1, 5, 5), bool))
@@ -83,8 +88,9 @@ def test_two_layers_that_parse_count_alike():
   shown = np.ones((2, 3, 3), bool)
   one, other = (distributions(shown) for _ in range(2))
   parent = RNG.integers(0, 3, (2, 3))
-  both = maps_of(one, parent=parent)
-  both["encoder_10"] = maps_of(other, parent=parent)["encoder_0"]
+  lower = maps_of(one, parent=parent)
+  higher = maps_of(other, parent=parent, layer=10)
+  both = Maps(lower.published + higher.published)
   sums = [
     SourceHeads()(None, maps_of(parse, parent=parent), {})
     for parse in (one, other)
@@ -273,7 +279,8 @@ def test_full_context_shows_the_supervised_head_its_future():
       shares[f"uas/{side}"][1] for side in ("target_reachable", "target")
     )
     assert (reached == words) == (name == "full")
-    weight = maps["target_heads"]["decoder_0"]["attention"]["weight_BHQM"]
+    address = Address("decoder", 0, "", "weight_BHQM")
+    weight = maps["target_heads"].at(address)
     assert (np.triu(weight, 1) > 0).any() == (name == "full")
   # What is translated does not change; every subword of a word is supervised.
   np.testing.assert_array_equal(terms["plain"][0], terms["full"][0])

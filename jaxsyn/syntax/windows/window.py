@@ -40,7 +40,7 @@ class Window(nn.Module):
 
   Attributes:
     spec: its options.
-    where: place "context"; `width` is that of the decoder's state, G.
+    where: place "cross"; `width` is that of the decoder's state, G.
   """
 
   spec: Any

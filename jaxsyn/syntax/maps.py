@@ -1,0 +1,111 @@
+"""Maps: arrays that attention and parts publish, each with its address.
+
+What a module makes on its way (attention weights, a weighting, a parse) losses
+and pictures may want to see. It publishes the array where it is made, and whoever
+runs the model asks for it by address:
+
+  publish(self, "log_parse_BQM", log_p_BQM)
+
+  output, state = model.apply(variables, ..., mutable=[COLLECTION])
+  Maps.of(state).find(place="encoder", kind="log_parse_BQM")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from flax import linen as nn
+from flax import struct, traverse_util
+
+Array = jax.Array
+
+COLLECTION = "maps"
+
+
+@dataclasses.dataclass(frozen=True)
+class Address:
+  """Where an array was made, and which of those made there it is.
+
+  Attributes:
+    place: "encoder", "decoder" (their self-attention) or "cross".
+    layer: from 0; -1 at the embeddings.
+    part: name of the part, or of a recurrent decoder's window; "" for attention
+      itself.
+    kind: the array's name, with its letters, as in "weight_BHQM".
+  """
+
+  place: str
+  layer: int
+  part: str
+  kind: str
+
+
+@struct.dataclass
+class Published:
+  """An array and its address; of the tree that JAX sees only the array is."""
+
+  address: Address = struct.field(pytree_node=False)
+  value: Array
+
+
+def publish(module: nn.Module, kind: str, value: Array) -> None:
+  """Makes an intermediate readable by losses and pictures.
+
+  The only use of Linen's `sow`. The last value wins; what nobody reads is
+  dropped by the compiler. As with Linen's own intermediates, `init` keeps none.
+
+  Args:
+    module: with a `where`, see `jaxsyn.syntax.part.Where`.
+    kind: name of the array, with its letters; one of each in a module.
+    value: the array.
+  """
+  if module.is_initializing():
+    return
+  where = module.where
+  address = Address(where.place, where.layer, where.part, kind)
+  module.sow(
+    COLLECTION,
+    kind,
+    Published(address, value),
+    reduce_fn=lambda _, new: new,
+    init_fn=lambda: None,
+  )
+
+
+@struct.dataclass
+class Maps:
+  """What a model published in one run, in the order of publication.
+
+  So layers come first layer first, and parts in the order of application.
+  """
+
+  published: tuple[Published, ...] = ()
+
+  @classmethod
+  def of(cls, state: Mapping[str, Any]) -> Maps:
+    """What stands in the state that `apply` returns beside the output."""
+    # Not the leaves as JAX has them, by the alphabet: layer 10 before layer 2.
+    published = traverse_util.flatten_dict(state.get(COLLECTION, {}))
+    return cls(tuple(published.values()))
+
+  def find(self, **asked: str | int) -> tuple[Published, ...]:
+    """All of an address.
+
+    Args:
+      **asked: fields of `Address`; those left out may be anything.
+    """
+    return tuple(
+      published
+      for published in self.published
+      if all(getattr(published.address, k) == v for k, v in asked.items())
+    )
+
+  def at(self, address: Address) -> Array | None:
+    """The array of an address; None where nothing was published."""
+    for published in self.published:
+      if published.address == address:
+        return published.value
+    return None
