@@ -19,6 +19,8 @@ a column a word that is looked at, the sum of its subwords; rows sum to 1. In
 decoder and cross-attention a row is the word being predicted, and the words of
 a translation are what stands between its blanks (where it has none: its
 subwords). Input is raw text, or CoNLL-U.
+
+Letters: L layer.
 """
 
 from __future__ import annotations

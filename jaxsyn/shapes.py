@@ -1,27 +1,34 @@
 """The letters: an array is named what_LETTERS, e.g. score_BHQM.
 
-  B sentence in the batch     H attention head          D model width
-  S source subword            K width of one head       F feed-forward width
-  T target subword            V target vocabulary       R dependency relation
-  Q querying subword (S or T) M remembered subword (S or T)
-  W word                      N beam                  1 broadcast axis
-  G unit of a recurrent state A unit of its alignment     E annotation width, 2·G
-  Z gate of a recurrent cell  L label of a pair of subwords
-  C bracket or subword of a bracketed sentence
-  U place in a unit of words  O offset in a kernel        P channel of one
-  I statistic of a sentence   J resample of a test set    Y seed of a run
-
 The name is the specification of the shape; `agree` checks it at the door of
-each public module, so comments need not repeat it.
+each public module, so comments need not repeat it. `LETTERS` are known
+everywhere. A file that needs another axis says so at its top, in a line
+"Letters: E annotation width; A unit of an alignment."; a test holds every name
+in jaxsyn/ to both.
 """
 
 from __future__ import annotations
 
-LETTERS = frozenset("BSTQMHKDFVRWNLCGAEZUOPIJY1")
+LETTERS = {
+  "B": "sentence in the batch",
+  "S": "source subword",
+  "T": "target subword",
+  "Q": "querying subword (S or T)",
+  "M": "remembered subword (S or T)",
+  "W": "word",
+  "N": "hypothesis of a sentence: a beam",
+  "H": "attention head",
+  "K": "width of one head",
+  "D": "model width",
+  "F": "feed-forward width",
+  "G": "unit of a recurrent state",
+  "V": "target vocabulary",
+  "1": "broadcast axis",
+}
 
 
 def split(name: str) -> tuple[str, str]:
-  """What an array is, and the letters of its axes: of "score_BHQM" both sides."""
+  """What an array is, and its letters: ("score", "BHQM") of "score_BHQM"."""
   what, _, letters = name.rpartition("_")
   return what, letters
 
@@ -35,17 +42,16 @@ def agree(**arrays) -> None:
     **arrays: arrays by name; None is skipped (a fact that is not there).
 
   Raises:
-    ValueError: a name with an unknown letter, a wrong number of axes, or two
-      arrays of different size along one letter; the message names both.
+    ValueError: a name without letters, a wrong number of axes, or two arrays
+      of different size along one letter; the message names both.
   """
   sizes = {"1": (1, "the letter 1")}
   for name, array in arrays.items():
     if array is None:
       continue
     _, letters = split(name)
-    unknown = set(letters) - LETTERS
-    if unknown:
-      raise ValueError(f"{name}: {sorted(unknown)} are no axis letters.")
+    if not all(letter.isupper() or letter in LETTERS for letter in letters):
+      raise ValueError(f"{name} does not end in letters of its axes.")
     if array.ndim != len(letters):
       raise ValueError(
         f"{name} must have axes {letters}, got shape {tuple(array.shape)}."

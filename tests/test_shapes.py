@@ -1,9 +1,51 @@
 """The letters and their check."""
 
+import ast
+import pathlib
+import re
+
 import numpy as np
 import pytest
 
-from jaxsyn.shapes import agree
+from jaxsyn.shapes import LETTERS, agree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# A name that ends in letters: score_BHQM, _windows_B; not _B, MAX_SIZE, utf_8.
+ARRAY = re.compile(r"_*[a-z]\w*_([A-Z1-9]*[A-Z][A-Z1-9]*)")
+
+
+def arrays(tree: ast.AST) -> dict[str, str]:
+  """Names of arrays in a file, of fields, arguments, texts, and their letters."""
+  names = set()
+  for node in ast.walk(tree):
+    for field in ("id", "attr", "arg", "name", "value"):
+      if isinstance(name := getattr(node, field, None), str):
+        names.add(name)
+  matches = {name: ARRAY.fullmatch(name) for name in names}
+  return {name: match[1] for name, match in matches.items() if match}
+
+
+def declared(tree: ast.Module) -> set[str]:
+  """Letters that a file explains at its top."""
+  top = ast.get_docstring(tree) or ""
+  line = re.search(r"^Letters: ([^.]+)\.$", top, re.M)
+  entries = re.split(r";\s+", line[1]) if line else []
+  return {re.fullmatch(r"(\w)\s.+", e, re.S)[1] for e in entries}
+
+
+def test_every_letter_is_explained_once_and_where_it_is_used():
+  paths = sorted((ROOT / "jaxsyn").rglob("*.py"))
+  assert len(paths) > 100
+  for path in paths:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names, own = arrays(tree), declared(tree)
+    unknown = {
+      n for n, letters in names.items() if set(letters) - own - {*LETTERS}
+    }
+    assert not unknown, f"{path}: explain the letters of {sorted(unknown)}"
+    assert not own & {*LETTERS}, f"{path}: {own & {*LETTERS}} are in shapes.py"
+    idle = own - set("".join(names.values()))
+    assert not idle, f"{path}: no array has the letters {sorted(idle)}"
 
 
 def test_arrays_of_one_size_agree():
@@ -24,7 +66,7 @@ def test_nothing_is_asked_of_an_absent_array():
     ({"a_BSS": np.zeros((2, 3, 4))}, "axis S: a_BSS has 4, but a_BSS has 3"),
     ({"a_BS": np.zeros(2)}, "a_BS must have axes BS"),
     ({"a_B1": np.zeros((2, 2))}, "axis 1: a_B1 has 2, but the letter 1 has 1"),
-    ({"a_BX": np.zeros((2, 2))}, "X"),
+    ({"a_Bx": np.zeros((2, 2))}, "a_Bx does not end in letters"),
   ],
 )
 def test_what_disagrees_is_named(arrays, message):

@@ -29,6 +29,8 @@ seed's difference that moves with the sentences (Owen 2007, "The pigeonhole
 bootstrap", counts it twice too). V is never below either of the first two.
 Then Student's t with Satterthwaite's degrees of freedom, V² (K - 1) / V_seed²:
 K - 1 where seeds matter most, many where sentences do.
+
+Letters: Y seed of a run; J resample.
 """
 
 from __future__ import annotations

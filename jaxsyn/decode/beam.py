@@ -2,6 +2,8 @@
 
 A sentence's result depends on nothing but itself: it stops taking part when
 it is finished or at its own limit, whatever its neighbours in the batch do.
+
+Letters: C continuation, the 2·N best of a hypothesis or of a sentence.
 """
 
 from __future__ import annotations
@@ -105,14 +107,14 @@ def beam_search(
       "advance", encoded, loop.cache, loop.last_BN, loop.at
     )
     last_B = loop.at == limit_B - 1
-    log_p_BN2, token_BN2 = _continuations(logits_BNV, 2 * N, last_B)
+    log_p_BNC, token_BNC = _continuations(logits_BNV, 2 * N, last_B)
     # All continuations of a sentence compete; 2N leave N open ones even if N
     # of them end.
-    width = log_p_BN2.shape[-1]
-    total = (loop.log_p_BN[:, :, None] + log_p_BN2).reshape(B, N * width)
+    width = log_p_BNC.shape[-1]
+    total = (loop.log_p_BN[:, :, None] + log_p_BNC).reshape(B, N * width)
     log_p_BC, where = jax.lax.top_k(total, min(2 * N, N * width))
     beam_BC = where // width
-    new_BC = jnp.take_along_axis(token_BN2.reshape(B, -1), where, axis=1)
+    new_BC = jnp.take_along_axis(token_BNC.reshape(B, -1), where, axis=1)
     token_BCT = jnp.take_along_axis(loop.token_BNT, beam_BC[:, :, None], axis=1)
     token_BCT = jnp.where(
       jnp.arange(T) == loop.at, new_BC[:, :, None], token_BCT
@@ -180,11 +182,11 @@ def _continuations(
   banned_BV = banned(logits_BNV.shape[-1], last_B)
   logits_BNV = jnp.where(banned_BV[:, None], NEVER, logits_BNV)
   count = min(count, logits_BNV.shape[-1])
-  best_BN2, token_BN2 = top_k(logits_BNV, count)
-  log_p_BN2 = jnp.where(
-    best_BN2 > NEVER / 2, best_BN2 - lse_BN[:, :, None], NEVER
+  best_BNC, token_BNC = top_k(logits_BNV, count)
+  log_p_BNC = jnp.where(
+    best_BNC > NEVER / 2, best_BNC - lse_BN[:, :, None], NEVER
   )
-  return log_p_BN2, token_BN2
+  return log_p_BNC, token_BNC
 
 
 def banned(size: int, last_B: Array) -> Array:

@@ -1,4 +1,7 @@
-"""How hypotheses of different length compare: the length penalties."""
+"""How hypotheses of different length compare: the length penalties.
+
+Letters: C candidate.
+"""
 
 from __future__ import annotations
 

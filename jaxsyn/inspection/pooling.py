@@ -4,6 +4,8 @@ A unit is what a picture has a row or a column for: a word, or a sign (the end
 of a sentence, the beginning the decoder reads). Words of the source are the
 parser's. Words of a translation are what stands between its blanks, or single
 subwords where it has none, as in Japanese.
+
+Letters: U unit.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ blindly would reach on the same words; `even` is what a head would reach that
 looks at all subwords evenly: pooled, words of many subwords win, and those are
 more often parents. A word's parent is often its neighbour, too, so compare
 "parent" with "previous" and "next" before you believe in syntax.
+
+Letters: L layer.
 """
 
 from __future__ import annotations

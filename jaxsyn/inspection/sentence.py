@@ -1,4 +1,7 @@
-"""A sentence with everything that was seen of it, and its page of JSON."""
+"""A sentence with everything that was seen of it, and its page of JSON.
+
+Letters: R unit of the rows; C unit of the columns.
+"""
 
 from __future__ import annotations
 

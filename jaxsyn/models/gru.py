@@ -5,6 +5,8 @@ decoder is a conditional GRU, two cells with attention in between. It keeps the
 model contract of `jaxsyn.models.contract`. What a step looks at are contexts,
 one a window (`jaxsyn.syntax.WINDOWS`): Chen et al. 2018, "Syntax-Directed
 Attention for Neural Machine Translation", with one context or two.
+
+Letters: E width of an annotation, 2·G.
 """
 
 from __future__ import annotations

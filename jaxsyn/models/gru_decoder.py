@@ -2,6 +2,9 @@
 
 Before this file: `gru_layers`. After it: `gru`. Source: Sennrich et al. 2017
 (Nematus), section 3; contexts: Chen et al. 2018, sections 2 and 3.
+
+Letters: E width of an annotation, 2·G; A unit of an alignment; Z gate of a
+cell.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Before this file: `layers`. After it: `gru_decoder`, `gru`. Source of the formulas: the
 conditional GRU of Sennrich et al. 2017, "Nematus: a Toolkit for Neural Machine
 Translation" (arXiv:1703.04357), section 3.
+
+Letters: E width of an annotation, 2·G; A unit of an alignment.
 """
 
 from __future__ import annotations

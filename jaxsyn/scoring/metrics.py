@@ -4,6 +4,8 @@ A score is made of numbers that sentences add to a sum: n-gram counts for BLEU,
 edits for TER, the sentence's own score for RIBES. `Measured` keeps them, so that
 significance tests and buckets score any set of sentences without reading the
 text again.
+
+Letters: I statistic of a sentence.
 """
 
 from __future__ import annotations

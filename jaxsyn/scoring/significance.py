@@ -21,6 +21,8 @@ than 5 % false alarms:
   as large. Without a tie that is the same; but two equal outputs, or two that
   differ in a single sentence, get 1/(samples + 1) from the one, about 1 from the
   other.
+
+Letters: I statistic of a sentence; J resample.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ gives each pair (q, m) one of a few labels and learns a vector a label:
 
 There is never a vector a pair: queries meet the labels' vectors first, weights
 are summed by label first (section 3.3 goes half that way).
+
+Letters: L label of a pair.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Translation with Source Dependency Representation" (EMNLP, D17-1304), model 1;
 their model 2 is a window, `jaxsyn.syntax.windows.source_dependency`. The paper
 is recalled: its text was not at hand. It pools pairs and convolves again; here
 there is one convolution, and one maximum over the whole unit.
+
+Letters: U place in a unit of words; O offset in a kernel; P channel of one.
 """
 
 from __future__ import annotations

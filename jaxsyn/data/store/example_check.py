@@ -4,6 +4,8 @@ A record can be whole and still be of another data set, or of no program of
 ours. What passes here can be gathered and indexed with: every id is in its
 vocabulary, every word in its sentence, and the heads are trees. Many examples
 are looked at together, which costs a few microseconds each.
+
+Letters: C bracket or subword of a bracketed sentence.
 """
 
 from __future__ import annotations
