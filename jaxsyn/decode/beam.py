@@ -21,7 +21,9 @@ from jaxsyn.decode.rank import PENALTIES, top_k
 from jaxsyn.syntax import View
 
 Array = jax.Array
-NEVER = -1e30  # a score no hypothesis has: finite, so that 0 * NEVER is no NaN
+# A score no hypothesis has: finite, so that 0 * NEVER is no NaN. Tests are for
+# NEVER / 2: log probabilities, or NEVER again, may have been added to it.
+NEVER = -1e30
 
 
 @dataclasses.dataclass(frozen=True)

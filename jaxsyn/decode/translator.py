@@ -114,6 +114,7 @@ class Translator:
       examples: of `jaxsyn.data.sentence.example.encode`; targets are not read.
     """
     jobs = self._jobs(examples)
+    # Before the threads: two of them would compile the same program.
     for size in dict.fromkeys(size for size, _ in jobs):
       self._program(params, size)
     results = [[NOTHING] for _ in examples]

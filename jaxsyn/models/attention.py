@@ -99,10 +99,12 @@ class Attention(nn.Module):
     )
     for part in parts:
       score_BHQM = part.rescore(score_BHQM, q_BQHK, k_BMHK, view, train=train)
-    # Mask last: a product after the mask would bring pads back to score 0.
+    # Mask last: a product after the mask would bring pads back to score 0. And
+    # not with -inf: a row of padding alone made its batch's gradient NaN.
     lowest = jnp.finfo(jnp.float32).min
     score_BHQM = jnp.where(allowed_B1QM, score_BHQM, lowest)
     weight_BHQM = jax.nn.softmax(score_BHQM, axis=-1)
+    # Before dropout: losses and pictures want what the model means.
     publish(self, "weight_BHQM", weight_BHQM)
     weight_BHQM = self.drop(weight_BHQM, train=train).astype(v_BMHK.dtype)
     mixed_BQHK = jnp.einsum("BHQM,BMHK->BQHK", weight_BHQM, v_BMHK)

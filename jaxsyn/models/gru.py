@@ -85,6 +85,8 @@ class GruModel(nn.Module):
       Bidirectional(gru.hidden, gru.dropout_hidden, *settings)
       for _ in range(1 + own)
     ]
+    # Initial values are drawn by the path of a parameter: with another name
+    # they were others, and a checkpoint was not this model's.
     self.decoder = Decoder(spec, name="decoder_0")
     self.first_state = linear(gru.hidden, *settings)
     if model.tie_output:

@@ -223,6 +223,7 @@ class Decoder(nn.Module):
       in_axes=1,
       out_axes=1,
     )(self, start, self.first.input(x_BTD))
+    # After the steps: what a step itself publishes, `nn.scan` drops silently.
     self.cross.publish(weights)
     state_BTG = self.drop_read_out(state_BTG, train=train)
     contexts = [self.drop_read_out(c, train=train) for c in contexts]

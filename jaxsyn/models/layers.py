@@ -62,20 +62,20 @@ class Dropout(nn.Module):
     return jnp.where(keep, x * (1.0 / (1.0 - self.rate)), 0.0).astype(x.dtype)
 
 
-def dense(features, name: str | None, dtype, *, bias: bool = True) -> nn.Dense:
+def dense(features: int, dtype: str, name: str | None = None) -> nn.Dense:
   """A linear layer with Xavier-uniform weights and zero bias."""
   return nn.Dense(
     features,
-    use_bias=bias,
     dtype=dtype,
     kernel_init=nn.initializers.xavier_uniform(),
     name=name,
   )
 
 
-def norm(name: str | None, dtype) -> nn.LayerNorm:
+def norm(dtype: str) -> nn.LayerNorm:
   """Layer normalisation over D, statistics in float32."""
-  return nn.LayerNorm(epsilon=1e-5, dtype=dtype, name=name)
+  # fairseq's ε, the papers' toolkit; Flax's own is 1e-6.
+  return nn.LayerNorm(epsilon=1e-5, dtype=dtype)
 
 
 class FeedForward(nn.Module):
@@ -88,10 +88,10 @@ class FeedForward(nn.Module):
 
   @nn.compact
   def __call__(self, x_BSD: Array, *, train: bool) -> Array:
-    hidden_BSF = dense(self.inner, "inner", self.dtype)(x_BSD)
+    hidden_BSF = dense(self.inner, self.dtype, "inner")(x_BSD)
     hidden_BSF = ACTIVATIONS[self.activation](hidden_BSF)
     hidden_BSF = Dropout(self.dropout)(hidden_BSF, train=train)
-    return dense(x_BSD.shape[-1], "outer", self.dtype)(hidden_BSF)
+    return dense(x_BSD.shape[-1], self.dtype, "outer")(hidden_BSF)
 
 
 def sinusoids(position: Array, width: int) -> Array:

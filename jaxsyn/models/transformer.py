@@ -71,15 +71,15 @@ class TransformerModel(nn.Module):
     else:
       self.source_table = table(spec.source_vocabulary)
     if not model.tie_output:
-      self.output = dense(spec.target_vocabulary, None, model.dtype)
+      self.output = dense(spec.target_vocabulary, model.dtype)
     self.drop = Dropout(family.dropout)
     for name, part in spec.parts.at_embeddings("encoder"):
       setattr(self, name, part.make(spec.where("encoder", -1).for_part(name)))
     self.encoder = [EncoderLayer(spec, i) for i in range(family.encoder_layers)]
     self.decoder = [DecoderLayer(spec, i) for i in range(family.decoder_layers)]
     if family.norm == "pre":  # the last branch is still to be normalised
-      self.encoder_norm = norm(None, model.dtype)
-      self.decoder_norm = norm(None, model.dtype)
+      self.encoder_norm = norm(model.dtype)
+      self.decoder_norm = norm(model.dtype)
 
   def _embed(self, table: nn.Embed, id_BS: Array) -> Array:
     return table(id_BS) * self.spec.model.width**0.5

@@ -25,7 +25,7 @@ class Residual(nn.Module):
   dtype: str
 
   def setup(self):
-    self.norm = norm(None, self.dtype)
+    self.norm = norm(self.dtype)
     self.drop = Dropout(self.dropout)
 
   def enter(self, x_BSD: Array) -> Array:

@@ -25,6 +25,7 @@ Array = jax.Array
 
 def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
   """Mean over the real positions of a sentence, added up in float32."""
+  # At least 1: 0 / 0 in a row of padding made its batch's gradient NaN.
   number_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
   real_BSD = jnp.where(real_BS[:, :, None], x_BSD.astype(jnp.float32), 0.0)
   return (real_BSD.sum(1, keepdims=True) / number_B11).astype(x_BSD.dtype)

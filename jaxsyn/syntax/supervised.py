@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxsyn.options import option
+from jaxsyn.syntax.gaussian import HIDDEN
 from jaxsyn.syntax.heads import OnHeads, chosen
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
@@ -227,5 +228,5 @@ class SupervisedPart(Part):
     gold_BQM = jnp.arange(score_BHQM.shape[3]) == parent_BQ1
     gold_BQM = gold_BQM & shown_BQM(view, self.where.place)
     has_BQ1 = gold_BQM.any(2, keepdims=True)
-    only_BQM = jnp.where(gold_BQM, 0.0, -1e9)
+    only_BQM = jnp.where(gold_BQM, 0.0, HIDDEN)
     return jnp.where(has_BQ1[:, None], only_BQM[:, None], score_BHQM)

@@ -77,9 +77,7 @@ class _TreeScaled(GaussianPart):
     edges, far, dropped = self._sparse(*edges_BSS(view), path, train)
     if dropped is not None and spec.fill == "far":
       far, dropped = far | dropped, None
-    exponent_BHQM = jnp.where(
-      far[:, None], -jnp.inf, self.exponent(jnp.where(far, 0.0, edges))
-    )
+    exponent_BHQM = jnp.where(far[:, None], -jnp.inf, self.exponent(edges))
     if dropped is None:
       return self.lay(score_BHQM, exponent_BHQM, view)
     if spec.fill == "one":

@@ -163,6 +163,8 @@ class Layout:
         functools.partial(step, axis="data"), axis_name="data", donate_argnums=0
       )
     else:
+      # Left to the compiler the new state lies otherwise than the old one, and
+      # the compiled step refuses it.
       where = self.shardings(state)
       wrapped = jax.jit(
         step, donate_argnums=0, out_shardings=(where, self._whole)

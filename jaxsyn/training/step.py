@@ -119,6 +119,7 @@ def first_state(recipe: Recipe, batch: Mapping[str, Array], seed: int) -> State:
     params=params,
     opt=recipe.optimiser.init(params),
     key=jax.random.key_data(run),
+    # A copy: a step is given the state's memory, and no buffer can be given twice.
     ema=jax.tree.map(jnp.copy, params) if recipe.ema > 0 else None,
     pending={
       name: (jax.tree.map(jnp.zeros_like, params), jnp.zeros(()))

@@ -154,6 +154,7 @@ class Position(nn.Module):
 
 def row_of(position_BN: Array, real_BS: Array) -> Array:
   """The subword a real position falls on, within the sentence; int32 BN."""
+  # A sigmoid from 17 on is 1 in float32, and p = J one row beyond the last.
   last_B1 = jnp.maximum(jnp.sum(real_BS, axis=1) - 1, 0)[:, None]
   row_BN = jnp.clip(jnp.floor(position_BN), 0, last_B1)
   return row_BN.astype(jnp.int32)
