@@ -17,7 +17,7 @@ import pathlib
 import re
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import ml_collections
@@ -27,7 +27,7 @@ from ml_collections import config_flags
 from jaxsyn.config import Config, moved
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exits import guarded
-from jaxsyn.options import Range, describe, range_of, text
+from jaxsyn.options import Range, describe, range_of, text, unchosen
 
 flags.disclaim_key_flags()  # --config shows in the help of the command
 
@@ -150,13 +150,46 @@ class _Number(flags.ArgumentParser):
     return value
 
 
-def main(function: Callable[[flags.FlagValues], Any]) -> None:
-  """Parses the flags, calls function(flags) and exits; see the module."""
-  guarded(lambda: function(parse(sys.argv)))
+def main(
+  function: Callable[[flags.FlagValues], Any], *, several: bool = False
+) -> None:
+  """Parses the flags, calls function(flags) and exits; see the module.
+
+  Args:
+    function: the command.
+    several: see `parse`.
+  """
+  guarded(lambda: function(parse(sys.argv, several=several)))
 
 
-def parse(argv: Sequence[str]) -> flags.FlagValues:
-  """Parses flags, config file and overrides; every fault is an InputError."""
+def overrides(values: flags.FlagValues) -> dict[str, Any]:
+  """What follows --config on the command line: dotted name -> value."""
+  return config_flags.get_override_values(values["config"])
+
+
+def check_chosen(
+  configs: Sequence[ml_collections.ConfigDict], options: Iterable[str]
+) -> None:
+  """Raises InputError for an option that does nothing in any of the configs.
+
+  Args:
+    configs: of the systems.
+    options: dotted names, as of `overrides`.
+  """
+  for option in options:
+    told = [unchosen(Config, config, option) for config in configs]
+    if all(told):
+      raise InputError(told[0])
+
+
+def parse(argv: Sequence[str], *, several: bool = False) -> flags.FlagValues:
+  """Parses flags, config file and overrides; every fault is an InputError.
+
+  Args:
+    argv: the command line.
+    several: the command makes configs of several systems out of --config and
+      looks itself whether the overrides do something: `check_chosen`.
+  """
   values = flags.FLAGS
   for name, short in (("help", True), ("h", True), ("helpfull", False)):
     if f"--{name}" in argv or f"-{name}" in argv:
@@ -171,6 +204,8 @@ def parse(argv: Sequence[str]) -> flags.FlagValues:
     raise InputError(f"{error} (--help lists the flags)") from None
   if rest:
     raise InputError(f"unexpected argument {rest[0]!r} (--help: the flags).")
+  if "config" in values and not several:
+    check_chosen([values.config], overrides(values))
   return values
 
 

@@ -203,7 +203,7 @@ def _checked(config: Any) -> Config:
 def _systems(values: flags.FlagValues) -> list[asked.System]:
   """The systems of the command line, each with all overrides."""
   address = config_flags.get_config_filename(values["config"])
-  overrides = config_flags.get_override_values(values["config"])
+  overrides = cli.overrides(values)
   if ":" in address:
     raise InputError(
       f"--config {address} names a system; --systems or --table do that here."
@@ -213,11 +213,16 @@ def _systems(values: flags.FlagValues) -> list[asked.System]:
       "config.seed is set by --seeds here: from 0, as many as you say."
     )
   if values.table:
-    return [_of_row(row, address, overrides) for row in _table(values).rows]
+    rows = _table(values).rows
+    configs = [_of_row(row, address, overrides) for row in rows]
+    cli.check_chosen(configs, overrides)
+    return [
+      asked.System(row.name, read_config(config), dict(row.published or {}))
+      for row, config in zip(rows, configs)
+    ]
   plain = cli.load(address)
-  found = []
-  for name in values.systems:
-    config = cli.load(f"{address}:{name}")
+  configs = [cli.load(f"{address}:{name}") for name in values.systems]
+  for name, config in zip(values.systems, configs):
     for path, value in overrides.items():
       own = _field(config, path)
       if own not in (_field(plain, path), value):
@@ -226,14 +231,19 @@ def _systems(values: flags.FlagValues) -> list[asked.System]:
           f"config.{path}={own!r}. Leave the option or the system out."
         )
     config.update_from_flattened_dict(overrides)
-    found.append(asked.System(name, read_config(config)))
-  names = [system.name for system in found]
+  names = values.systems
   if len(set(names)) < len(names):
     raise InputError(f"--systems names one twice: {', '.join(names)}.")
-  return found
+  cli.check_chosen(configs, overrides)
+  return [
+    asked.System(name, read_config(config))
+    for name, config in zip(names, configs)
+  ]
 
 
-def _of_row(row: Any, address: str, overrides: dict[str, Any]) -> asked.System:
+def _of_row(
+  row: Any, address: str, overrides: dict[str, Any]
+) -> ml_collections.ConfigDict:
   """A row of an ablation table on the data of a config."""
   if both := sorted(set(row.overrides) & set(overrides)):
     raise InputError(
@@ -242,8 +252,7 @@ def _of_row(row: Any, address: str, overrides: dict[str, Any]) -> asked.System:
     )
   config = cli.load(address)
   config.update_from_flattened_dict(overrides)
-  config = read_config(row.on(config))
-  return asked.System(row.name, config, dict(row.published or {}))
+  return row.on(config)
 
 
 def _table(values: flags.FlagValues) -> Any:
@@ -298,9 +307,7 @@ def _main(values: flags.FlagValues) -> None:
     config_flags.get_config_filename(values["config"]),
     [
       f"{name}={value}"
-      for name, value in config_flags.get_override_values(
-        values["config"]
-      ).items()
+      for name, value in cli.overrides(values).items()
     ],
     ablation,
     values.processes,
@@ -355,4 +362,4 @@ if __name__ == "__main__":
     [],
     "GPUs by number, as in 0,1,2,3: --processes runs at a time on each.",
   )
-  cli.main(_main)
+  cli.main(_main, several=True)

@@ -115,7 +115,7 @@ def test_exit_status(monkeypatch, capsys, error, status, message):
   def fail(_):
     raise error
 
-  monkeypatch.setattr(cli, "parse", lambda _: None)
+  monkeypatch.setattr(cli, "parse", lambda _, **more: None)
   with pytest.raises(SystemExit) as stopped:
     cli.main(fail)
   assert stopped.value.code == status
@@ -126,14 +126,14 @@ def test_our_own_faults_keep_their_traceback(monkeypatch):
   def fail(_):
     raise KeyError("a fault")
 
-  monkeypatch.setattr(cli, "parse", lambda _: None)
+  monkeypatch.setattr(cli, "parse", lambda _, **more: None)
   with pytest.raises(KeyError, match="a fault"):
     cli.main(fail)
 
 
 def test_reader_went_away():
   code = (
-    "from jaxsyn import cli; cli.parse = lambda _: None;"
+    "from jaxsyn import cli; cli.parse = lambda _, **more: None;"
     "cli.main(lambda _: [print('line', flush=True) for _ in range(100000)])"
   )
   process = subprocess.Popen(

@@ -14,7 +14,14 @@ Reading order: `bounds`, `fields`, `choices`, `described`.
 from __future__ import annotations
 
 from jaxsyn.options.bounds import Range
-from jaxsyn.options.choices import Choice, Named, Table, any_of, one_of
+from jaxsyn.options.choices import (
+  Choice,
+  Named,
+  Table,
+  any_of,
+  one_of,
+  unchosen,
+)
 from jaxsyn.options.described import Described, changeable, describe, text
 from jaxsyn.options.fields import (
   At,
@@ -44,4 +51,5 @@ __all__ = [
   "range_of",
   "section",
   "text",
+  "unchosen",
 ]

@@ -39,6 +39,7 @@ from jaxsyn.options.fields import (
   config_dict,
   fields_of,
   from_config,
+  said,
 )
 
 
@@ -116,12 +117,22 @@ class _OneOf(_Chooser[S]):
     return {name: cls for name, cls in self.table.items() if fields_of(cls)}
 
   def read(
-    self, name: str, section: Mapping[str, Any], at: At, bounded: bool
+    self,
+    name: str,
+    section: Mapping[str, Any],
+    at: At,
+    *,
+    bounded: bool,
+    whole: bool,
   ) -> S:
     chosen = self.table.known(section[name], at / name)
     specs = {
       other: from_config(
-        cls, section.get(other, {}), at / other, bounded=bounded
+        cls,
+        section.get(other, {}),
+        at / other,
+        bounded=bounded,
+        whole=whole and other == chosen,
       )
       for other, cls in self.table.items()
     }
@@ -146,8 +157,15 @@ class _AnyOf(_Chooser[S]):
     return {}
 
   def read(
-    self, name: str, section: Mapping[str, Any], at: At, bounded: bool
+    self,
+    name: str,
+    section: Mapping[str, Any],
+    at: At,
+    *,
+    bounded: bool,
+    whole: bool,
   ) -> Named[S]:
+    del whole  # who names a choice need not say its options
     wanted = section[name]
     if not isinstance(wanted, Mapping):
       raise (at / name).error(f" must be a section, got {wanted!r}.")
@@ -173,6 +191,36 @@ class _AnyOf(_Chooser[S]):
 
   def plain(self, name: str, value: Named[S]) -> dict[str, Any]:
     return {name: {one: as_dict(spec) for one, spec in value}}
+
+
+def unchosen(cls: type, config: Mapping[str, Any], option: str) -> str:
+  """Why an option does nothing: it is one of a choice that was not made.
+
+  Args:
+    cls: a dataclass.
+    config: a section that says what an instance holds.
+    option: its dotted name there.
+
+  Returns: a message; "" where the option counts, or is none.
+  """
+  at = At("config")
+  for name in option.split("."):
+    within = None
+    for field, (own, hint) in fields_of(cls).items():
+      chooser = said(own).chooser
+      if chooser and name in chooser.beside():
+        within = chooser.beside()[name]
+        if config[field] != name:
+          return (
+            f"config.{option} is an option of {at / field}={name!r}, which is "
+            f"{config[field]!r}. Set that too, or leave the option out."
+          )
+      elif name == field and dataclasses.is_dataclass(hint):
+        within = hint
+    if within is None:
+      return ""
+    cls, config, at = within, config[name], at / name
+  return ""
 
 
 def one_of(

@@ -66,7 +66,13 @@ class Chooser(Protocol):
   def beside(self) -> Mapping[str, type]: ...
 
   def read(
-    self, name: str, section: Mapping[str, Any], at: At, bounded: bool
+    self,
+    name: str,
+    section: Mapping[str, Any],
+    at: At,
+    *,
+    bounded: bool,
+    whole: bool,
   ) -> Any: ...
 
   def config(self, name: str, value: Any) -> dict[str, Any]: ...
@@ -147,8 +153,8 @@ def from_config(
     at: where the section stands.
     bounded: numbers without a Range are finite and fit in 32 bits. False for
       what was measured, not chosen.
-    whole: no field may be left out, but those of choices. Else those with a
-      default may.
+    whole: no field may be left out, but those of the choices that were not
+      made, and of `any_of`. Else those with a default may.
 
   Raises:
     InputError: unknown, missing or mistyped field, or a value out of bounds.
@@ -174,7 +180,9 @@ def from_config(
         told = "; see jaxsyn/config.py" if whole else ""
         raise (at / name).error(f" is missing{told}.")
     elif chooser := said(field).chooser:
-      values[name] = chooser.read(name, config, at, bounded)
+      values[name] = chooser.read(
+        name, config, at, bounded=bounded, whole=whole
+      )
     else:
       values[name] = _typed(
         hint, config[name], at / name, bounded=bounded, whole=whole
