@@ -305,10 +305,7 @@ def _main(values: flags.FlagValues) -> None:
       edges=cli.edges_of(values),
     ),
     config_flags.get_config_filename(values["config"]),
-    [
-      f"{name}={value}"
-      for name, value in cli.overrides(values).items()
-    ],
+    [f"{name}={value}" for name, value in cli.overrides(values).items()],
     ablation,
     values.processes,
     values.devices,

@@ -134,7 +134,10 @@ def test_every_missing_field_is_named():
 
 
 def test_an_integer_is_a_float():
-  assert read_config(changed(model__transformer__dropout=0)).model.family.dropout == 0.0
+  assert (
+    read_config(changed(model__transformer__dropout=0)).model.family.dropout
+    == 0.0
+  )
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import random
 import typing
 
 import pytest
-from jaxsyn.options import At, Range, from_config, range_of
 
 from configs import base, multi30k_en_de, systems
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, Decode, read_config
 from jaxsyn.errors import InputError
+from jaxsyn.options import Range, from_config, range_of
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import PARTS, WINDOWS
 from jaxsyn.training.losses import LOSSES

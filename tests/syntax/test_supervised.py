@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models_under_test import batch_of, check_part, plan_of, sentence
+from models_under_test import batch_of, check_part, sentence
 
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
