@@ -19,8 +19,8 @@ from absl import flags
 
 from benchmarks.figures import show
 from jaxsyn import cli
-from jaxsyn.scoring.metrics import measure, scorer_of
-from jaxsyn.scoring.significance import TESTS, difference
+from jaxsyn.scoring.metrics import scorer_of
+from jaxsyn.scoring.significance import TESTS, Draws, difference
 
 LEVEL = 0.05
 
@@ -51,15 +51,18 @@ def called_different(
     random = np.random.default_rng((seed, trial))
     reference, one, other = _test_set(random, sentences, planted)
     scorer = scorer_of(metric, [reference], "none")
-    first, second = (measure(scorer, s) for s in (one, other))
-    draws = int(random.integers(2**31))
-    found = difference(
-      ("other", "one"), second, first, tuple(TESTS), samples, draws, False
+    first, second = (scorer.measure(s) for s in (one, other))
+    draws = Draws(samples, seed=int(random.integers(2**31)))
+    compared = difference(
+      *(("other", "one"), second, first),
+      tests=tuple(TESTS),
+      draws=draws,
+      interval=False,
     )
-    for outcome in found.tests:
-      hits[outcome.name] += outcome.p < LEVEL
-      if outcome.sacrebleu_p is not None:
-        hits[f"{outcome.name}_sacrebleu"] += outcome.sacrebleu_p < LEVEL
+    for test in compared.tests:
+      hits[test.name] += test.p < LEVEL
+      if test.sacrebleu_p is not None:
+        hits[f"{test.name}_sacrebleu"] += test.sacrebleu_p < LEVEL
   return dict(hits)
 
 

@@ -55,9 +55,9 @@ def called_different(
       ("one", "other"),
       "mean",
       tuple(range(seeds)),
-      gain_YB.mean(axis=1),
-      gain_YB @ share_JB.T,
-      trial,
+      difference_Y=gain_YB.mean(axis=1),
+      difference_YJ=gain_YB @ share_JB.T,
+      seed=trial,
     )
     hits["corrected"] += found.p < LEVEL
     hits["bootstrap"] += found.bootstrap.p < LEVEL

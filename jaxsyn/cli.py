@@ -43,63 +43,6 @@ def config_flag() -> None:
   )
 
 
-def scoring_flags(metrics: Sequence[str]) -> None:
-  """The flags of how to score, also for those who score what they made.
-
-  Args:
-    metrics: those of --metrics unless given.
-  """
-  # Here, not above: commands that score nothing need not load sacreBLEU.
-  from jaxsyn.scoring import buckets, significance
-
-  flags.DEFINE_list(
-    "metrics",
-    list(metrics),
-    "Which of bleu, chrf, ter, ribes and exact, in order.",
-  )
-  flags.DEFINE_string(
-    "tokenizer",
-    "",
-    "sacreBLEU's tokeniser, for BLEU and for the words of RIBES and TER: 13a, "
-    "intl, zh, char, none, ja-mecab (pip install 'jaxsyn[ja]'), ko-mecab "
-    "('jaxsyn[ko]'), or flores101, flores200, spBLEU-1K, which are downloaded. "
-    "Unless given, what fits the target language; 13a where that is not known.",
-  )
-  flags.DEFINE_bool(
-    "lowercase",
-    False,
-    "Ignore case, as sacreBLEU's -lc does. TER always ignores it.",
-  )
-  flags.DEFINE_enum(
-    "significance",
-    "bootstrap",
-    list(significance.CHOICES),
-    "Test against the baseline over sentences; sign compares the scores of "
-    "sentences. none also leaves out the intervals, which are bootstrapped.",
-  )
-  flags.DEFINE_integer(
-    "samples",
-    0,
-    "Resamples or shuffles of a test; 0: 1000 of the bootstrap, 10000 shuffles.",
-    lower_bound=0,
-  )
-  flags.DEFINE_list(
-    "edges",
-    [str(edge) for edge in buckets.EDGES],
-    "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
-  )
-
-
-def edges_of(values: flags.FlagValues) -> tuple[int, ...]:
-  """--edges as numbers; raises InputError where they are none."""
-  try:
-    return tuple(int(edge) for edge in values.edges)
-  except ValueError:
-    raise InputError(
-      f"--edges are whole numbers, as in 10,20,30; got {values.edges}."
-    ) from None
-
-
 def number_flag(
   name: str,
   default: float | None,

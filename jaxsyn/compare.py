@@ -26,7 +26,7 @@ import ml_collections
 from absl import flags, logging
 from ml_collections import config_flags
 
-from jaxsyn import cli, exits, inspect, lock, train, translate
+from jaxsyn import cli, exits, files, inspect, lock, train, translate
 from jaxsyn.comparison import (
   analysis,
   asked,
@@ -44,7 +44,7 @@ from jaxsyn.data.sentence import text
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import Range
-from jaxsyn.scoring import significance
+from jaxsyn.scoring.settings import Settings, define_flags, of_flags
 from jaxsyn.training.mesh import set_up_jax
 
 BUFFER = 1000  # sentences sorted by length and translated together
@@ -52,8 +52,8 @@ _CHILD = "from jaxsyn import compare; compare.child()"
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-  """How a comparison ended.
+class Compared:
+  """What came of a comparison.
 
   Attributes:
     signal: name of the signal that stopped it; "" for its own end.
@@ -68,13 +68,12 @@ def run(
   systems: Sequence[asked.System] | Mapping[str, Any],
   folder: str | pathlib.Path,
   seeds: int = 3,
-  settings: analysis.Settings | None = None,
-  config_file: str = "",
-  overrides: Sequence[str] = (),
-  ablation: results.Ablation | None = None,
+  *,
+  settings: Settings | None = None,
+  origin: results.Origin | None = None,
   processes: int = 1,
   devices: Sequence[str] = (),
-) -> Outcome:
+) -> Compared:
   """Trains what is not trained, translates, scores, writes the tables.
 
   Args:
@@ -83,7 +82,7 @@ def run(
     folder: of the comparison; made if it is not there.
     seeds: how many of each system, from 0.
     settings: how to score; None: BLEU and chrF.
-    config_file, overrides, ablation: for the results, where they came from.
+    origin: for the results, where the systems came from; None: from Python.
     processes: runs at a time on the same devices.
     devices: GPUs, as CUDA_VISIBLE_DEVICES names them: so many runs on each.
 
@@ -94,8 +93,9 @@ def run(
     systems = [asked.System(n, _checked(c)) for n, c in systems.items()]
   if not systems or seeds < 1 or processes < 1:
     raise InputError("give at least one system, one seed and one process.")
-  settings = settings or analysis.Settings()
-  analysis.check(settings, systems[0].config.data)
+  # What would be found out after days of training is found out here.
+  settings = settings or Settings()
+  settings.settled(systems[0].config.data.target_language)
   for system in systems:
     asked.check(system)
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
@@ -105,20 +105,20 @@ def run(
     jobs = asked.jobs(folder, systems, range(seeds))
     board = progress.Board(folder)
     try:
-      ended = Runner(jobs, _command, board, each * processes).work()
-      if ended.signal:
-        return Outcome(ended.signal, None)
+      worked = Runner(jobs, _command, board, each * processes).work()
+      if worked.signal:
+        return Compared(worked.signal, None)
       board.say("scoring")
-      found = analysis.analyse(
-        jobs, ended.failed, settings, config_file, overrides, ablation
+      scores = analysis.analyse(
+        jobs, worked.failed, settings, origin or results.Origin()
       )
-      _write(folder, found)
+      _write(folder, scores)
       if left_out := asked.others(folder, jobs):
         board.say(f"not in this report: {', '.join(left_out)}")
       board.say(f"wrote {folder / 'report.html'}, and .json, .md, .tex")
     finally:
       board.close()
-  return Outcome("", found)
+  return Compared("", scores)
 
 
 def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
@@ -141,12 +141,15 @@ def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
     job.finish(facts.of_run(job, outcome, session.params, session.notes))
 
 
-def _write(folder: pathlib.Path, found: results.Results) -> None:
-  """All files of the report."""
-  results.write(folder / results.FILE, results.to_json(found))
-  results.write(folder / "report.html", page.html(found, folder))
-  results.write(folder / "report.md", report.markdown(found))
-  results.write(folder / "report.tex", report.latex(found))
+def _write(folder: pathlib.Path, scores: results.Results) -> None:
+  """All files of the report, each of which ends with its last line."""
+  for name, content in (
+    (results.FILE, results.to_json(scores)),
+    ("report.html", page.html(scores, folder)),
+    ("report.md", report.markdown(scores)),
+    ("report.tex", report.latex(scores)),
+  ):
+    files.write_text(folder / name, content.rstrip("\n") + "\n")
 
 
 def child() -> None:
@@ -263,8 +266,11 @@ def _table(values: flags.FlagValues) -> Any:
     folder = beside.parent / "papers"
     path = folder / f"{values.table}.py"
     if not path.is_file():
-      files = folder.glob("*.py")
-      there = [f.stem for f in files if "\nTABLE = " in f.read_text("utf-8")]
+      there = [
+        file.stem
+        for file in folder.glob("*.py")
+        if "\nTABLE = " in file.read_text("utf-8")
+      ]
       raise InputError(
         f"{folder} has no table {values.table!r}. "
         f"{did_you_mean(values.table, sorted(there))}"
@@ -292,31 +298,27 @@ def _main(values: flags.FlagValues) -> None:
   if values.table:
     table = _table(values)
     ablation = results.Ablation(table.source, table.question)
-  outcome = run(
+  origin = results.Origin(
+    config_flags.get_config_filename(values["config"]),
+    tuple(f"{name}={value}" for name, value in cli.overrides(values).items()),
+    ablation,
+  )
+  compared = run(
     _systems(values),
     values.workdir,
     values.seeds,
-    analysis.Settings(
-      tuple(values.metrics),
-      values.tokenizer,
-      values.lowercase,
-      significance.CHOICES[values.significance],
-      values.samples,
-      edges=cli.edges_of(values),
-    ),
-    config_flags.get_config_filename(values["config"]),
-    [f"{name}={value}" for name, value in cli.overrides(values).items()],
-    ablation,
-    values.processes,
-    values.devices,
+    settings=of_flags(values),
+    origin=origin,
+    processes=values.processes,
+    devices=values.devices,
   )
-  if outcome.signal:
+  if compared.signal:
     words = " ".join(shlex.quote(word) for word in sys.argv[1:])
-    print(f"stopped ({outcome.signal}). What is trained is kept.")
+    print(f"stopped ({compared.signal}). What is trained is kept.")
     print(f"To go on: python -m jaxsyn.compare {words}")
     return
-  print(report.as_text(outcome.results))
-  if failed := outcome.results.failed:
+  print(report.as_text(compared.results))
+  if failed := compared.results.failed:
     raise InputError(
       f"{len(failed)} runs did not come to their end: "
       + "; ".join(f"{f.system} seed {f.seed} ({f.message})" for f in failed)
@@ -346,7 +348,7 @@ if __name__ == "__main__":
     "Runs of each system, with config.seed = 0, 1, ... More may be added later.",
   )
   flags.DEFINE_string("workdir", None, "Folder of the comparison.")
-  cli.scoring_flags(["bleu", "chrf"])
+  define_flags(Settings(), without=["seed"])
   cli.number_flag(
     "processes",
     1,

@@ -11,11 +11,10 @@ of it (`jaxsyn.scoring.significance` says how they differ).
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from absl import flags
 
@@ -23,98 +22,110 @@ from jaxsyn import cli
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import Range
 from jaxsyn.scoring import buckets, significance, tokenizers
-from jaxsyn.scoring.metrics import measure, scorer_of
-from jaxsyn.scoring.tables import Report, as_text
+from jaxsyn.scoring.results import Results, ScoredBucket
+from jaxsyn.scoring.scorers import Scored
+from jaxsyn.scoring.settings import Settings, define_flags, of_flags
+from jaxsyn.scoring.tables import as_text
+
+DEFAULTS = Settings(metrics=("bleu", "chrf", "ter"))
+Path = str | os.PathLike
 
 
 def run(
-  references: Sequence[str | os.PathLike],
-  hypotheses: Sequence[str | os.PathLike],
-  metrics: Sequence[str] = ("bleu", "chrf", "ter"),
-  tokenizer: str = "",
-  lowercase: bool = False,
-  baseline: str | os.PathLike | None = None,
-  test: str = "bootstrap",
-  samples: int = 0,
-  seed: int = significance.SEED,
-  source: str | os.PathLike | None = None,
-  source_conllu: str | os.PathLike | None = None,
-  edges: Sequence[int] = buckets.EDGES,
+  references: Sequence[Path],
+  hypotheses: Sequence[Path],
+  settings: Settings = DEFAULTS,
+  *,
+  baseline: Path | None = None,
   language: str = "",
+  source: Path | None = None,
+  source_conllu: Path | None = None,
   source_language: str = "",
-) -> Report:
+) -> Results:
   """Scores files side by side.
 
   Args:
     references: files, plain or .gz, one sentence a line.
     hypotheses: files of the systems.
-    metrics: names of `jaxsyn.scoring.metrics.METRICS`.
-    tokenizer: sacreBLEU's, of the words of BLEU, RIBES and TER; "": what fits
-      the language, as `jaxsyn.scoring.tokenizers` has it.
-    lowercase: ignore case; TER always does, as its signature says.
+    settings: how to score.
     baseline: the hypothesis to compare with; the first unless given.
-    test: a name of `significance.CHOICES`; "none" leaves out the intervals too.
-    samples: of each test; 0: 1000 resamples, 10000 shuffles.
-    seed: of the tests.
+    language: of the references; "": one with blanks between words.
     source: file of the sources, for buckets by length.
     source_conllu: their trees, for buckets by tree; words are then the trees'.
-    edges: upper ends of the buckets by length, in words.
-    language: of the references; "": one with blanks between words.
-    source_language: of the sources, whose words are counted; likewise.
+    source_language: of the sources, whose words are counted.
 
   Returns: scores, differences to the baseline, buckets.
   Raises: InputError: a file cannot be read, lengths differ, unknown names.
   """
-  meant = {os.fspath(path): read_lines(path) for path in references}
-  said = {os.fspath(path): read_lines(path) for path in hypotheses}
+  reference = {os.fspath(path): read_lines(path) for path in references}
+  hypothesis = {os.fspath(path): read_lines(path) for path in hypotheses}
   baseline = _baseline(baseline, hypotheses)
-  if test not in significance.CHOICES:
-    known = did_you_mean(test, significance.CHOICES)
-    raise InputError(f"no test {test!r}. {known}")
-  files = meant | said
-  if source is not None:
-    files[os.fspath(source)] = read_lines(source)
-  _check_lengths(files)
-  lines = list(meant.values())
-  tokenizer = tokenizers.settled(tokenizer, language)
-  scorers = [scorer_of(m, lines, tokenizer, lowercase) for m in metrics]
-  measured = {
-    name: [measure(scorer, text) for scorer in scorers]
-    for name, text in said.items()
+  sources = {} if source is None else {os.fspath(source): read_lines(source)}
+  _check_lengths(reference | hypothesis | sources)
+  settings = settings.settled(language)
+  scorers = settings.scorers([*reference.values()])
+  scored: Scored = {
+    name: {0: [scorer.measure(lines) for scorer in scorers]}
+    for name, lines in hypothesis.items()
   }
-  interval = test != "none"
-  differences = [
-    significance.difference(
-      (name, baseline),
-      system,
-      base,
-      significance.CHOICES[test],
-      samples,
-      seed,
-      interval,
+  tables = []
+  if source_conllu is not None:
+    parses = _parses(source_conllu, sources, len(hypothesis[baseline]))
+    tables = buckets.tables((), parses, edges=settings.edges)
+  elif sources:
+    tables = buckets.tables(
+      *sources.values(), edges=settings.edges, language=source_language
     )
-    for name, systems in measured.items()
-    if name != baseline
-    for system, base in zip(systems, measured[baseline])
-  ]
-  tables = _tables(
-    source, source_conllu, files, len(said[baseline]), edges, source_language
+  pairs = [(name, baseline) for name in scored if name != baseline]
+  how = {"draws": settings.draws, "interval": bool(settings.tests)}
+  differences = significance.differences(
+    scored, pairs, tests=settings.tests, **how
   )
-  found = [
-    buckets.scored(table, measured, baseline, interval, samples, seed)
-    for table in tables
-  ]
-  return Report(
-    {name: [m.score for m in systems] for name, systems in measured.items()},
+  return Results(
+    {name: tuple(m.score for m in runs[0]) for name, runs in scored.items()},
     baseline,
-    tuple(differences),
-    tuple(itertools.chain.from_iterable(found)),
+    tuple(difference for _, difference in differences),
+    tuple(
+      bucket
+      for table in tables
+      for bucket in in_buckets(table, scored, pairs, **how)
+    ),
   )
 
 
-def _baseline(name, hypotheses) -> str:
+def in_buckets(
+  table: buckets.Table,
+  scored: Scored,
+  pairs: Sequence[tuple[str, str]],
+  *,
+  draws: significance.Draws,
+  interval: bool,
+) -> Iterator[ScoredBucket]:
+  """Scores and differences of the sentences of each bucket.
+
+  Args:
+    table: of `buckets.tables`.
+    scored: translations, of one seed.
+    pairs: systems and what each is compared with.
+    draws, interval: see `significance.difference`.
+  """
+  for bucket, part in buckets.parts(table, scored):
+    enough = interval and bucket.count >= buckets.FEWEST
+    differences = significance.differences(
+      part, pairs, tests=(), draws=draws, interval=enough
+    )
+    yield ScoredBucket(
+      **vars(bucket),
+      scores={
+        name: {m.scorer.name: m.value for m in runs[0]}
+        for name, runs in part.items()
+      },
+      differences=tuple(difference for _, difference in differences),
+    )
+
+
+def _baseline(name: Path | None, hypotheses: Sequence[Path]) -> str:
   names = [os.fspath(path) for path in hypotheses]
   if len(set(names)) < len(names):
     twice = next(n for n in names if names.count(n) > 1)
@@ -140,60 +151,58 @@ def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
       )
 
 
-def _tables(
-  source, source_conllu, files, count, edges, language
-) -> list[buckets.Table]:
-  """Which bucket each line is in, by everything that is known of sources."""
-  lines = None if source is None else files[os.fspath(source)]
-  if source_conllu is None:
-    if lines is None:
-      return []
-    return buckets.of_lines(lines, edges, language)
+def _parses(
+  source_conllu: Path, sources: Mapping[str, Sequence[str]], count: int
+) -> list[conllu.Parse]:
+  """The trees of all lines."""
   blocks = list(conllu.read(source_conllu))
-  if lines is not None:
-    parses = list(conllu.match(blocks, lines, os.fspath(source)))
-  elif len(blocks) == count:
-    parses = [conllu.attach([block], block.text) for block in blocks]
-  else:
+  for name, lines in sources.items():
+    return list(conllu.match(blocks, lines, name))
+  if len(blocks) != count:
     raise InputError(
       f"{source_conllu} has {len(blocks)} trees for {count} lines. Give the "
       "text too (--source): a line may hold several trees, or none."
     )
-  return buckets.of_parses(parses, edges)
+  return [conllu.attach([block], block.text) for block in blocks]
+
+
+def _tell_words(values: flags.FlagValues) -> None:
+  """What words are here, where it was not said; on stderr."""
+  language, first = values.language, values.reference[0]
+  if language and not values.tokenizer:
+    print(f"--language: {tokenizers.told(language)}", file=sys.stderr)
+  if values.source and values.source_language:
+    told = tokenizers.told(values.source_language)
+    print(f"--source_language: {told}", file=sys.stderr)
+  name = values.tokenizer or tokenizers.default(language)
+  if name in tokenizers.OF_BLANKS and tokenizers.without_blanks(
+    read_lines(first)
+  ):
+    print(
+      f"{first} has no blanks between its words: to {name} a line is one word, "
+      "and BLEU is near 0. Say its language, as in --language ja.",
+      file=sys.stderr,
+    )
 
 
 def _main(values: flags.FlagValues) -> None:
   if not values.reference or not values.hypothesis:
     raise InputError("--reference and --hypothesis are needed, each a file.")
-  report = run(
+  results = run(
     values.reference,
     values.hypothesis,
-    values.metrics,
-    values.tokenizer,
-    values.lowercase,
-    values.baseline,
-    values.significance,
-    values.samples,
-    values.seed,
-    values.source,
-    values.source_conllu,
-    cli.edges_of(values),
-    values.language,
-    values.source_language,
+    of_flags(values),
+    baseline=values.baseline,
+    language=values.language,
+    source=values.source,
+    source_conllu=values.source_conllu,
+    source_language=values.source_language,
   )
-  name = values.tokenizer or tokenizers.default(values.language)
-  if name in tokenizers.OF_BLANKS and tokenizers.without_blanks(
-    read_lines(values.reference[0])
-  ):
-    print(
-      f"{values.reference[0]} has no blanks between its words: to {name} a line "
-      "is one word, and BLEU is near 0. Say its language, as in --language ja.",
-      file=sys.stderr,
-    )
+  _tell_words(values)
   if values.json:
-    print(json.dumps(dataclasses.asdict(report), indent=2, ensure_ascii=False))
+    print(json.dumps(dataclasses.asdict(results), indent=2, ensure_ascii=False))
   else:
-    print(as_text(report))
+    print(as_text(results))
 
 
 if __name__ == "__main__":
@@ -201,7 +210,7 @@ if __name__ == "__main__":
     "reference", [], "File of the reference, plain or .gz; repeat it."
   )
   flags.DEFINE_multi_string("hypothesis", [], "File of a system; repeat it.")
-  cli.scoring_flags(["bleu", "chrf", "ter"])
+  define_flags(DEFAULTS)
   flags.DEFINE_string(
     "language",
     "",
@@ -216,9 +225,6 @@ if __name__ == "__main__":
   )
   flags.DEFINE_string(
     "baseline", None, "The hypothesis to compare with; the first unless given."
-  )
-  cli.number_flag(
-    "seed", significance.SEED, Range(0, 2**32 - 1), "Of the tests; sacreBLEU's."
   )
   flags.DEFINE_string(
     "source", None, "File of the sources: adds scores by length, in words."

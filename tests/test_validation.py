@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 from absl import logging
+from scored import score
 
 from jaxsyn import train
 from jaxsyn.config import read_config
@@ -17,7 +18,6 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
-from jaxsyn.scoring.metrics import score
 from jaxsyn.training.mesh import Layout
 from jaxsyn.translate import Session
 from jaxsyn.validation import Validator, read_text

@@ -1,9 +1,11 @@
-"""From translations to results: scores, differences, buckets, over all seeds."""
+"""From translations to results: scores, differences, buckets, over all seeds.
+
+Letters: Y seed of a run; J resample.
+"""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import datetime
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,78 +18,25 @@ from jaxsyn.comparison import examples, progress, results
 from jaxsyn.comparison.asked import Job, System
 from jaxsyn.comparison.controls import control_of, controls
 from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
-from jaxsyn.config import Data, as_dict
+from jaxsyn.config import as_dict
 from jaxsyn.data.schema import SIDES
-from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import integrity
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
-from jaxsyn.scoring import buckets, significance, tokenizers
-from jaxsyn.scoring.metrics import Measured, measure, scorer_of
+from jaxsyn.scoring import buckets, significance
+from jaxsyn.scoring.scorers import Scored
+from jaxsyn.scoring.settings import Settings
 
-# System -> seed -> its translations of one split, under each metric.
-Scored = dict[str, dict[int, list[Measured]]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """How translations are scored.
-
-  Attributes:
-    metrics: names of `jaxsyn.scoring.metrics.METRICS`.
-    tokenizer: of `jaxsyn.scoring.metrics.scorer_of`; "": what fits the target
-      language (`jaxsyn.scoring.tokenizers`).
-    lowercase: see `jaxsyn.scoring.metrics.scorer_of`.
-    tests: of `jaxsyn.scoring.significance.TESTS`, over sentences.
-    samples: of each test; 0: 1000 resamples, 10000 shuffles.
-    seed: of the draws.
-    edges: upper ends of the buckets by length, in words.
-  """
-
-  metrics: tuple[str, ...] = ("bleu", "chrf")
-  tokenizer: str = ""
-  lowercase: bool = False
-  tests: tuple[str, ...] = ("bootstrap",)
-  samples: int = 0
-  seed: int = significance.SEED
-  edges: tuple[int, ...] = buckets.EDGES
-
-
-def settled(settings: Settings, data: Data) -> Settings:
-  """Settings that name the tokeniser.
-
-  Raises:
-    InputError: there is none of this name, or it is not installed.
-  """
-  found = tokenizers.settled(settings.tokenizer, data.target_language)
-  return dataclasses.replace(settings, tokenizer=found)
-
-
-def check(settings: Settings, data: Data) -> None:
-  """What would be found out after days of training, before it.
-
-  Args:
-    settings: how to score.
-    data: of the baseline.
-
-  Raises:
-    InputError: no such metric or tokeniser, one that is not installed, or
-      edges that are none.
-  """
-  tokenizer = settled(settings, data).tokenizer
-  for metric in settings.metrics:
-    scorer_of(metric, [["a"]], tokenizer, settings.lowercase)
-  buckets.of_lines(["a"], settings.edges)
+# A system, what it is compared with, and the seeds that both have.
+Pair = tuple[str, str, tuple[int, ...]]
 
 
 def analyse(
   jobs: Sequence[Job],
   failed: Mapping[Job, str],
   settings: Settings,
-  config_file: str = "",
-  overrides: Sequence[str] = (),
-  ablation: results.Ablation | None = None,
+  origin: results.Origin,
 ) -> results.Results:
   """Scores all runs that finished.
 
@@ -95,67 +44,65 @@ def analyse(
     jobs: all runs; the system of the first is the baseline.
     failed: message of each run that was given up.
     settings: how to score.
-    config_file, overrides, ablation: where the systems came from.
+    origin: where the systems came from.
 
   Raises:
     InputError: no run of the baseline finished; systems have other test sets;
       a file of translations, or of the test sets, was changed.
   """
-  baseline, done = jobs[0].system.name, [job for job in jobs if job.finished]
-  if all(job.system.name != baseline for job in done):
+  first, done = jobs[0].system, [job for job in jobs if job.finished]
+  if all(job.system.name != first.name for job in done):
     said = "; ".join(failed.values()) or "none has"
     raise InputError(
-      f"no run of {baseline}, which all are compared with, has ended: {said}"
+      f"no run of {first.name}, which all are compared with, has ended: {said}"
     )
-  settings = settled(settings, jobs[0].config.data)
+  settings = settings.settled(first.config.data.target_language)
   splits, scores = [], collections.defaultdict(dict)
-  for name in jobs[0].config.data.test:
-    split, scored = _split(name, baseline, done, settings)
+  for name in first.config.data.test:
+    split, scored = _split(name, first.name, done, settings)
     splits.append(split)
     for job in done:
-      found = scored[job.system.name][job.seed]
-      scores[job][name] = tuple(m.score for m in found)
+      measured = scored[job.system.name][job.seed]
+      scores[job][name] = tuple(m.score for m in measured)
   systems = list(dict.fromkeys(job.system for job in jobs))
   now = datetime.datetime.now(datetime.UTC)
   return results.Results(
-    results.FORMAT,
-    now.isoformat(timespec="seconds"),
-    jaxsyn.__version__,
-    config_file,
-    tuple(overrides),
-    baseline,
-    tuple(dict.fromkeys(job.seed for job in jobs)),
-    tuple(splits[0].signatures),
-    settings.samples or 1000,
-    tuple(_system(system, systems) for system in systems),
-    tuple(_run(job, scores[job]) for job in done),
-    tuple(
-      results.Failed(j.system.name, j.seed, text) for j, text in failed.items()
+    format=results.FORMAT,
+    made=now.isoformat(timespec="seconds"),
+    version=jaxsyn.__version__,
+    baseline=first.name,
+    seeds=tuple(dict.fromkeys(job.seed for job in jobs)),
+    metrics=tuple(splits[0].signatures),
+    samples=settings.draws.resamples,
+    systems=tuple(_system(system, systems) for system in systems),
+    runs=tuple(_run(job, scores[job]) for job in done),
+    failed=tuple(
+      results.Failed(job.system.name, job.seed, text)
+      for job, text in failed.items()
     ),
-    tuple(splits),
-    ablation,
+    splits=tuple(splits),
+    **vars(origin),
   )
 
 
 def _system(system: System, others: Sequence[System]) -> results.System:
-  data = system.config.data
+  data, manifest = system.config.data, system.manifest
   return results.System(
-    system.name,
-    as_dict(system.config),
-    results.Data(
-      data.name,
-      data.directory,
-      data.source_language,
-      data.target_language,
-      {
-        split: entry["examples"]
-        for split, entry in system.manifest["splits"].items()
+    name=system.name,
+    config=as_dict(system.config),
+    data=results.Data(
+      name=data.name,
+      directory=data.directory,
+      source_language=data.source_language,
+      target_language=data.target_language,
+      pairs={
+        split: entry["examples"] for split, entry in manifest["splits"].items()
       },
-      workdir.hashes(system.manifest),
+      hashes=workdir.hashes(manifest),
     ),
-    controls(system.name, [other.name for other in others]),
-    control_of(system.name),
-    dict(system.published),
+    controls=controls(system.name, [other.name for other in others]),
+    control_of=control_of(system.name),
+    published=dict(system.published),
   )
 
 
@@ -171,13 +118,16 @@ def _run(job: Job, scores) -> results.Run:
       results.Point(record["step"], float(record["minutes"]), values)
     )
   return results.Run(
-    job.system.name,
-    job.seed,
-    str(job.run.relative_to(job.folder)),
-    job.facts,
-    tuple(curve),
-    {s: str(job.hypotheses(s).relative_to(job.folder)) for s in scores},
-    scores,
+    system=job.system.name,
+    seed=job.seed,
+    folder=str(job.run.relative_to(job.folder)),
+    facts=job.facts,
+    curve=tuple(curve),
+    hypotheses={
+      split: str(job.hypotheses(split).relative_to(job.folder))
+      for split in scores
+    },
+    scores=scores,
   )
 
 
@@ -195,37 +145,45 @@ def _split(
         "scores cannot be compared."
       )
   sources, references = texts[first]
-  scorers = [
-    scorer_of(metric, [references], settings.tokenizer, settings.lowercase)
-    for metric in settings.metrics
-  ]
+  scorers = settings.scorers([references])
   scored: Scored = collections.defaultdict(dict)
   translations = collections.defaultdict(dict)
   for job in done:
     job.check()
-    said = read_lines(job.hypotheses(name))
-    measured = [measure(scorer, said) for scorer in scorers]
+    lines = read_lines(job.hypotheses(name))
+    measured = [scorer.measure(lines) for scorer in scorers]
     scored[job.system.name][job.seed] = measured
-    translations[job.system.name][job.seed] = said
+    translations[job.system.name][job.seed] = lines
   manifest = manifests.read(first)
   parses = integrity.read_trees(first, manifest, name, "source")
-  language = done[0].config.data.source_language
+  tables = buckets.tables(
+    sources,
+    parses,
+    edges=settings.edges,
+    language=done[0].config.data.source_language,
+  )
+  example_metric, chosen = examples.choose(
+    sources, references, scored=scored, translations=translations
+  )
   split = results.Split(
-    name,
-    len(references),
-    str(manifests.text_file(first, name, "source")),
-    str(manifests.text_file(first, name, "target")),
-    "" if parses is None else str(manifests.conllu_file(first, name, "source")),
-    {scorer.name: scorer.signature() for scorer in scorers},
-    summaries(scored),
-    over_sentences(scored, baseline, settings),
-    over_seeds(scored, baseline, settings),
-    tuple(
+    name=name,
+    sentences=len(references),
+    source=str(manifests.text_file(first, name, "source")),
+    reference=str(manifests.text_file(first, name, "target")),
+    conllu=""
+    if parses is None
+    else str(manifests.conllu_file(first, name, "source")),
+    signatures={scorer.name: scorer.signature() for scorer in scorers},
+    scores=summaries(scored),
+    over_sentences=over_sentences(scored, baseline, settings),
+    over_seeds=over_seeds(scored, baseline, settings.draws),
+    buckets=tuple(
       bucket
-      for table in _tables(sources, parses, settings, language)
-      for bucket in in_buckets(table, scored, baseline, settings)
+      for table in tables
+      for bucket in in_buckets(table, scored, baseline, settings.draws)
     ),
-    *examples.choose(sources, references, scored, translations),
+    example_metric=example_metric,
+    examples=chosen,
   )
   return split, scored
 
@@ -239,121 +197,87 @@ def _texts(folder: str, split: str) -> tuple[list[str], list[str]]:
   return source, target
 
 
-def _tables(
-  lines: list[str],
-  parses: list[conllu.Parse] | None,
-  settings: Settings,
-  language: str,
-) -> list[buckets.Table]:
-  if parses is None:
-    return buckets.of_lines(lines, settings.edges, language)
-  return buckets.of_parses(parses, settings.edges)
-
-
 def summaries(scored: Scored) -> tuple[results.Summary, ...]:
   """Mean and standard deviation over seeds, of each system and metric."""
-  found = []
-  for system, runs in scored.items():
-    for columns in zip(*runs.values()):
-      values = tuple(m.value for m in columns)
-      found.append(
-        results.Summary(
-          system,
-          columns[0].scorer.name,
-          statistics.fmean(values),
-          statistics.stdev(values) if len(values) > 1 else None,
-          tuple(runs),
-          values,
-        )
-      )
-  return tuple(found)
+  return tuple(
+    _summary(system, tuple(runs), measured)
+    for system, runs in scored.items()
+    for measured in zip(*runs.values())
+  )
+
+
+def _summary(system, seeds, measured) -> results.Summary:
+  values = tuple(m.value for m in measured)
+  return results.Summary(
+    system=system,
+    metric=measured[0].scorer.name,
+    mean=statistics.fmean(values),
+    sd=statistics.stdev(values) if len(values) > 1 else None,
+    seeds=seeds,
+    values=values,
+  )
 
 
 def over_sentences(
   scored: Scored, baseline: str, settings: Settings
 ) -> tuple[results.OneSeed, ...]:
   """Each run against the other system's run of the same seed."""
-  found = []
-  for system, other, seeds in _pairs(scored, baseline):
-    for seed in seeds:
-      for one, base in zip(scored[system][seed], scored[other][seed]):
-        difference = significance.difference(
-          (system, other),
-          one,
-          base,
-          settings.tests,
-          settings.samples,
-          settings.seed,
-        )
-        found.append(results.OneSeed(seed, difference))
-  return tuple(found)
+  pairs = [pair for *pair, _ in _pairs(scored, baseline)]
+  differences = significance.differences(
+    scored, pairs, tests=settings.tests, draws=settings.draws
+  )
+  return tuple(results.OneSeed(*one) for one in differences)
 
 
 def over_seeds(
-  scored: Scored, baseline: str, settings: Settings
+  scored: Scored, baseline: str, draws: significance.Draws
 ) -> tuple[Hierarchical, ...]:
   """Each pair of `_pairs`, over seeds and sentences."""
-  found = []
   runs = [(system, seed) for system in scored for seed in scored[system]]
-  for column in range(len(settings.metrics)):
-    systems = [scored[system][seed][column] for system, seed in runs]
+  differences = []
+  for systems in zip(*(scored[system][seed] for system, seed in runs)):
     # The same resamples for all runs, so that all differences are paired.
-    drawn = significance.bootstrap(
-      systems, settings.samples or 1000, settings.seed
-    )
+    drawn = significance.bootstrap(systems, draws)
     row = {run: number for number, run in enumerate(runs)}
     for system, other, seeds in _pairs(scored, baseline):
       ours, theirs = (
         [row[name, seed] for seed in seeds] for name in (system, other)
       )
       real = [systems[a].value - systems[b].value for a, b in zip(ours, theirs)]
-      found.append(
+      differences.append(
         hierarchical(
           (system, other),
           systems[0].scorer.name,
           seeds,
-          np.array(real),
-          drawn[ours] - drawn[theirs],
-          settings.seed,
+          difference_Y=np.array(real),
+          difference_YJ=drawn[ours] - drawn[theirs],
+          seed=draws.seed,
         )
       )
-  return tuple(found)
+  return tuple(differences)
 
 
 def in_buckets(
-  table: buckets.Table, scored: Scored, baseline: str, settings: Settings
-) -> list[results.Bucket]:
+  table: buckets.Table,
+  scored: Scored,
+  baseline: str,
+  draws: significance.Draws,
+) -> list[results.BucketOfRuns]:
   """Scores and differences of the sentences of each bucket."""
-  found = []
-  for number, label in enumerate(table.labels):
-    chosen_B = table.bucket_B == number
-    count = int(chosen_B.sum())
-    scores, differences = (), ()
-    if count:
-      part = {
-        system: {
-          seed: [m.part(chosen_B) for m in measured]
-          for seed, measured in runs.items()
-        }
-        for system, runs in scored.items()
-      }
-      scores = summaries(part)
-      if count >= buckets.FEWEST:
-        differences = over_seeds(part, baseline, settings)
-    share = count / max(1, len(chosen_B))
-    found.append(
-      results.Bucket(table.by, label, count, share, scores, differences)
+  return [
+    results.BucketOfRuns(
+      **vars(bucket),
+      scores=summaries(part),
+      differences=over_seeds(part, baseline, draws)
+      if bucket.count >= buckets.FEWEST
+      else (),
     )
-  return found
+    for bucket, part in buckets.parts(table, scored)
+  ]
 
 
-def _pairs(
-  scored: Scored, baseline: str
-) -> list[tuple[str, str, tuple[int, ...]]]:
-  """What to compare with what, and the seeds that both have.
-
-  Every system with the baseline, and with its own controls.
-  """
+def _pairs(scored: Scored, baseline: str) -> list[Pair]:
+  """Every system with the baseline, and with its own controls."""
   pairs = [(system, baseline) for system in scored if system != baseline]
   pairs += [
     (system, control)
@@ -361,9 +285,8 @@ def _pairs(
     for control in controls(system, scored)
     if baseline not in (system, control)
   ]
-  found = []
-  for system, other in pairs:
-    seeds = tuple(seed for seed in scored[system] if seed in scored[other])
-    if seeds:
-      found.append((system, other, seeds))
-  return found
+  both = (
+    (system, other, tuple(s for s in scored[system] if s in scored[other]))
+    for system, other in pairs
+  )
+  return [pair for pair in both if pair[2]]

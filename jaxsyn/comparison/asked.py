@@ -209,13 +209,13 @@ def _read(folder: pathlib.Path) -> dict[str, Any]:
   path = folder / FILE
   if not path.is_file():
     return {}
-  found = _sealed(path, "Use another --workdir.")
-  if found.get("format") != FORMAT:
+  page = _sealed(path, "Use another --workdir.")
+  if page.get("format") != FORMAT:
     raise InputError(
-      f"{path} has format {found.get('format')}; this version reads {FORMAT}. "
+      f"{path} has format {page.get('format')}; this version reads {FORMAT}. "
       "Use another --workdir."
     )
-  return found["systems"]
+  return page["systems"]
 
 
 def _sealed(path: pathlib.Path, advice: str) -> dict[str, Any]:
@@ -234,10 +234,10 @@ def _check_same(folder, system, old, hashes) -> None:
       f"{folder} compares on other data than {system.config.data.directory} "
       f"holds now (vocabulary, parser or records differ). {other}"
     )
-  found = workdir.differences(read_config(old["config"]), system.config)
+  differences = workdir.differences(read_config(old["config"]), system.config)
   changed = [
     text
-    for name, text in found.items()
+    for name, text in differences.items()
     if name not in _FREE and not name.startswith(_FREE[0] + ".")
   ]
   if changed:

@@ -19,5 +19,5 @@ def controls(system: str, there: Collection[str]) -> tuple[str, ...]:
 
 def control_of(system: str) -> str:
   """The system whose control this is; "" for others."""
-  found = (name for name, others in CONTROLS.items() if system in others)
-  return next(found, "")
+  systems = (name for name, others in CONTROLS.items() if system in others)
+  return next(systems, "")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxsyn.comparison.results import Example
-from jaxsyn.scoring.metrics import Measured
+from jaxsyn.scoring.scorers import Scored
 
 COUNT = 8  # sentences of a split
 PREFERRED = "chrF"  # BLEU of one sentence is mostly what its smoothing makes it
@@ -16,7 +16,8 @@ PREFERRED = "chrF"  # BLEU of one sentence is mostly what its smoothing makes it
 def choose(
   sources: Sequence[str],
   references: Sequence[str],
-  scored: Mapping[str, Mapping[int, Sequence[Measured]]],
+  *,
+  scored: Scored,
   translations: Mapping[str, Mapping[int, Sequence[str]]],
 ) -> tuple[str, tuple[Example, ...]]:
   """The metric, and the sentences whose scores under it are furthest apart.
@@ -41,23 +42,23 @@ def choose(
   seeds = sorted({seed for runs in scored.values() for seed in runs})
 
   def apart(seed: int, line: int) -> float:
-    found = [r[seed][line] for r in single.values() if seed in r]
-    return max(found) - min(found)
+    scores = [r[seed][line] for r in single.values() if seed in r]
+    return max(scores) - min(scores)
 
-  found = []
+  examples = []
   for line in np.argsort(-apart_B, kind="stable")[:COUNT]:
     if not apart_B[line] > 0:
       continue
     seed = max(seeds, key=lambda s: apart(s, line))
     shown = [system for system in scored if seed in scored[system]]
-    found.append(
+    examples.append(
       Example(
-        int(line) + 1,
-        sources[line],
-        references[line],
-        seed,
-        {system: float(single[system][seed][line]) for system in shown},
-        {system: translations[system][seed][line] for system in shown},
+        line=int(line) + 1,
+        source=sources[line],
+        reference=references[line],
+        seed=seed,
+        scores={name: float(single[name][seed][line]) for name in shown},
+        translations={name: translations[name][seed][line] for name in shown},
       )
     )
-  return names[column], tuple(found)
+  return names[column], tuple(examples)

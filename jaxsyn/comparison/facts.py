@@ -39,30 +39,30 @@ def of_run(
   ]
   reached = outcome.progress
   return results.Facts(
-    outcome.step,
-    outcome.reason,
-    selection.title(workdir.open_run(job.run).config.train),
-    reached.best_step,
-    reached.best_score,
-    reached.minutes,
-    reached.tokens,
-    statistics.median(speeds) if speeds else 0.0,
-    sum(x.size for x in jax.tree.leaves(params)),
-    machine(),
-    notes,
+    step=outcome.step,
+    reason=outcome.reason,
+    selection=selection.title(workdir.open_run(job.run).config.train),
+    best_step=reached.best_step,
+    best_score=reached.best_score,
+    minutes=reached.minutes,
+    tokens=reached.tokens,
+    tokens_per_s=statistics.median(speeds) if speeds else 0.0,
+    parameters=sum(x.size for x in jax.tree.leaves(params)),
+    machine=machine(),
+    notes=notes,
   )
 
 
 def machine() -> results.Machine:
   """This one, with the devices and packages that JAX uses."""
   return results.Machine(
-    jax.devices()[0].device_kind,
-    jax.device_count(),
-    _processor(),
-    os.cpu_count() or 1,
-    platform.platform(terse=True),
-    platform.python_version(),
-    {name: metadata.version(name) for name in PACKAGES},
+    device=jax.devices()[0].device_kind,
+    devices=jax.device_count(),
+    processor=_processor(),
+    cores=os.cpu_count() or 1,
+    system=platform.platform(terse=True),
+    python=platform.python_version(),
+    packages={name: metadata.version(name) for name in PACKAGES},
   )
 
 

@@ -63,7 +63,7 @@ class Bootstrap:
   samples: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Hierarchical:
   """A system against another, over seeds and sentences, in score points.
 
@@ -87,19 +87,20 @@ class Hierarchical:
   value: float
   by_seed: tuple[float, ...]
   seeds: tuple[int, ...]
-  low: float | None
-  high: float | None
-  p: float | None
-  seed_sd: float | None
+  low: float | None = None
+  high: float | None = None
+  p: float | None = None
+  seed_sd: float | None = None
   sentence_sd: float
-  degrees: float | None
-  bootstrap: Bootstrap | None
+  degrees: float | None = None
+  bootstrap: Bootstrap | None = None
 
 
 def hierarchical(
   names: tuple[str, str],
   metric: str,
   seeds: tuple[int, ...],
+  *,
   difference_Y: np.ndarray,
   difference_YJ: np.ndarray,
   seed: int = SEED,
@@ -119,10 +120,17 @@ def hierarchical(
   count, samples = difference_YJ.shape
   value = float(difference_Y.mean())
   of_sentences = float(difference_YJ.mean(axis=0).var())
-  known = (*names, metric, value, tuple(map(float, difference_Y)), tuple(seeds))
+  difference = Hierarchical(
+    system=names[0],
+    baseline=names[1],
+    metric=metric,
+    value=value,
+    by_seed=tuple(map(float, difference_Y)),
+    seeds=tuple(seeds),
+    sentence_sd=math.sqrt(of_sentences),
+  )
   if count == 1:
-    none = (None,) * 4
-    return Hierarchical(*known, *none, math.sqrt(of_sentences), None, None)
+    return difference
   of_seeds = float(difference_Y.var(ddof=1)) / count
   apart_YJ = difference_YJ - difference_YJ.mean(axis=0)
   # Between K seeds is (K - 1)/K of what each of them varies by, so the sum over
@@ -132,10 +140,14 @@ def hierarchical(
   degrees = _degrees(variance, of_seeds, count)
   low, high, p = _student(value, variance, degrees)
   drawn_J = draw(difference_YJ, seed)
-  return Hierarchical(
-    *known,
-    *(low, high, p, math.sqrt(of_seeds), math.sqrt(of_sentences), degrees),
-    Bootstrap(*interval_of(drawn_J), _share(drawn_J, value), samples),
+  return dataclasses.replace(
+    difference,
+    low=low,
+    high=high,
+    p=p,
+    seed_sd=math.sqrt(of_seeds),
+    degrees=degrees,
+    bootstrap=Bootstrap(*interval_of(drawn_J), _share(drawn_J, value), samples),
   )
 
 

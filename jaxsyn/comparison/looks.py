@@ -82,11 +82,11 @@ def as_svg(figure: Figure) -> bytes:
 
 
 def _figures(seen: Sentence) -> dict[str, Figure]:
-  found = trees(seen)
+  figures = trees(seen)
   if maps := _of_layer(seen):
-    panels = [panel for found in maps for panel in pictures.panels(found)]
-    found["attention"] = pictures.matrices(panels, pictures.title(maps[0]))
-  return found
+    panels = [panel for one in maps for panel in pictures.panels(one)]
+    figures["attention"] = pictures.matrices(panels, pictures.title(maps[0]))
+  return figures
 
 
 def _of_layer(seen: Sentence) -> list[Map]:

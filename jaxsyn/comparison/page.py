@@ -20,7 +20,9 @@ from matplotlib.figure import Figure
 
 from jaxsyn.comparison import looks, plots, report, tables
 from jaxsyn.comparison.results import Example, Results, Split
-from jaxsyn.scoring.selection import TITLES
+from jaxsyn.scoring.metrics import heading
+from jaxsyn.scoring.selection import name_of
+from jaxsyn.scoring.tables import Rows
 
 PIXELS = 96  # of CSS in an inch
 _POINTS = re.compile(rb'<svg[^>]* width="([\d.]+)pt"')
@@ -75,6 +77,8 @@ def html(results: Results, folder: pathlib.Path) -> str:
   return environment.get_template("page.html.jinja").render(
     results=results,
     tables=tables,
+    several=len(results.seeds) > 1,
+    first_metric=heading(results.metrics[0]),
     of_differences=report.of_differences(results),
     of_runs=report.OF_RUNS,
     differences=_differences(results),
@@ -95,8 +99,8 @@ def _differences(results: Results) -> list[Picture]:
   return [
     _drawn(
       figure,
-      f"Difference of each system to {results.baseline}: {metric}, {split.name}"
-      "; the figures are in the table below.",
+      f"Difference of each system to {results.baseline}: {heading(metric)}, "
+      f"{split.name}; the figures are in the table below.",
     )
     for split in results.splits
     for metric in results.metrics
@@ -105,42 +109,43 @@ def _differences(results: Results) -> list[Picture]:
 
 
 def _curves(results: Results) -> list[Picture]:
-  found = []
-  for system, inset in tables.ordered(results):
-    if inset or (system.name == results.baseline and len(results.systems) > 1):
-      continue
-    if figure := plots.curves(results, system):
-      metric = TITLES[plots.selected_by(system)]
-      text = (
-        f"Validation {metric} by updates: {system.name}, {results.baseline}."
-      )
-      found.append(_drawn(figure, text))
-  return found
+  baseline = results.system(results.baseline)
+  return [
+    _drawn(
+      figure,
+      f"Validation {name_of(plots.selected_by(system))} by updates: "
+      f"{plots.title_of(results, system, beside_baseline=True)}.",
+    )
+    for system in results.leading() or [baseline]
+    if (figure := plots.curves(results, system))
+  ]
 
 
 def _facts(
   results: Results, split: Split
-) -> list[tuple[str, list[Picture], tables.Rows]]:
+) -> list[tuple[str, list[Picture], Rows]]:
   """Each fact with its pictures and its table."""
-  found = []
+  kinds = []
   for by, rows in tables.by_fact(results, split).items():
-    pictures = []
-    for system, inset in tables.ordered(results):
-      if inset or system.name == results.baseline:
-        continue
-      if figure := plots.by_fact(results, split, by, system):
-        text = f"{system.name} less {results.baseline} by {by}, {split.name}."
-        pictures.append(_drawn(figure, text))
-    found.append((by, pictures, rows))
-  return found
+    pictures = [
+      _drawn(
+        figure,
+        f"{plots.title_of(results, system)} less {results.baseline} by {by}, "
+        f"{split.name}.",
+      )
+      for system in results.leading()
+      if (figure := plots.by_fact(results, split, by, system))
+    ]
+    kinds.append((by, pictures, rows))
+  return kinds
 
 
 def _looked(results: Results, folder: pathlib.Path) -> list[Looked]:
   """What the first seeds' runs have drawn; a run without is passed over."""
-  found = []
+  sentences = []
   for number in range(1, looks.SENTENCES + 1):
     seen: dict[str, tuple[pathlib.Path, dict[str, Any]]] = {}
-    for system, _ in tables.ordered(results):
+    for system, _ in results.ordered():
       for run in results.runs:
         path = folder / run.folder / "look" / f"{number}.json"
         if run.system == system.name and path.is_file():
@@ -154,8 +159,8 @@ def _looked(results: Results, folder: pathlib.Path) -> list[Looked]:
       for name, (path, content) in seen.items()
     ]
     tree = _read(path.with_suffix(".tree.svg"), f"Dependency tree: {words}")
-    found.append(Looked(first["text"], tree, systems))
-  return found
+    sentences.append(Looked(first["text"], tree, systems))
+  return sentences
 
 
 def _pictures(path: pathlib.Path, name: str) -> list[Picture]:
@@ -165,8 +170,11 @@ def _pictures(path: pathlib.Path, name: str) -> list[Picture]:
     "tree_found": f"The parents that {name} finds.",
     "attention": f"Attention of {name}.",
   }
-  found = (_read(path.with_suffix(f".{k}.svg"), t) for k, t in texts.items())
-  return [picture for picture in found if picture]
+  pictures = (
+    _read(path.with_suffix(f".{kind}.svg"), text)
+    for kind, text in texts.items()
+  )
+  return [picture for picture in pictures if picture]
 
 
 def _marked(
@@ -179,7 +187,7 @@ def _marked(
       f"{example.scores[system.name]:.1f}",
       against(example.translations[system.name], example.reference),
     )
-    for system, _ in tables.ordered(results)
+    for system, _ in results.ordered()
     if system.name in example.translations
   ]
 
@@ -189,12 +197,12 @@ def against(said: str, meant: str) -> Markup:
   blank = " " if re.search(r"\s", meant) else ""
   ours, theirs = (t.split() if blank else list(t) for t in (said, meant))
   matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
-  found = []
+  parts = []
   for what, begin, end, _, _ in matcher.get_opcodes():
     if begin < end:
       text = Markup.escape(blank.join(ours[begin:end]))
-      found.append(text if what == "equal" else Markup("<u>%s</u>") % text)
-  return Markup(blank).join(found)
+      parts.append(text if what == "equal" else Markup("<u>%s</u>") % text)
+  return Markup(blank).join(parts)
 
 
 def _drawn(figure: Figure, text: str) -> Picture:

@@ -10,19 +10,23 @@ from __future__ import annotations
 import collections
 import statistics
 from collections.abc import Sequence
+from typing import Literal
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxsyn.comparison import tables
-from jaxsyn.comparison.hierarchical import Hierarchical
-from jaxsyn.comparison.results import Results, Run, Split, System
-from jaxsyn.scoring.selection import TITLES
+from jaxsyn.comparison.results import Results, Run, Split, System, find
+from jaxsyn.comparison.tables import SURE
+from jaxsyn.scoring.metrics import heading
+from jaxsyn.scoring.selection import name_of
 
 WIDTH, HEIGHT = 4.4, 2.9  # inches
 GREY, BLUE = "#8a8a8a", "#2b5d8c"
-CONTROLS = (("#c06a1f", "--"), ("#5d8a35", ":"))  # colour and line of each
+CONTROLS = (
+  {"color": "#c06a1f", "linestyle": "--"},
+  {"color": "#5d8a35", "linestyle": ":"},
+)
 SMALL = 8  # points of letters
 # No name of a system is a formula, whatever dollars it has.
 _AS_WRITTEN = matplotlib.rc_context({"text.parse_math": False})
@@ -39,42 +43,37 @@ def differences(results: Results, split: Split, metric: str) -> Figure | None:
   Returns: None where there is nothing to compare.
   """
   rows = []
-  for system, _ in tables.ordered(results):
+  for system, _ in results.ordered():
     for other in (results.baseline, *system.controls):
-      found = tables.against(
-        results, split.over_seeds, system.name, metric, other
-      )
-      if found:
-        rows.append(found)
+      if row := find(split.over_seeds, system.name, metric, other):
+        rows.append(row)
   if not rows:
     return None
-  figure, axes = _axes(WIDTH + 0.6, 1.0 + 0.26 * len(rows))
+  figure, axes = _panel(
+    f"{split.name}, {heading(metric)}",
+    f"difference in {heading(metric)}",
+    size=(WIDTH + 0.6, 1.0 + 0.26 * len(rows)),
+    grid="x",
+  )
   for y, row in enumerate(rows):
-    low, high, p = _interval(split, row)
-    sure = p is not None and p < tables.MARKS[-1][0]
-    colour = BLUE if sure else GREY
-    if low is not None:
-      axes.plot([low, high], [y, y], color=colour, lw=2, solid_capstyle="butt")
-    if len(row.by_seed) > 1:
-      axes.plot(
-        row.by_seed, [y] * len(row.by_seed), "|", color=colour, ms=7, mew=0.8
-      )
+    # Of one seed the interval is over sentences, and no p: that of two models
+    # is none of two systems.
+    span = split.with_interval(row)
+    colour = BLUE if row.p is not None and row.p < SURE else GREY
+    if span.low is not None:
+      ends = [span.low, span.high]
+      axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")
+    if (count := len(row.by_seed)) > 1:
+      axes.plot(row.by_seed, [y] * count, "|", color=colour, ms=7, mew=0.8)
     axes.plot([row.value], [y], "o", color=colour, ms=5)
   axes.axvline(0, color="0.3", lw=0.8)
-  names = [
-    row.system
-    if row.baseline == results.baseline
-    else f"− {row.baseline}"  # less the control
-    for row in rows
-  ]
+  whole = [row.baseline == results.baseline for row in rows]
+  names = [r.system if w else f"− {r.baseline}" for r, w in zip(rows, whole)]
   axes.set_yticks(range(len(rows)), names, size=SMALL)
-  for label, row in zip(axes.get_yticklabels(), rows):
-    if row.baseline != results.baseline:
+  for label, is_whole in zip(axes.get_yticklabels(), whole):
+    if not is_whole:  # less the control
       label.set_color("0.45")
   axes.set_ylim(len(rows) - 0.5, -0.5)
-  axes.set_xlabel(f"difference in {metric}", size=SMALL)
-  axes.grid(axis="x", color="0.9", lw=0.6)
-  axes.set_title(f"{split.name}, {metric}", size=9, loc="left")
   return figure
 
 
@@ -84,37 +83,31 @@ def curves(results: Results, system: System) -> Figure | None:
 
   Returns: None where no run was validated.
   """
-  figure, axes = _axes(WIDTH, HEIGHT)
-  drawn = False
   metric = selected_by(system)
   names = {s.name for s in results.systems if selected_by(s) == metric}
   chosen = [run for run in results.runs if run.system in names]
-  for name, colour, line in _family(results, system):
-    runs = [run for run in chosen if run.system == name]
-    for run in runs:
-      steps, values = _curve(run, metric)
-      axes.plot(steps, values, line, color=colour, lw=0.6, alpha=0.45)
+  figure, axes = _panel(
+    title_of(results, system, beside_baseline=True),
+    "updates",
+    f"validation {name_of(metric)}",
+  )
+  for name, look in _family(results, system).items():
+    runs = [_curve(run, metric) for run in chosen if run.system == name]
     at = collections.defaultdict(list)
-    for run in runs:
-      for step, value in zip(*_curve(run, metric)):
+    for curve in runs:
+      axes.plot(*zip(*curve.items()), **look, lw=0.6, alpha=0.45)
+      for step, value in curve.items():
         at[step].append(value)
     # A mean over the runs that lasted would jump where one of them ends.
     steps = sorted(step for step in at if len(at[step]) == len(runs))
     means = [statistics.fmean(at[step]) for step in steps]
     if steps:
-      drawn = True
-      axes.plot(
-        steps, means, line, color=colour, lw=1.6, marker="o", ms=3, label=name
-      )
-  if not drawn:
+      axes.plot(steps, means, **look, lw=1.6, marker="o", ms=3, label=name)
+  if not _labelled(axes):
     return None
-  every = [value for run in chosen for value in _curve(run, metric)[1]]
-  axes.set_ylim(_limits(every))
-  axes.set_xlabel("updates", size=SMALL)
-  axes.set_ylabel(f"validation {TITLES[metric]}", size=SMALL)
-  axes.grid(color="0.92", lw=0.6)
+  curves = (_curve(run, metric) for run in chosen)
+  axes.set_ylim(_limits([v for curve in curves for v in curve.values()]))
   axes.legend(fontsize=7, frameon=False)
-  axes.set_title(system.name, size=9, loc="left")
   return figure
 
 
@@ -128,38 +121,35 @@ def by_fact(
   """
   metric = results.metrics[0]
   buckets = [b for b in split.buckets if b.by == by and b.count]
-  figure, axes = _axes(WIDTH, HEIGHT)
-  drawn = False
-  family = _family(results, system)[1:]  # without the baseline itself
-  for number, (name, colour, line) in enumerate(family):
+  figure, axes = _panel(
+    title_of(results, system),
+    f"{by}; sentences",
+    f"{heading(metric)} over {results.baseline}",
+    grid="y",
+  )
+  family = _family(results, system)
+  family.pop(results.baseline)
+  for number, (name, look) in enumerate(family.items()):
     aside = 0.14 * (number - (len(family) - 1) / 2)
-    points = []
-    for x, bucket in enumerate(buckets):
-      found = tables.against(results, bucket.differences, name, metric)
-      if found:
-        points.append((x + aside, found))
+    points = {
+      x + aside: difference
+      for x, bucket in enumerate(buckets)
+      if (
+        difference := find(bucket.differences, name, metric, results.baseline)
+      )
+    }
     if not points:
       continue
-    drawn = True
-    for x, found in points:
-      if found.low is not None:
-        axes.plot(
-          [x, x], [found.low, found.high], color=colour, lw=1.2, alpha=0.8
-        )
-    axes.plot(
-      [x for x, _ in points],
-      [found.value for _, found in points],
-      line,
-      color=colour,
-      lw=1.2,
-      marker="o",
-      ms=4,
-      label=name,
-    )
-  if not drawn:
+    for x, d in points.items():
+      if d.low is not None:
+        ends = [d.low, d.high]
+        axes.plot([x, x], ends, color=look["color"], lw=1.2, alpha=0.8)
+    values = [d.value for d in points.values()]
+    axes.plot([*points], values, **look, lw=1.2, marker="o", ms=4, label=name)
+  if not _labelled(axes):
     return None
   axes.axhline(0, color="0.3", lw=0.8)
-  every = [
+  values = [
     value
     for bucket in buckets
     for d in bucket.differences
@@ -167,25 +157,55 @@ def by_fact(
     for value in (d.value, d.low, d.high)
     if value is not None
   ]
-  axes.set_ylim(_limits([0.0, *every]))
+  axes.set_ylim(_limits([0.0, *values]))
   axes.set_xticks(
     range(len(buckets)), [f"{b.label}\n{b.count}" for b in buckets], size=7
   )
-  axes.set_xlabel(f"{by}; sentences", size=SMALL)
-  axes.set_ylabel(f"{metric} over {results.baseline}", size=SMALL)
-  axes.grid(axis="y", color="0.92", lw=0.6)
   if len(family) > 1:
     axes.legend(fontsize=7, frameon=False)
-  axes.set_title(system.name, size=9, loc="left")
   return figure
 
 
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-  figure = Figure((width, height), dpi=110, layout="constrained")
+def title_of(
+  results: Results, system: System, *, beside_baseline: bool = False
+) -> str:
+  """A system with its controls, as the title of what they are drawn in."""
+  number = len(
+    _family(results, system).keys() - {system.name, results.baseline}
+  )
+  title = system.name + ("", " and its control", " and its controls")[number]
+  if beside_baseline and system.name != results.baseline:
+    title += f", {results.baseline}"
+  return title
+
+
+def selected_by(system: System) -> str:
+  """What its best checkpoint is chosen by, and its curves are of."""
+  return system.config["train"]["selection"]
+
+
+def _panel(
+  title: str,
+  across: str,
+  up: str = "",
+  *,
+  size: tuple[float, float] = (WIDTH, HEIGHT),
+  grid: Literal["x", "y", "both"] = "both",
+) -> tuple[Figure, Axes]:
+  figure = Figure(size, dpi=110, layout="constrained")
   axes = figure.subplots()
   axes.spines[["top", "right"]].set_visible(False)
   axes.tick_params(labelsize=SMALL)
+  axes.set_xlabel(across, size=SMALL)
+  axes.set_ylabel(up, size=SMALL)
+  axes.set_title(title, size=9, loc="left")
+  axes.grid(axis=grid, color="0.92", lw=0.6)
   return figure, axes
+
+
+def _labelled(axes: Axes) -> bool:
+  """Whether anything was drawn that has a name."""
+  return bool(axes.get_legend_handles_labels()[1])
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
@@ -195,33 +215,13 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
   return low - margin, high + margin
 
 
-def _family(results: Results, system: System) -> list[tuple[str, str, str]]:
-  """The baseline, the system, its controls: names, colours, kinds of line."""
-  found = [(results.baseline, GREY, "-"), (system.name, BLUE, "-")]
-  controls = [name for name in system.controls if name != results.baseline]
-  found += [(name, *look) for name, look in zip(controls, CONTROLS)]
-  return found
+def _family(results: Results, system: System) -> dict[str, dict[str, str]]:
+  """The baseline, the system, its controls: how the line of each looks."""
+  family = {results.baseline: {"color": GREY}, system.name: {"color": BLUE}}
+  controls = (name for name in system.controls if name != results.baseline)
+  return family | dict(zip(controls, CONTROLS))
 
 
-def selected_by(system: System) -> str:
-  """What its best checkpoint is chosen by, and its curves are of."""
-  return system.config["train"]["selection"]
-
-
-def _curve(run: Run, metric: str) -> tuple[Sequence[int], Sequence[float]]:
-  points = [p for p in run.curve if metric in p.values]
-  return [p.step for p in points], [p.values[metric] for p in points]
-
-
-def _interval(
-  split: Split, row: Hierarchical
-) -> tuple[float | None, float | None, float | None]:
-  """Low, high and p over seeds and sentences.
-
-  Of one seed the interval is over sentences, and no p: that of two models is
-  none of two systems.
-  """
-  if row.low is None:
-    for one in tables.of_each_seed(split, row):
-      return one.low, one.high, None
-  return row.low, row.high, row.p
+def _curve(run: Run, metric: str) -> dict[int, float]:
+  """Step -> value."""
+  return {p.step: p.values[metric] for p in run.curve if metric in p.values}

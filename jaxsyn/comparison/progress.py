@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from jaxsyn.comparison.asked import Job
-from jaxsyn.scoring.selection import TITLES
+from jaxsyn.scoring.selection import name_of
 from jaxsyn.scoring.tables import aligned
 from jaxsyn.training import log
 
@@ -68,13 +68,13 @@ def state(job: Job, working: bool, failed: bool) -> State:
     facts = job.facts
     best = _said(metric, facts.best_score if facts.best_step >= 0 else None)
     return State("finished", facts.step, steps, best, facts.minutes, 0.0)
-  found = records(job.run)
-  step = max((r["step"] for r in found), default=0)
-  minutes = max((r["minutes"] for r in found), default=0.0)
-  seen = [r for r in found if f"best_{metric}" in r]
+  log_lines = records(job.run)
+  step = max((r["step"] for r in log_lines), default=0)
+  minutes = max((r["minutes"] for r in log_lines), default=0.0)
+  seen = [r for r in log_lines if f"best_{metric}" in r]
   best = _said(metric, seen[-1][f"best_{metric}"] if seen else None)
   left = next(
-    (r["eta_minutes"] for r in reversed(found) if "eta_minutes" in r), None
+    (r["eta_minutes"] for r in reversed(log_lines) if "eta_minutes" in r), None
   )
   ended = any(job.run.glob("test/*")) or step >= steps
   what = "stopped" if step else "waiting"
@@ -86,7 +86,7 @@ def state(job: Job, working: bool, failed: bool) -> State:
 
 
 def _said(metric: str, score: float | None) -> str:
-  return "" if score is None else f"{TITLES[metric]} {score:.2f}"
+  return "" if score is None else f"{name_of(metric)} {score:.2f}"
 
 
 def table(states: Mapping[Job, State], height: int = 0) -> str:

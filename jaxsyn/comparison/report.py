@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from jaxsyn.comparison import tables
 from jaxsyn.comparison.results import Results
-from jaxsyn.scoring.tables import aligned
+from jaxsyn.scoring.metrics import heading
+from jaxsyn.scoring.tables import Rows, aligned
 
 _TEX = {
   **{c: "\\" + c for c in "&%$#_{}"},
@@ -20,6 +21,7 @@ _TEX = {
   "|": r"\textbar\allowbreak{}",
   "^": r"\textasciicircum{}",
   "±": r"$\pm$",
+  "↓": r"$\downarrow$",
   "†": r"$^\dagger$",
   "‡": r"$^\ddagger$",
 }
@@ -75,7 +77,8 @@ def markdown(results: Results) -> str:
   parts += ["## Differences", _table(tables.differences(results))]
   parts.append(_plain(of_differences(results)))
   for split in results.splits:
-    title = f"{split.name} by length and tree, {results.metrics[0]}"
+    metric = heading(results.metrics[0])
+    title = f"{split.name} by length and tree, {metric}"
     parts.append(f"## {_plain(title)}")
     parts += map(_table, tables.by_fact(results, split).values())
   parts += ["## Every run", _table(tables.every_run(results)), _plain(OF_RUNS)]
@@ -94,14 +97,14 @@ def latex(results: Results) -> str:
   What papers published is grey where xcolor is loaded.
   """
   head = tables.head(results)
-  body, found = [], tables.lines(results)
-  for line in found:
+  body, scores = [], tables.lines(results)
+  for line in scores:
     name = (r"\quad " if line.inset else "") + _escaped(line.system)
     body.append(" & ".join([name, *map(_cell, line.cells)]) + r" \\")
   caption = [f"{tables.title(results).rstrip('.')}.", *tables.notes(results)]
   lines = [
     f"% {_line(tables.title(results))}; needs \\usepackage{{booktabs}}.",
-    *_GREY[: any(c.published for line in found for c in line.cells)],
+    *_GREY[: any(c.published for line in scores for c in line.cells)],
     r"\begin{table}",
     r"\centering",
     r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}",
@@ -126,7 +129,7 @@ def _cell(cell: tables.Cell) -> str:
   return rf"\textcolor{{gray}}{{{text}}}" if cell.published and text else text
 
 
-def _table(rows: tables.Rows) -> str:
+def _table(rows: Rows) -> str:
   """A Markdown table of plain text."""
   return _piped([[_cell_text(text) for text in row] for row in rows])
 
@@ -152,7 +155,7 @@ def _cell_text(text: str) -> str:
 
 def _unmarked(text: str) -> str:
   return _MARKUP.sub(
-    lambda found: _ENTITIES.get(found[0], "\\" + found[0]), _line(text)
+    lambda match: _ENTITIES.get(match[0], "\\" + match[0]), _line(text)
   )
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
+from collections.abc import Sequence
 from typing import Any
 
-from jaxsyn import files
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, from_config
-from jaxsyn.scoring.metrics import Score
-from jaxsyn.scoring.significance import Difference
+from jaxsyn.scoring.results import Bucket, Difference, Score
 
 FORMAT = 2
 FILE = "report.json"
@@ -173,21 +171,15 @@ class OneSeed:
 
 
 @dataclasses.dataclass(frozen=True)
-class Bucket:
-  """The sentences of one bucket; see `jaxsyn.scoring.buckets`.
+class BucketOfRuns(Bucket):
+  """A bucket of systems that have several seeds.
 
   Attributes:
-    by, label: e.g. "source length" and "11-20".
-    count, share: sentences, and of the split.
     scores: of all systems; () where there is no sentence.
     differences: over seeds and sentences; () where there are too few sentences
       to draw from.
   """
 
-  by: str
-  label: str
-  count: int
-  share: float
   scores: tuple[Summary, ...]
   differences: tuple[Hierarchical, ...]
 
@@ -240,9 +232,23 @@ class Split:
   scores: tuple[Summary, ...]
   over_sentences: tuple[OneSeed, ...]
   over_seeds: tuple[Hierarchical, ...]
-  buckets: tuple[Bucket, ...]
+  buckets: tuple[BucketOfRuns, ...]
   example_metric: str
   examples: tuple[Example, ...]
+
+  def of_each_seed(self, difference: Hierarchical) -> list[Difference]:
+    """The same difference over sentences, seed by seed."""
+    pair = (difference.system, difference.baseline, difference.metric)
+    singles = (one.difference for one in self.over_sentences)
+    return [d for d in singles if (d.system, d.baseline, d.metric) == pair]
+
+  def with_interval(
+    self, difference: Hierarchical
+  ) -> Hierarchical | Difference:
+    """That of one seed, which has no interval, over sentences, which has."""
+    if difference.low is not None:
+      return difference
+    return next(iter(self.of_each_seed(difference)), difference)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,6 +260,20 @@ class Ablation:
 
 
 @dataclasses.dataclass(frozen=True)
+class Origin:
+  """Where the systems came from.
+
+  Attributes:
+    config_file, overrides: as on the command line; "" and () from Python.
+    ablation: None unless a table was asked for.
+  """
+
+  config_file: str = ""
+  overrides: tuple[str, ...] = ()
+  ablation: Ablation | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Results:
   """A comparison.
 
@@ -261,14 +281,13 @@ class Results:
     format: of this file.
     made: day and time (UTC) it was written.
     version: of jaxsyn, that wrote it.
-    config_file, overrides: as on the command line; "" and () from Python.
+    config_file, overrides, ablation: see `Origin`.
     baseline: the system others are compared with.
     seeds: asked for.
     metrics: in the order asked for, as printed.
     samples: resamples of each test.
     systems, runs, failed: in the order asked for.
     splits: the test splits.
-    ablation: None unless a table was asked for.
   """
 
   format: int
@@ -289,6 +308,39 @@ class Results:
   def system(self, name: str) -> System:
     return next(s for s in self.systems if s.name == name)
 
+  def ordered(self) -> list[tuple[System, bool]]:
+    """The systems, each with its controls below it and, as True says, set in."""
+    there = {system.name: system for system in self.systems}
+    rows = []
+    for system in self.systems:
+      if system.control_of not in there:
+        rows.append((system, False))
+        rows += [(there[name], True) for name in system.controls]
+    return rows
+
+  def leading(self) -> list[System]:
+    """Those that a picture is of: neither controls nor the baseline."""
+    return [
+      system
+      for system, inset in self.ordered()
+      if not inset and system.name != self.baseline
+    ]
+
+
+def find(
+  entries: Sequence, system: str, metric: str, baseline: str = ""
+) -> Any:
+  """Of summaries or differences, that of a system; None where there is none."""
+  return next(
+    (
+      entry
+      for entry in entries
+      if (entry.system, entry.metric) == (system, metric)
+      and baseline in ("", getattr(entry, "baseline", ""))
+    ),
+    None,
+  )
+
 
 def to_json(results: Results) -> str:
   """The text of report.json."""
@@ -306,18 +358,13 @@ def from_json(text: str, where: str = FILE) -> Results:
     InputError: no JSON, another format, a field too many, missing or mistyped.
   """
   try:
-    found = json.loads(text)
+    page = json.loads(text)
   except json.JSONDecodeError as error:
     raise InputError(f"{where} is damaged ({error}).") from None
-  version = found.get("format") if isinstance(found, dict) else None
+  version = page.get("format") if isinstance(page, dict) else None
   if version != FORMAT:
     raise InputError(
       f"{where} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
-  return from_config(Results, found, At(where), bounded=False)
-
-
-def write(path: pathlib.Path, text: str) -> None:
-  """Writes a file, whole or not at all, that ends with its last line."""
-  files.write_text(path, text.rstrip("\n") + "\n")
+  return from_config(Results, page, At(where), bounded=False)

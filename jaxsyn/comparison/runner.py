@@ -20,7 +20,7 @@ import jaxsyn
 from jaxsyn.comparison import progress
 from jaxsyn.comparison.asked import Job
 from jaxsyn.comparison.progress import Board, State
-from jaxsyn.scoring.selection import TITLES
+from jaxsyn.scoring.selection import name_of
 from jaxsyn.training.loop import Signals
 
 STARTS = 3  # of a process that is killed each time before it gets any further
@@ -40,7 +40,7 @@ class Working:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class Worked:
   """How a call of `work` ended.
 
   Attributes:
@@ -79,7 +79,7 @@ class Runner:
     self._told: dict[Job, int] = {}  # step of the last validation told
     self._asked: set[Job] = set()  # to end
 
-  def work(self) -> Outcome:
+  def work(self) -> Worked:
     """Does all that is not finished; returns when it is, or on a signal."""
     waiting = [job for job in self._jobs if not job.finished]
     if done := len(self._jobs) - len(waiting):
@@ -99,7 +99,7 @@ class Runner:
           working.process.kill()
           working.process.wait()
     self._show(now=True)
-    return Outcome(signals.name, self._failed)
+    return Worked(signals.name, self._failed)
 
   def _start(self, job: Job, place: Place) -> None:
     job.run.mkdir(parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ class Runner:
       metric = job.config.train.selection
       self._board.say(
         f"{job.name}: step {record['step']}/{job.config.train.steps}, "
-        f"validation {TITLES[metric]} {record[metric]:.2f}, "
+        f"validation {name_of(metric)} {record[metric]:.2f}, "
         f"{record['minutes']:.1f} minutes"
       )
 

@@ -8,18 +8,16 @@ for the p-value over seeds and sentences.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from jaxsyn.comparison.hierarchical import Hierarchical
-from jaxsyn.comparison.results import Results, Run, Split, Summary, System
-from jaxsyn.scoring.significance import Difference
+from jaxsyn.comparison.results import Results, Run, Split, Summary, find
+from jaxsyn.scoring.metrics import heading, larger_is_better
+from jaxsyn.scoring.tables import Rows, interval
 from jaxsyn.workdir import flat
 
 # p-values below -> mark, the smallest first.
 MARKS = ((0.01, "‡"), (0.05, "†"))
-LOWER_IS_BETTER = ("TER",)
-
-Rows = list[list[str]]  # the head first
+SURE = MARKS[-1][0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,74 +53,32 @@ def title(results: Results) -> str:
 
 def head(results: Results) -> list[str]:
   """Names of the columns of `lines`, that of the systems first."""
-  names = ["system", "seeds"]
-  for split in results.splits:
-    names += [f"{split.name} {metric}" for metric in results.metrics]
-  return names + [f"published BLEU, {task}" for task in _tasks(results)]
+  published = [f"published BLEU, {task}" for task in _tasks(results)]
+  return ["system", "seeds", *_columns(results), *published]
 
 
 def lines(results: Results) -> list[Line]:
   """The table of scores, systems in the order asked for."""
-  best = {
-    (split.name, metric): _best(split, metric)
+  columns = [
+    (split, metric, _best(split, metric))
     for split in results.splits
     for metric in results.metrics
-  }
-  found = []
-  for system, inset in ordered(results):
-    seeds = max(
-      (
-        len(s.values)
-        for s in results.splits[0].scores
-        if s.system == system.name
-      ),
-      default=0,
-    )
-    cells = [Cell(str(seeds))]
-    for split in results.splits:
-      for metric in results.metrics:
-        score = find(split.scores, system.name, metric)
-        sign = mark(against(results, split.over_seeds, system.name, metric))
-        is_best = score is not None and (
-          f"{score.mean:.2f}" == best[split.name, metric]
-        )
-        cells.append(Cell(mean(score) + sign, is_best))
+  ]
+  rows = []
+  for system, inset in results.ordered():
+    own = [s for s in results.splits[0].scores if s.system == system.name]
+    cells = [Cell(str(max((len(s.values) for s in own), default=0)))]
+    for split, metric, best in columns:
+      score = find(split.scores, system.name, metric)
+      difference = find(split.over_seeds, system.name, metric, results.baseline)
+      is_best = score is not None and f"{score.mean:.2f}" == best
+      cells.append(Cell(mean(score) + mark(difference), is_best))
     for task in _tasks(results):
       value = system.published.get(task)
-      cells.append(Cell("" if value is None else f"{value:.1f}", False, True))
-    found.append(Line(system.name, inset, tuple(cells)))
-  return found
-
-
-def ordered(results: Results) -> list[tuple[System, bool]]:
-  """The systems, each with its controls below it and set in."""
-  there = {system.name: system for system in results.systems}
-  found = []
-  for system in results.systems:
-    if system.control_of in there:
-      continue
-    found.append((system, False))
-    found += [(there[name], True) for name in system.controls]
-  return found
-
-
-def find(found: Sequence, system: str, metric: str):
-  """The entry of a system and a metric; None where there is none."""
-  return next(
-    (one for one in found if (one.system, one.metric) == (system, metric)), None
-  )
-
-
-def against(
-  results: Results,
-  found: Sequence[Hierarchical],
-  system: str,
-  metric: str,
-  other: str = "",
-) -> Hierarchical | None:
-  """The difference to another system, by default the baseline."""
-  other = other or results.baseline
-  return find([d for d in found if d.baseline == other], system, metric)
+      text = "" if value is None else f"{value:.1f}"
+      cells.append(Cell(text, published=True))
+    rows.append(Line(system.name, inset, tuple(cells)))
+  return rows
 
 
 def mean(summary: Summary | None) -> str:
@@ -132,10 +88,10 @@ def mean(summary: Summary | None) -> str:
   return f"{summary.mean:.2f}{spread}"
 
 
-def mark(found: Hierarchical | None) -> str:
-  if found is None or found.p is None:
+def mark(difference: Hierarchical | None) -> str:
+  if difference is None or difference.p is None:
     return ""
-  return next((sign for limit, sign in MARKS if found.p < limit), "")
+  return next((sign for limit, sign in MARKS if difference.p < limit), "")
 
 
 def p_value(p: float | None) -> str:
@@ -146,35 +102,37 @@ def p_value(p: float | None) -> str:
 
 def notes(results: Results) -> list[str]:
   """What stands below the table of scores."""
-  found = []
+  texts = []
   if len(results.seeds) > 1:
     (low, hard), (high, soft) = MARKS
-    found.append(
+    texts.append(
       f"Mean ± standard deviation over seeds. {soft} p < {high}, {hard} p < "
       f"{low} against {results.baseline}, over seeds and sentences "
       f"(hierarchical bootstrap, {results.samples} resamples, corrected for "
       "few seeds). Bold: the best mean of its column, which is no test."
     )
     if len(results.seeds) == 2:
-      found.append(
+      texts.append(
         "Two seeds are too few for a claim: p comes out too small, so that "
         f"{soft} and {hard} are no evidence."
       )
   else:
-    found.append(
+    texts.append(
       "One seed: nothing here says what another seed would do. Bold: the best "
       "of its column, which is no test."
     )
+  if any("↓" in column for column in _columns(results)):
+    texts.append("↓: less is better.")
   if _tasks(results):
-    found.append(
+    texts.append(
       "Published: as the paper has it, on its own data and in its own training; "
       "only the order of rows can be compared with ours."
     )
   if results.failed:
     names = ", ".join(f"{f.system} seed {f.seed}" for f in results.failed)
-    found.append(f"Did not come to their end: {names}.")
+    texts.append(f"Did not come to their end: {names}.")
   for run in results.runs:
-    found += (
+    texts += (
       f"{run.system} seed {run.seed}: {note}" for note in run.facts.notes
     )
   signatures = {
@@ -182,47 +140,45 @@ def notes(results: Results) -> list[str]:
     for split in results.splits
     for metric, signature in split.signatures.items()
   }
-  found.append("; ".join(sorted(signatures)) + ".")
-  return found
+  texts.append("; ".join(sorted(signatures)) + ".")
+  return texts
 
 
 def conclusions(results: Results) -> list[str]:
   """What the figures say, a sentence a split, of the first metric."""
   metric = results.metrics[0]
-  found = []
+  texts = []
   for split in results.splits:
-    differences = [
+    tested = [
       d
       for d in split.over_seeds
-      if d.metric == metric and d.baseline == results.baseline
+      if (d.metric, d.baseline) == (metric, results.baseline)
+      and d.p is not None
     ]
-    tested = [d for d in differences if d.p is not None]
     if not tested:
       continue
-    limit = MARKS[-1][0]
-    apart = sorted(
-      (d for d in tested if d.p < limit), key=lambda d: d.value, reverse=True
-    )
+    apart = [d for d in tested if d.p < SURE]
+    apart.sort(key=lambda d: d.value, reverse=True)
     text = (
       f"{split.name}, {metric}: {len(apart)} of {len(tested)} "
       f"{'system differs' if len(tested) == 1 else 'systems differ'} from "
-      f"{results.baseline} at p < {limit}"
+      f"{results.baseline} at p < {SURE}"
     )
     if apart:
       text += ": " + ", ".join(
         f"{d.system} {d.value:+.2f} ({d.low:+.2f} to {d.high:+.2f})"
         for d in apart
       )
-    found.append(text + ".")
-    if len(tested) > 1:
-      chance = limit * len(tested)
-      found[-1] += (
-        f" So many tests find {chance:.2g} by chance where nothing differs; "
-        f"after Bonferroni p < {limit / len(tested):.2g} counts: "
-        + _names([d.system for d in apart if d.p < limit / len(tested)])
-        + "."
+    text += "."
+    if (number := len(tested)) > 1:
+      counting = [d.system for d in apart if d.p < SURE / number]
+      text += (
+        f" So many tests find {SURE * number:.2g} by chance where nothing "
+        f"differs; after Bonferroni p < {SURE / number:.2g} counts: "
+        f"{', '.join(counting) or 'none'}."
       )
-  return found
+    texts.append(text)
+  return texts
 
 
 def differences(results: Results) -> Rows:
@@ -232,14 +188,12 @@ def differences(results: Results) -> Rows:
   rows[0] += ["sd from sentences", "each seed", "p of each seed"]
   for split in results.splits:
     for d in split.over_seeds:
-      singles = of_each_seed(split, d)
-      low, high = d.low, d.high
-      if low is None and singles:  # one seed: over sentences
-        low, high = singles[0].low, singles[0].high
+      singles = split.of_each_seed(d)
       rows.append(
         [
-          *(split.name, d.metric, d.system, d.baseline, f"{d.value:+.2f}"),
-          "" if low is None else f"{low:+.2f} .. {high:+.2f}",
+          *(split.name, heading(d.metric), d.system, d.baseline),
+          f"{d.value:+.2f}",
+          interval(split.with_interval(d)),
           p_value(d.p),
           "" if d.degrees is None else f"{min(d.degrees, 1000):.0f}",
           "" if d.seed_sd is None else f"{d.seed_sd:.2f}",
@@ -251,38 +205,29 @@ def differences(results: Results) -> Rows:
   return rows
 
 
-def of_each_seed(split: Split, found: Hierarchical) -> list[Difference]:
-  """The same difference over sentences, seed by seed."""
-  pair = (found.system, found.baseline, found.metric)
-  differences = (one.difference for one in split.over_sentences)
-  return [d for d in differences if (d.system, d.baseline, d.metric) == pair]
-
-
 def by_fact(results: Results, split: Split) -> dict[str, Rows]:
   """The first metric by length and by facts of the tree, a table each."""
   metric = results.metrics[0]
-  found: dict[str, Rows] = {}
+  tables: dict[str, Rows] = {}
   for by in dict.fromkeys(bucket.by for bucket in split.buckets):
     buckets = [b for b in split.buckets if b.by == by and b.count]
     rows = [[by, *(f"{b.label} ({b.count} lines)" for b in buckets)]]
-    for system, _ in ordered(results):
+    for system, _ in results.ordered():
+      given = system.name, metric
       cells = [
-        mean(find(bucket.scores, system.name, metric))
-        + mark(against(results, bucket.differences, system.name, metric))
+        mean(find(bucket.scores, *given))
+        + mark(find(bucket.differences, *given, results.baseline))
         for bucket in buckets
       ]
       rows.append([system.name, *cells])
-    found[by] = rows
-  return found
+    tables[by] = rows
+  return tables
 
 
 def every_run(results: Results) -> Rows:
-  rows = [["system", "seed"]]
-  for split in results.splits:
-    rows[0] += [f"{split.name} {metric}" for metric in results.metrics]
+  rows = [["system", "seed", *_columns(results)]]
   rows[0] += ["chosen by validation", "best", "at step", "steps", "ended by"]
-  rows[0] += ["minutes"]
-  rows[0] += ["tokens/s", "parameters"]
+  rows[0] += ["minutes", "tokens/s", "parameters"]
   for run in results.runs:
     facts = run.facts
     rows.append(
@@ -329,7 +274,7 @@ def configs(results: Results) -> Rows:
   """What each system's config has that the baseline's has not."""
   base = flat(results.system(results.baseline).config)
   rows = [["system", f"config, where it is not that of {results.baseline}"]]
-  for system, _ in ordered(results):
+  for system, _ in results.ordered():
     own = flat(system.config)
     changed = [
       f"{name}={own.get(name)!r}"
@@ -340,22 +285,27 @@ def configs(results: Results) -> Rows:
   return rows
 
 
+def _columns(results: Results) -> list[str]:
+  """Of every score."""
+  return [
+    f"{split.name} {heading(metric)}"
+    for split in results.splits
+    for metric in results.metrics
+  ]
+
+
 def _tasks(results: Results) -> list[str]:
   """What papers published figures of, among the systems."""
-  found = (task for system in results.systems for task in system.published)
-  return list(dict.fromkeys(found))
+  tasks = (task for system in results.systems for task in system.published)
+  return list(dict.fromkeys(tasks))
 
 
 def _best(split: Split, metric: str) -> str:
   """The best mean as printed; "" where all are the same."""
-  choose = min if metric in LOWER_IS_BETTER else max
+  choose = max if larger_is_better(metric) else min
   means = [s.mean for s in split.scores if s.metric == metric]
   same = len({f"{value:.2f}" for value in means}) == 1
   return "" if same else f"{choose(means):.2f}"
-
-
-def _names(names: Sequence[str]) -> str:
-  return ", ".join(names) or "none"
 
 
 def _checkpoint(results: Results) -> str:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -28,8 +28,8 @@ from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import tokenizers
-from jaxsyn.scoring.metrics import Measured
-from jaxsyn.scoring.significance import SEED, Difference, difference
+from jaxsyn.scoring.results import Bucket
+from jaxsyn.scoring.scorers import Scored
 
 EDGES = (10, 20, 30, 40, 50)  # words; upper ends of buckets, inclusive
 # Universal Dependencies' relations of clauses, with their subtypes (acl:relcl).
@@ -51,27 +51,6 @@ class Table:
   by: str
   labels: tuple[str, ...]
   bucket_B: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Bucket:
-  """The sentences of one bucket.
-
-  Attributes:
-    by, label: e.g. "source length" and "11-20".
-    count: sentences.
-    share: of the test set, from 0 to 1.
-    scores: system -> metric -> score; {} where there is no sentence.
-    differences: to the baseline, without tests; with an interval where there are
-      FEWEST sentences or more.
-  """
-
-  by: str
-  label: str
-  count: int
-  share: float
-  scores: dict[str, dict[str, float]]
-  differences: tuple[Difference, ...]
 
 
 def by_length(
@@ -101,28 +80,51 @@ def by_tree(parses: Sequence[Parse]) -> list[Table]:
   ]
 
 
-def of_parses(
-  parses: Sequence[Parse], edges: Sequence[int] = EDGES
+def tables(
+  lines: Sequence[str],
+  parses: Sequence[Parse] | None = None,
+  *,
+  edges: Sequence[int] = EDGES,
+  language: str = "",
 ) -> list[Table]:
-  """All tables of sources with trees; words are those of the trees."""
-  words = [len(parse.head_W) for parse in parses]
-  by = "source length in words of the trees"
-  return [by_length(words, edges, by), *by_tree(parses)]
+  """All tables of sources.
 
+  With trees, words are those of the trees. Else they stand between blanks; where
+  the language has none, they are those of its default tokeniser, which the table
+  then names.
 
-def of_lines(
-  lines: Sequence[str], edges: Sequence[int] = EDGES, language: str = ""
-) -> list[Table]:
-  """The table of sources without trees.
-
-  Words stand between blanks; where the language has none, they are those of its
-  default tokeniser, which the table then names.
+  Args:
+    lines: the sources.
+    parses: their trees, where they are known.
+    edges: upper ends of the buckets by length.
+    language: of the sources.
   """
-  by, cut = "source length", str.split
+  by = "source length"
+  if parses is not None:
+    words = [len(parse.head_W) for parse in parses]
+    by_words = by_length(words, edges, f"{by} in words of the trees")
+    return [by_words, *by_tree(parses)]
+  cut = str.split
   tokenizer = tokenizers.default(language)
   if tokenizer not in tokenizers.OF_BLANKS:
     by, cut = f"{by} in words of {tokenizer}", tokenizers.cutter(tokenizer)
   return [by_length([len(cut(line)) for line in lines], edges, by)]
+
+
+def parts(table: Table, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
+  """Every bucket of a table with its part of each translation; {} if empty."""
+  for number, label in enumerate(table.labels):
+    chosen_B = table.bucket_B == number
+    count = int(chosen_B.sum())
+    part = {
+      system: {
+        seed: [m.part(chosen_B) for m in measured]
+        for seed, measured in runs.items()
+      }
+      for system, runs in scored.items()
+    }
+    share = count / max(1, len(chosen_B))
+    yield Bucket(table.by, label, count, share), part if count else {}
 
 
 def dependency_length(parse: Parse) -> float:
@@ -133,50 +135,6 @@ def dependency_length(parse: Parse) -> float:
     if word != head and _universal(relation) != "punct"
   ]
   return sum(distances) / len(distances) if distances else 0.0
-
-
-def scored(
-  table: Table,
-  measured: Mapping[str, Sequence[Measured]],
-  baseline: str,
-  interval: bool = True,
-  samples: int = 0,
-  seed: int = SEED,
-) -> list[Bucket]:
-  """Scores every bucket of a table.
-
-  Args:
-    table: of `by_length` or `by_tree`.
-    measured: system -> its translations, under each metric in the same order.
-    baseline: the system that others are compared with.
-    interval, samples, seed: see `significance.difference`.
-  """
-  found = []
-  for number, label in enumerate(table.labels):
-    chosen_B = table.bucket_B == number
-    count = int(chosen_B.sum())
-    share = count / max(1, len(chosen_B))
-    enough = interval and count >= FEWEST
-    scores, differences = {}, []
-    if count:
-      parts = {
-        name: [m.part(chosen_B) for m in metrics]
-        for name, metrics in measured.items()
-      }
-      scores = {
-        name: {m.scorer.name: m.value for m in metrics}
-        for name, metrics in parts.items()
-      }
-      differences = [
-        difference((name, baseline), m, b, (), samples, seed, enough)
-        for name, metrics in parts.items()
-        if name != baseline
-        for m, b in zip(metrics, parts[baseline])
-      ]
-    found.append(
-      Bucket(table.by, label, count, share, scores, tuple(differences))
-    )
-  return found
 
 
 def _depth(parse: Parse) -> int:

@@ -20,10 +20,24 @@ import math
 from collections.abc import Sequence
 
 import jaxsyn
+from jaxsyn.scoring.scorers import Metric, References, Scorer, mean_of
+from jaxsyn.scoring.tokenizers import bleu_of, cutter
 
 ALPHA, BETA = 0.25, 0.10  # the defaults of the authors' program, as in WAT
-SETTINGS = f"alpha:{ALPHA:.2f}|beta:{BETA:.2f}"
-VERSION = f"jaxsyn:{jaxsyn.__version__}"
+
+
+class Ribes(Metric):
+  """See the module."""
+
+  title = "RIBES"
+  of_words = True
+
+  def scorer(self, references: References) -> Scorer:
+    cut = cutter(references.tokenizer, references.lowercase)
+    tokenizer = bleu_of(references.tokenizer).tokenizer_signature
+    said = f"{references.case}|alpha:{ALPHA:.2f}|beta:{BETA:.2f}"
+    said += f"|tok:{tokenizer}|jaxsyn:{jaxsyn.__version__}"
+    return mean_of(self, references, sentence, cut=cut, said=said)
 
 
 def sentence(
@@ -59,8 +73,8 @@ def places(reference: Sequence[str], hypothesis: Sequence[str]) -> list[int]:
     letter.setdefault(word, chr(len(letter)))
   meant = "".join(letter[word] for word in reference)
   said = "".join(letter[word] for word in hypothesis)
-  found = (_place(meant, said, i) for i in range(len(said)))
-  return [place for place in found if place is not None]
+  all_places = (_place(meant, said, i) for i in range(len(said)))
+  return [place for place in all_places if place is not None]
 
 
 def _place(meant: str, said: str, i: int) -> int | None:
@@ -100,9 +114,9 @@ def _ribes(reference, hypothesis, alpha, beta) -> float:
     order = 0.0
   else:
     order = _ascending(place) / math.comb(len(place), 2)
-  found = len(place) / len(hypothesis)
+  share = len(place) / len(hypothesis)
   brevity = min(1.0, math.exp(1.0 - len(reference) / len(hypothesis)))
-  return order * found**alpha * brevity**beta
+  return order * share**alpha * brevity**beta
 
 
 def _ascending(place: Sequence[int]) -> int:

@@ -13,16 +13,10 @@ from typing import Any, NamedTuple
 
 from jaxsyn.config import Config, Train
 from jaxsyn.scoring import tokenizers
-from jaxsyn.scoring.metrics import SacreBleu, measure, scorer_of
+from jaxsyn.scoring.metrics import METRICS
+from jaxsyn.scoring.scorers import References
 
-# Choices -> how they are printed; all but the last are metrics.
-TITLES = {
-  "bleu": "BLEU",
-  "chrf": "chrF",
-  "ribes": "RIBES",
-  "likelihood": "log-likelihood",
-}
-OF_WORDS = ("bleu", "ribes")  # those that need a tokeniser
+LIKELIHOOD = "likelihood"  # instead of a metric
 
 
 def settled(config: Config) -> Config:
@@ -59,29 +53,32 @@ class Metric:
   def __init__(self, train: Train, references: Sequence[str]):
     """Reads the references; of a settled config whose selection is a metric."""
     self._name, self._tokenizer = train.selection, train.tokenizer
-    self._scorer = scorer_of(self._name, [references], self._tokenizer)
-    self._compared = self._scorer
-    if self._name == "bleu":
-      # Smoothed BLEU of translations without a single right 4-gram is a number
-      # like 0.3, and goes up and down by chance while a model learns: without
-      # this step 100 stayed best though the perplexity halved until step 200.
-      bleu = tokenizers.bleu_of(self._tokenizer, smooth_method="none")
-      self._compared = SacreBleu("BLEU", len(references), bleu)
+    self._spec = METRICS[self._name]()
+    given = References([references], self._tokenizer)
+    self._scorer = self._spec.scorer(given)
+    self._ranking = self._spec.ranking(given)
 
   def __call__(self, hypotheses: Sequence[str]) -> Selected:
     """The score of translations, one a reference."""
-    found = measure(self._scorer, hypotheses)
-    values: dict[str, Any] = {self._name: found.value}
-    if self._name in OF_WORDS:
+    measured = self._scorer.measure(hypotheses)
+    values: dict[str, Any] = {self._name: measured.value}
+    if self._spec.of_words:
       values["tokenizer"] = self._tokenizer
-    ranked = dataclasses.replace(found, scorer=self._compared)
-    return Selected(values, ranked.value)
+    ranked = dataclasses.replace(measured, scorer=self._ranking).value
+    return Selected(values, ranked if self._spec.larger_is_better else -ranked)
+
+
+def name_of(selection: str) -> str:
+  """What selects, as it is printed: "BLEU"."""
+  if selection == LIKELIHOOD:
+    return "log-likelihood"
+  return METRICS[selection].title
 
 
 def title(train: Train | Mapping[str, Any]) -> str:
   """As in "BLEU (13a)", of a settled config or of what `save_best` kept."""
-  found = train if isinstance(train, Mapping) else dataclasses.asdict(train)
-  name = TITLES[found["selection"]]
-  if found["selection"] in OF_WORDS:
-    return f"{name} ({found['tokenizer']})"
-  return name
+  section = train if isinstance(train, Mapping) else dataclasses.asdict(train)
+  selection = section["selection"]
+  if selection != LIKELIHOOD and METRICS[selection].of_words:
+    return f"{name_of(selection)} ({section['tokenizer']})"
+  return name_of(selection)

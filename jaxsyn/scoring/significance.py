@@ -10,8 +10,8 @@ Three tests, all two-sided, all on sums over the sentences of one test set:
 - `sign` (Collins et al. 2005): of the sentences that differ in their own score,
   does one system win more than chance? Ties are left out.
 
-Draws and statistics are sacreBLEU's, and so is `Outcome.sacrebleu_p`, to the digit.
-`Outcome.p` differs from it in two things, because of which a p below 0.05 means less
+Draws and statistics are sacreBLEU's, and so is `PairedTest.sacrebleu_p`, to the digit.
+`PairedTest.p` differs from it in two things, because of which a p below 0.05 means less
 than 5 % false alarms:
 
 - sacreBLEU's bootstrap takes the mean of absolute differences off absolute
@@ -28,70 +28,47 @@ Letters: I statistic of a sentence; J resample.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.scoring.metrics import Measured
+from jaxsyn.scoring.results import Difference, PairedTest
+from jaxsyn.scoring.scorers import Measured, Scored
 
 SEED = 12345  # sacreBLEU's
 _SAME = 1e-6  # score points; differences below are rounding
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-  """What one test says of one difference.
+class Draws:
+  """How a test draws.
 
   Attributes:
-    name: of TESTS.
-    p: probability of a difference at least as large between equal systems.
-    sacrebleu_p: what sacreBLEU's command gives for the same seed and samples;
-      None where it has no such metric or test.
-    samples: resamples or shuffles; for the sign test the sentences that differ.
-    signature: sacreBLEU's, of a score with this test; "" for the sign test.
+    samples: of each test; 0: 1000 resamples, 10000 shuffles.
+    seed: of the draws.
   """
 
-  name: str
-  p: float
-  sacrebleu_p: float | None
-  samples: int
-  signature: str
+  samples: int = 0
+  seed: int = SEED
 
+  @property
+  def resamples(self) -> int:
+    return self.samples or 1000
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
-  """A system against the baseline under one metric, in score points.
-
-  Attributes:
-    system, baseline: their names.
-    metric: as printed.
-    value: score of the system less that of the baseline; of TER, less is better.
-    low, high: 95 % interval of it: percentiles of the bootstrap; None without.
-    better, worse, same: sentences whose own score is so; for BLEU sacreBLEU's
-      sentence BLEU.
-    tests: as asked for.
-  """
-
-  system: str
-  baseline: str
-  metric: str
-  value: float
-  low: float | None
-  high: float | None
-  better: int
-  worse: int
-  same: int
-  tests: tuple[Outcome, ...]
+  @property
+  def shuffles(self) -> int:
+    return self.samples or 10000
 
 
 def difference(
   names: tuple[str, str],
   system: Measured,
   baseline: Measured,
+  *,
   tests: Collection[str] = ("bootstrap",),
-  samples: int = 0,
-  seed: int = SEED,
+  draws: Draws = Draws(),
   interval: bool = True,
 ) -> Difference:
   """Compares two systems under one metric.
@@ -100,8 +77,7 @@ def difference(
     names: of the system and the baseline.
     system, baseline: the same sentences under the same scorer.
     tests: names of TESTS.
-    samples: of each test and of the interval; 0: 1000 resamples, 10000 shuffles.
-    seed: of the draws; sacreBLEU's is 12345.
+    draws: of the tests and of the interval.
     interval: whether to draw for one; it shares the resamples of `bootstrap`.
 
   Raises:
@@ -113,32 +89,52 @@ def difference(
   pair = (baseline, system)
   resampled = None
   if interval or "bootstrap" in tests:
-    resampled = bootstrap(pair, samples or 1000, seed)
+    resampled = bootstrap(pair, draws)
   low, high = None, None
   if interval:
     low, high = interval_of(resampled[1] - resampled[0])
-  wins, losses, ties = sentences(baseline, system)
-  found = tuple(TESTS[t](pair, resampled, samples, seed) for t in tests)
+  better, worse, same = sentences(baseline, system)
   return Difference(
     *names,
-    system.scorer.name,
-    system.value - baseline.value,
-    *(low, high, wins, losses, ties),
-    found,
+    metric=system.scorer.name,
+    value=system.value - baseline.value,
+    low=low,
+    high=high,
+    better=better,
+    worse=worse,
+    same=same,
+    tests=tuple(TESTS[test](pair, resampled, draws) for test in tests),
   )
 
 
-def bootstrap(
-  systems: Sequence[Measured], samples: int, seed: int
-) -> np.ndarray:
+def differences(
+  scored: Scored, pairs: Iterable[tuple[str, str]], **how: Any
+) -> Iterator[tuple[int, Difference]]:
+  """Runs of pairs of systems, each with the other's run of the same seed.
+
+  Args:
+    scored: translations.
+    pairs: systems and what each is compared with.
+    **how: see `difference`.
+
+  Yields: the seed and the difference, under each metric.
+  """
+  for system, baseline in pairs:
+    for seed in scored.get(system, ()):
+      if seed in scored[baseline]:
+        for one, base in zip(scored[system][seed], scored[baseline][seed]):
+          yield seed, difference((system, baseline), one, base, **how)
+
+
+def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
   """Scores of systems on the same resamples of the test set, one row a system.
 
   Draws what sacreBLEU draws, row by row, so memory does not grow with samples.
   """
   table = [m.statistic_BI.astype(m.scorer.dtype) for m in systems]
-  random = np.random.default_rng(seed)
-  score_J = np.empty((len(systems), samples))
-  for j in range(samples):
+  random = np.random.default_rng(draws.seed)
+  score_J = np.empty((len(systems), draws.resamples))
+  for j in range(draws.resamples):
     drawn_B = random.choice(len(table[0]), size=len(table[0]), replace=True)
     for row, (measured, statistic_BI) in enumerate(zip(systems, table)):
       sum_I = statistic_BI[drawn_B].sum(axis=0)
@@ -146,27 +142,26 @@ def bootstrap(
   return score_J
 
 
-def shuffled(
-  baseline: Measured, system: Measured, samples: int, seed: int
-) -> np.ndarray:
+def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
   """Differences after swapping the translations of random sentences."""
   a_BI, b_BI = baseline.statistic_BI, system.statistic_BI
-  found = []
-  for kept_JB in _coins(samples, len(a_BI), seed):
+  of_sum = baseline.scorer.of_sum
+  gain_J = []
+  for kept_JB in _coins(draws.shuffles, len(a_BI), draws.seed):
     kept_JB = kept_JB.astype(np.float64)  # for a fast product
     swapped_JB = 1.0 - kept_JB
     for one_I, other_I in zip(
       kept_JB @ a_BI + swapped_JB @ b_BI, swapped_JB @ a_BI + kept_JB @ b_BI
     ):
-      scorer = baseline.scorer
-      found.append(scorer.of_sum(one_I) - scorer.of_sum(other_I))
-  return np.array(found)
+      gain_J.append(of_sum(one_I) - of_sum(other_I))
+  return np.array(gain_J)
 
 
 def sentences(baseline: Measured, system: Measured) -> tuple[int, int, int]:
   """How many sentences the system does better, worse, and as well."""
   gain_B = system.sentence_B - baseline.sentence_B
-  gain_B = gain_B * system.scorer.better
+  if not system.scorer.metric.larger_is_better:
+    gain_B = -gain_B
   better, worse = int((gain_B > _SAME).sum()), int((gain_B < -_SAME).sum())
   return better, worse, len(gain_B) - better - worse
 
@@ -193,42 +188,41 @@ def _share(hits: np.ndarray) -> float:
   return (int(hits.sum()) + 1) / (len(hits) + 1)
 
 
-def _bootstrap_test(pair, resampled, samples, seed) -> Outcome:
-  real = abs(pair[1].value - pair[0].value)
+def _bootstrap_test(pair, resampled, draws) -> PairedTest:
   difference_J = resampled[1] - resampled[0]
   apart_J = abs(difference_J - difference_J.mean())
   theirs_J = abs(difference_J) - abs(difference_J).mean()
-  return _test("bootstrap", "bs", pair, seed, apart_J, theirs_J, real)
+  return _test("bootstrap", "bs", pair, draws, apart_J, theirs_J)
 
 
-def _randomisation_test(pair, resampled, samples, seed) -> Outcome:
+def _randomisation_test(pair, resampled, draws) -> PairedTest:
+  apart_J = abs(shuffled(*pair, draws))
+  return _test("randomisation", "ar", pair, draws, apart_J, apart_J)
+
+
+def _test(name, key, pair, draws, apart_J, theirs_J) -> PairedTest:
   real = abs(pair[1].value - pair[0].value)
-  apart_J = abs(shuffled(*pair, samples or 10000, seed))
-  return _test("randomisation", "ar", pair, seed, apart_J, apart_J, real)
-
-
-def _test(name, key, pair, seed, apart_J, theirs_J, real) -> Outcome:
   scorer, samples = pair[0].scorer, len(apart_J)
-  return Outcome(
+  return PairedTest(
     name,
-    _share(apart_J >= real - _SAME),
-    _share(theirs_J > real) if scorer.in_sacrebleu else None,
-    samples,
-    scorer.signature(**{key: samples}, seed=seed),
+    p=_share(apart_J >= real - _SAME),
+    sacrebleu_p=_share(theirs_J > real) if scorer.in_sacrebleu else None,
+    samples=samples,
+    signature=scorer.signature(**{key: samples}, seed=draws.seed),
   )
 
 
-def _sign_test(pair, resampled, samples, seed) -> Outcome:
+def _sign_test(pair, resampled, draws) -> PairedTest:
   from scipy import stats  # takes long to load
 
   better, worse, _ = sentences(*pair)
   differ = better + worse
   p = stats.binomtest(better, differ).pvalue if differ else 1.0
-  return Outcome("sign", float(p), None, differ, "")
+  return PairedTest("sign", float(p), None, differ, "")
 
 
-# Name -> the test of ((baseline, system), their bootstrap, samples, seed).
-TESTS: dict[str, Callable[..., Outcome]] = {
+# Name -> the test of ((baseline, system), their bootstrap, how to draw).
+TESTS: dict[str, Callable[..., PairedTest]] = {
   "bootstrap": _bootstrap_test,
   "randomisation": _randomisation_test,
   "sign": _sign_test,

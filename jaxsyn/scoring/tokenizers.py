@@ -8,6 +8,7 @@ BLEU of Japanese is 0.0 whatever a model has learnt.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 import unicodedata
@@ -22,50 +23,59 @@ from jaxsyn.errors import InputError, did_you_mean
 EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}
 # Those that need blanks between words.
 OF_BLANKS = ("13a", "intl", "none")
-# Of a language, the first that is installed. Only what 13a does not fit: sacreBLEU
-# has "zh"; MeCab for Japanese and Korean; for scripts without blanks between
-# words it has nothing but characters.
-_FITTING = {
-  "zh": ("zh",),
-  "ja": ("ja-mecab", "char"),
-  "ko": ("ko-mecab", "char"),
-  "th": ("char",),
-  "km": ("char",),
-  "lo": ("char",),
-  "my": ("char",),
-  "shn": ("char",),
-  "bo": ("char",),
-  "dz": ("char",),
-}
-# Codes of ISO 639-2 and 639-3, names, and what people write, -> the same.
-_CALLED = {
-  "zh": "zho chi cmn yue wuu hak gan hsn lzh cn chinese mandarin cantonese",
-  "ja": "jpn jp japanese",
-  "ko": "kor korean",
-  "th": "tha thai",
-  "km": "khm khmer",
-  "lo": "lao laotian",
-  "my": "mya bur burmese",
-  "shn": "shan",
-  "bo": "bod tib tibetan",
-  "dz": "dzo dzongkha",
+
+
+@dataclasses.dataclass(frozen=True)
+class Language:
+  """A language that 13a does not fit.
+
+  Attributes:
+    tokenizers: those that do, of which the first that is installed is taken.
+    called: codes of ISO 639-2 and 639-3, names, and what people write.
+    scripts: codes of ISO 15924: a script may be another than the language's
+      usual one.
+  """
+
+  tokenizers: tuple[str, ...]
+  called: str
+  scripts: str = ""
+
+
+# sacreBLEU has "zh"; MeCab for Japanese and Korean; for scripts without blanks
+# between words it has nothing but characters.
+LANGUAGES = {
+  "zh": Language(
+    ("zh",),
+    "zho chi cmn yue wuu hak gan hsn lzh cn chinese mandarin cantonese",
+    "hans hant hani bopo",
+  ),
+  "ja": Language(
+    ("ja-mecab", "char"), "jpn jp japanese", "jpan hira kana hrkt"
+  ),
+  "ko": Language(("ko-mecab", "char"), "kor korean", "kore hang"),
+  "th": Language(("char",), "tha thai", "thai"),
+  "km": Language(("char",), "khm khmer", "khmr"),
+  "lo": Language(("char",), "lao laotian", "laoo"),
+  "my": Language(("char",), "mya bur burmese", "mymr"),
+  "shn": Language(("char",), "shan"),
+  "bo": Language(("char",), "bod tib tibetan", "tibt"),
+  "dz": Language(("char",), "dzo dzongkha"),
 }
 # How Unicode calls the letters of scripts that put no blanks between words.
 _UNSPACED = (
   *("CJK ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR "),
   "TIBETAN ",
 )
-# Codes of ISO 15924: a script may be another than the language's usual one.
-_SCRIPTS = {
-  "zh": "hans hant hani bopo",
-  "ja": "jpan hira kana hrkt",
-  "ko": "kore hang",
-  "th": "thai",
-  "km": "khmr",
-  "lo": "laoo",
-  "my": "mymr",
-  "bo": "tibt",
-}
+# ISO 639-1, to tell a mistyped code from one that 13a fits.
+_CODES = """
+aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr
+cs cu cv cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu
+gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk
+kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms
+mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro
+ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl
+tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
 
 
 def default(language: str) -> str:
@@ -76,13 +86,33 @@ def default(language: str) -> str:
       ("zh-CN", "zh_hans", "jpn_Jpan"), or an English name; "" or one that needs
       nothing else has "13a".
   """
-  for name in _FITTING.get(_known(language), ()):
+  for name in _fitting(language):
     try:
       bleu_of(name)
     except InputError:
       continue
     return name
   return "13a"
+
+
+def told(language: str) -> str:
+  """Which tokeniser a language has, and why: one line."""
+  taken, fitting = default(language), _fitting(language)
+  if not fitting:
+    first, *_ = _parts(language)
+    if first in _CODES.split():
+      return f"tokenizer 13a, which fits {language!r} as it has blanks."
+    return (
+      f"tokenizer 13a, since {language!r} is not known: no code of ISO 639-1, "
+      f"nor one of {', '.join(LANGUAGES)}, which need another. 13a needs blanks "
+      "between words."
+    )
+  if taken == fitting[0]:
+    return f"tokenizer {taken}, which fits {language!r}."
+  return (
+    f"tokenizer {taken}, since that which fits {language!r} better is not "
+    f"installed: {_advice(fitting[0])}."
+  )
 
 
 def settled(tokenizer: str, language: str) -> str:
@@ -140,8 +170,7 @@ def bleu_of(
       raise
     raise InputError(
       f"the tokenizer {tokenizer!r} needs packages that are not installed: "
-      f"pip install 'jaxsyn[{EXTRAS[tokenizer]}]' (in a checkout: "
-      f"pip install -e '.[{EXTRAS[tokenizer]}]')."
+      f"{_advice(tokenizer)}."
     ) from error
   except OSError as error:  # those that stand on a model fetch it
     raise InputError(
@@ -150,14 +179,26 @@ def bleu_of(
     ) from error
 
 
-def _known(language: str) -> str:
-  """A key of _FITTING; "" for a language that is not in it."""
-  first, *others = re.split(r"[-_@. ]+", language.strip().lower())
+def _advice(tokenizer: str) -> str:
+  extra = EXTRAS[tokenizer]
+  return f"pip install 'jaxsyn[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
+
+
+def _parts(language: str) -> list[str]:
+  """Language, script and region."""
+  return re.split(r"[-_@. ]+", language.strip().lower())
+
+
+def _fitting(language: str) -> tuple[str, ...]:
+  """The tokenisers that fit a language better than 13a; () if that does."""
+  first, *others = _parts(language)
   for script in others:
-    for known, scripts in _SCRIPTS.items():
-      if script in scripts.split():
-        return known
+    for known in LANGUAGES.values():
+      if script in known.scripts.split():
+        return known.tokenizers
     if len(script) == 4 and script.isalpha():  # Latn, Cyrl: has its blanks
-      return ""
-  called = (k for k, names in _CALLED.items() if first in (k, *names.split()))
-  return next(called, "")
+      return ()
+  for code, known in LANGUAGES.items():
+    if first in (code, *known.called.split()):
+      return known.tokenizers
+  return ()

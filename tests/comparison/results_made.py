@@ -5,8 +5,7 @@ import dataclasses
 from jaxsyn.comparison import results
 from jaxsyn.comparison.controls import control_of, controls
 from jaxsyn.comparison.hierarchical import Bootstrap, Hierarchical
-from jaxsyn.scoring.metrics import Score
-from jaxsyn.scoring.significance import Difference, Outcome
+from jaxsyn.scoring.results import Difference, PairedTest, Score
 
 DECODE = {
   "checkpoint": "best",
@@ -27,9 +26,19 @@ def summary(system, *values):
 
 def over_seeds(system, value, p, other="transformer"):
   return Hierarchical(
-    *(system, other, "BLEU", value, (value, value), (0, 1)),
-    *(value - 1, value + 1, p, 0.3, 0.2, 2.0),
-    Bootstrap(value - 0.5, value + 0.5, p / 2, 100),
+    system=system,
+    baseline=other,
+    metric="BLEU",
+    value=value,
+    by_seed=(value, value),
+    seeds=(0, 1),
+    low=value - 1,
+    high=value + 1,
+    p=p,
+    seed_sd=0.3,
+    sentence_sd=0.2,
+    degrees=2.0,
+    bootstrap=Bootstrap(value - 0.5, value + 0.5, p / 2, 100),
   )
 
 
@@ -40,7 +49,7 @@ def made(**changes):
   )
   names = ("transformer", "pascal", "pascal_random_tree")
   scores = ((30.0, 31.0), (31.0, 32.0), (29.0, 30.0))
-  test = Outcome("bootstrap", 0.04, 0.02, 100, "bs:100")
+  test = PairedTest("bootstrap", 0.04, 0.02, 100, "bs:100")
   split = results.Split(
     *("test", 20, "s.gz", "t.gz", ""),
     {"BLEU": "case:mixed"},
@@ -60,8 +69,10 @@ def made(**changes):
       over_seeds("pascal_random_tree", -1.0, 0.001),
     ),
     (
-      results.Bucket("depth", "0-2", 4, 0.2, (summary("pascal", 3.0),), ()),
-      results.Bucket(
+      results.BucketOfRuns(
+        "depth", "0-2", 4, 0.2, (summary("pascal", 3.0),), ()
+      ),
+      results.BucketOfRuns(
         *("depth", "3", 16, 0.8, (summary("pascal", 4.0),)),
         (over_seeds("pascal", 0.7, 0.2),),
       ),

@@ -11,9 +11,10 @@ from jaxsyn.comparison import analysis, asked
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets
-from jaxsyn.scoring.metrics import measure, scorer_of
+from jaxsyn.scoring.metrics import scorer_of
+from jaxsyn.scoring.settings import Settings
 
-SETTINGS = analysis.Settings(metrics=("exact",), samples=200)
+SETTINGS = Settings(metrics=("exact",), samples=200)
 SCORER = scorer_of("exact", [["a"] * 4])
 
 
@@ -21,7 +22,7 @@ def scored(**systems):
   """System -> right sentences of each seed, of four."""
   return {
     system: {
-      seed: [measure(SCORER, ["a"] * right + ["x"] * (4 - right))]
+      seed: [SCORER.measure(["a"] * right + ["x"] * (4 - right))]
       for seed, right in enumerate(rights)
     }
     for system, rights in systems.items()
@@ -38,7 +39,7 @@ def test_means_and_deviations():
 
 def test_runs_are_paired_by_seed():
   runs = scored(base=(1, 2), other=(2, 4))
-  (found,) = analysis.over_seeds(runs, "base", SETTINGS)
+  (found,) = analysis.over_seeds(runs, "base", SETTINGS.draws)
   assert (found.by_seed, found.value) == ((25, 50), 37.5)
   singles = analysis.over_sentences(runs, "base", SETTINGS)
   assert [(s.seed, s.difference.value) for s in singles] == [(0, 25), (1, 50)]
@@ -47,7 +48,7 @@ def test_runs_are_paired_by_seed():
 def test_a_seed_that_one_system_lacks_is_left_out():
   runs = scored(base=(1, 2, 3), other=(2, 4))
   del runs["other"][0]
-  (found,) = analysis.over_seeds(runs, "base", SETTINGS)
+  (found,) = analysis.over_seeds(runs, "base", SETTINGS.draws)
   assert (found.seeds, found.by_seed, found.p) == ((1,), (50,), None)
 
 
@@ -55,7 +56,7 @@ def test_systems_are_compared_with_their_controls_too():
   runs = scored(
     transformer=(1,), pascal=(3,), pascal_random_tree=(2,), deps_san=(2,)
   )
-  found = analysis.over_seeds(runs, "transformer", SETTINGS)
+  found = analysis.over_seeds(runs, "transformer", SETTINGS.draws)
   assert [(f.system, f.baseline, f.value) for f in found] == [
     ("pascal", "transformer", 50),
     ("pascal_random_tree", "transformer", 25),
@@ -69,7 +70,7 @@ def test_buckets_have_all_runs():
   table = buckets.Table(
     "half", ("first", "none", "last"), np.array([0, 0, 2, 2])
   )
-  first, none, last = analysis.in_buckets(table, runs, "base", SETTINGS)
+  first, none, last = analysis.in_buckets(table, runs, "base", SETTINGS.draws)
   assert (first.count, none.count, last.share) == (2, 0, 0.5)
   assert [s.values for s in first.scores] == [(50, 100), (100, 100)]
   assert [s.values for s in last.scores] == [(0, 50), (0, 100)]

@@ -19,6 +19,7 @@ from configs import quickstart
 from jaxsyn import compare, lock
 from jaxsyn.comparison import asked, results
 from jaxsyn.errors import InputError
+from jaxsyn.scoring.settings import Settings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIZES = {
@@ -26,6 +27,7 @@ SIZES = {
   "model.transformer.decoder_layers": 1,
   "model.width": 32,
   "model.transformer.feed_forward": 32,
+  "model.transformer.heads": 2,
   "batch.tokens": 1024,
   "batch.shapes": 1,
   "decode.beam": 2,
@@ -290,8 +292,8 @@ def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
   before = (straight[0] / "log.txt").read_text()
   kept = (straight[0] / results.FILE).read_text()
   given = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
-  settings = compare.analysis.Settings(samples=40)
-  outcome = compare.run(given, straight[0], 2, settings)
+  settings = Settings(samples=40)
+  outcome = compare.run(given, straight[0], 2, settings=settings)
   after = (straight[0] / "log.txt").read_text()[len(before) :]
   assert "4 of 4 runs are finished already" in after
   assert "begins" not in after and "goes on" not in after
@@ -352,10 +354,10 @@ def test_another_config_is_refused_by_name(
 def test_how_to_score_is_checked_before_anything_is_trained(
   configs_of, tmp_path, changes, message
 ):
-  settings = compare.analysis.Settings(**changes)
   given = {"pascal": configs_of("pascal")}
   with pytest.raises(InputError, match=message):
-    compare.run(given, tmp_path / "new", 1, settings)
+    settings = Settings(**changes)
+    compare.run(given, tmp_path / "new", 1, settings=settings)
   assert not (tmp_path / "new").exists()
 
 
@@ -373,8 +375,8 @@ def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
 def test_what_a_report_leaves_out_is_said(straight, configs_of, tmp_path):
   workdir = tmp_path / "less"
   shutil.copytree(straight[0], workdir)
-  settings = compare.analysis.Settings(samples=40)
-  compare.run({"pascal": configs_of("pascal")}, workdir, 1, settings)
+  settings = Settings(samples=40)
+  compare.run({"pascal": configs_of("pascal")}, workdir, 1, settings=settings)
   assert (
     "not in this report: pascal seed 1, pascal_random_tree seed 0, "
     "pascal_random_tree seed 1"

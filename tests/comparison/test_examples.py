@@ -3,7 +3,7 @@
 import pytest
 
 from jaxsyn.comparison import examples
-from jaxsyn.scoring.metrics import measure, scorer_of
+from jaxsyn.scoring.metrics import scorer_of
 
 SOURCES = ["s one", "s two", "s three"]
 REFERENCES = ["a red bird", "the old house", "no more"]
@@ -20,12 +20,12 @@ def chosen(*metrics):
   scorers = [scorer_of(name, [REFERENCES]) for name in metrics]
   scored = {
     system: {
-      seed: [measure(scorer, lines) for scorer in scorers]
+      seed: [scorer.measure(lines) for scorer in scorers]
       for seed, lines in runs.items()
     }
     for system, runs in SAID.items()
   }
-  return examples.choose(SOURCES, REFERENCES, scored, SAID)
+  return examples.choose(SOURCES, REFERENCES, scored=scored, translations=SAID)
 
 
 def test_the_furthest_apart_come_first_and_equal_ones_not_at_all():
@@ -43,7 +43,7 @@ def test_the_seed_that_differs_is_shown_with_its_own_scores():
     "other": "the odd mouse",
   }
   alone = scorer_of("chrf", [["the old house"]])
-  expected = measure(alone, ["the odd mouse"]).value
+  expected = alone.measure(["the odd mouse"]).value
   assert second.scores["base"] == pytest.approx(100)
   assert second.scores["other"] == pytest.approx(expected)
 

@@ -15,7 +15,9 @@ def compared(difference_Y, difference_YJ):
   seeds = tuple(range(len(difference_Y)))
   names = ("one", "other")
   return hierarchical(
-    names, "BLEU", seeds, np.array(difference_Y, float), difference_YJ
+    *(names, "BLEU", seeds),
+    difference_Y=np.array(difference_Y, float),
+    difference_YJ=difference_YJ,
   )
 
 
@@ -85,7 +87,7 @@ def test_false_alarms_with_three_seeds():
   trials = 200
   low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05)
   for spread in ("some_seeds", "many_seeds"):
-    found = called_different(spread, 3, trials, samples=200)
+    found = called_different(spread, 3, trials, sentences=100, samples=200)
     # A little above 5 % where seeds matter, see the README.
     assert found["corrected"] <= high + 0.02 * trials, (spread, found)
   # Without the correction it is no test: some 15 %.

@@ -1,6 +1,7 @@
 """report.html: what is in it, and how a browser lays it out."""
 
 import base64
+import dataclasses
 import html.parser
 import json
 import pathlib
@@ -53,9 +54,14 @@ class Parsed(html.parser.HTMLParser):
     self.text.append(data)
 
 
-@pytest.fixture
-def content(tmp_path):
-  return page.html(made(), tmp_path)
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+  return page.html(made(), tmp_path_factory.mktemp("page"))
+
+
+def text_of(content):
+  """What is read on a page, blanks made one."""
+  return re.sub(r"\s+", " ", " ".join(Parsed(content).text))
 
 
 def test_nothing_is_loaded_from_elsewhere(content):
@@ -73,7 +79,7 @@ def test_a_page_is_the_same_each_time(content, tmp_path):
 
 
 def test_what_the_tables_say_is_on_the_page(content):
-  text = re.sub(r"\s+", " ", " ".join(Parsed(content).text))
+  text = text_of(content)
   for figure in (
     *("30.50 ± 0.50", "31.50 ± 0.50†", "29.50 ± 0.50‡"),  # scores
     *("+0.00 .. +2.00", "0.0300", "+2.00"),  # differences
@@ -142,6 +148,60 @@ def test_a_single_seed_of_a_single_system_has_a_page(tmp_path):
   object.__setattr__(split, "buckets", ())
   alone = made(systems=one.systems[:1], splits=(split,), seeds=(0,))
   assert "One seed" in page.html(alone, tmp_path)
+
+
+def test_what_is_not_drawn_is_not_explained(content, tmp_path):
+  """Of one seed: means, strokes, thick lines, colours, intervals of buckets."""
+  several = (
+    "small strokes",
+    "thick: their mean",
+    "blue:",
+    "as means over seeds",
+  )
+  several += ("difference to transformer with 95 % intervals",)
+  split = made().splits[0]
+  single = [
+    dataclasses.replace(d, by_seed=d.by_seed[:1], low=None, high=None, p=None)
+    for d in split.over_seeds
+  ]
+  split = dataclasses.replace(split, over_seeds=tuple(single))
+  text = text_of(page.html(made(seeds=(0,), splits=(split,)), tmp_path))
+  for words in several:
+    assert words in text_of(content) and words not in text, words
+  assert "bars 95 % intervals over sentences alone" in text
+
+
+def test_a_chart_is_titled_with_all_that_it_shows():
+  content = made()
+  (split,) = content.splits
+  curves, fact = (
+    figure.axes[0]
+    for figure in (
+      plots.curves(content, content.system("pascal")),
+      plots.by_fact(content, split, "depth", content.system("pascal")),
+    )
+  )
+  assert curves.get_title("left") == "pascal and its control, transformer"
+  assert fact.get_title("left") == "pascal and its control"
+  alone = plots.curves(content, content.system("transformer")).axes[0]
+  assert alone.get_title("left") == "transformer"
+  assert [t.get_text() for t in alone.get_legend().get_texts()] == [
+    "transformer"
+  ]
+
+
+def test_less_is_better_has_an_arrow_and_wide_tables_a_hint(content, tmp_path):
+  (split,) = made().splits
+  split = dataclasses.replace(
+    split,
+    signatures={"TER": "x"},
+    scores=tuple(dataclasses.replace(s, metric="TER") for s in split.scores),
+  )
+  text = text_of(page.html(made(splits=(split,), metrics=("TER",)), tmp_path))
+  assert "test TER ↓" in text and "↓: less is better." in text
+  assert "TER ↓ of the sentences of each kind" in text
+  assert "↓" not in text_of(content)
+  assert "Wide tables and pictures scroll sideways." in text
 
 
 def test_the_plot_of_differences_shows_what_the_table_says():

@@ -14,11 +14,12 @@ import time
 import pytest
 
 from jaxsyn import files
-from jaxsyn.comparison import asked, progress
+from jaxsyn.comparison import asked, progress, results
 from jaxsyn.comparison.progress import Board, State
 from jaxsyn.comparison.runner import STARTS, Runner
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
+from jaxsyn.options import At, from_config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -73,26 +74,31 @@ def log_of(tmp_path):
   return (tmp_path / "log.txt").read_text()
 
 
-def test_all_are_done_once_each(jobs, board, tmp_path):
+def finish(job):
+  """What a process leaves that has made everything."""
+  for folder in (job.run / "test", job.run / "look"):
+    folder.mkdir(parents=True)
+  job.hypotheses("test").write_text("a")
+  job.finish(from_config(results.Facts, json.loads(FACTS), At("facts")))
+
+
+def test_all_are_done_once_each_first_seeds_first(jobs, board, tmp_path):
   ended = Runner(jobs, program(FINISHES), board).work()
   assert (ended.signal, ended.failed) == ("", {})
   assert all(job.finished for job in jobs)
-  again = Runner(jobs, program("sys.exit(3)"), board).work()
-  assert again.failed == {}
-  assert "4 of 4 runs are finished already" in log_of(tmp_path)
-
-
-def test_first_seeds_come_first(jobs, board, tmp_path):
-  Runner(jobs, program(FINISHES), board).work()
   begun = re.findall(r"(\w+ seed \d): begins", log_of(tmp_path))
   assert begun == [
     *("transformer seed 0", "pascal seed 0"),
     *("transformer seed 1", "pascal seed 1"),
   ]
+  again = Runner(jobs, program("sys.exit(3)"), board).work()
+  assert again.failed == {}
+  assert "4 of 4 runs are finished already" in log_of(tmp_path)
 
 
-def test_a_run_without_its_translations_is_not_finished(jobs, board):
-  Runner(jobs, program(FINISHES), board).work()
+def test_a_run_without_its_translations_is_not_finished(jobs):
+  for job in jobs:
+    finish(job)
   assert all(job.finished for job in jobs)
   jobs[0].hypotheses("test").unlink()
   assert not jobs[0].finished
@@ -153,10 +159,10 @@ HARMS = {
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_what_a_comparison_keeps_is_as_it_was_written(jobs, board, harm):
+def test_what_a_comparison_keeps_is_as_it_was_written(jobs, harm):
   """Or it is named: no score is made of other lines than were translated."""
   job = jobs[1]
-  Runner([job], program(FINISHES), board).work()
+  finish(job)
   job.check()
   asked.begin(job.folder, [job.system])
   for path in (job.run / asked.FINISHED, job.folder / asked.FILE):

@@ -7,8 +7,10 @@ import pytest
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
+from jaxsyn.score import in_buckets
 from jaxsyn.scoring import buckets
-from jaxsyn.scoring.metrics import METRICS, measure, scorer_of
+from jaxsyn.scoring.metrics import METRICS, scorer_of
+from jaxsyn.scoring.significance import Draws
 
 
 def parse(words: str, heads: list[int], relations: str) -> conllu.Parse:
@@ -106,14 +108,17 @@ def test_buckets_add_up_to_the_whole():
   faulty = [[w.replace(str(k), "x") for w in lines] for k in (3, 4)]
   scorers = [scorer_of(m, meant) for m in METRICS]
   measured = {
-    name: [measure(scorer, said) for scorer in scorers]
+    name: [scorer.measure(said) for scorer in scorers]
     for name, said in zip("ab", faulty)
   }
+  runs = {name: {0: own} for name, own in measured.items()}
   words = [len(line.split()) for line in lines]
   parses = [conllu.unparsed(line) for line in lines[:-3]] + [DOG, HEARING, YES]
   tables = [buckets.by_length(words), *buckets.by_tree(parses)]
   for table in tables:
-    found = buckets.scored(table, measured, "a", samples=20)
+    found = list(
+      in_buckets(table, runs, [("b", "a")], draws=Draws(20), interval=True)
+    )
     assert [b.label for b in found] == list(table.labels)
     assert sum(b.count for b in found) == len(lines)
     assert sum(b.share for b in found) == pytest.approx(1.0)

@@ -3,13 +3,20 @@
 import json
 import subprocess
 import sys
+import typing
 
 import pytest
 import sacrebleu
+from scored import score
 
 from jaxsyn import score as command
+from jaxsyn.config import Train
 from jaxsyn.errors import InputError
-from jaxsyn.scoring.metrics import score
+from jaxsyn.options.fields import fields_of
+from jaxsyn.scoring import selection
+from jaxsyn.scoring.metrics import METRICS, heading
+from jaxsyn.scoring.scorers import References
+from jaxsyn.scoring.settings import Settings
 
 SAID = ["a b c d e", "f g", "h i j k"]
 MEANT = ["a b c d e", "f h", "h i j k l"]
@@ -67,8 +74,9 @@ def test_scores_are_those_of_sacrebleus_own_command(tmp_path, lowercase):
   expected = [
     (theirs["score"], theirs["signature"]) for theirs in json.loads(printed)
   ]
-  report = command.run(files[:1], files[1:], lowercase=lowercase)
-  (found,) = report.scores.values()
+  settings = Settings(("bleu", "chrf", "ter"), lowercase=lowercase)
+  results = command.run(files[:1], files[1:], settings)
+  (found,) = results.scores.values()
   assert [(round(s.value, 9), s.signature) for s in found] == expected
   cases = ["lc" if lowercase else "mixed"] * 2 + ["lc"]
   assert [f"|case:{c}|" in s for (_, s), c in zip(expected, cases)] == [
@@ -99,6 +107,27 @@ def test_lists_of_different_length_are_refused():
     score(SAID, [MEANT[:2]])
   with pytest.raises(InputError, match="references of 3, 2 sentences"):
     score(SAID, [MEANT, MEANT[:2]])
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_says_which_way_is_better(name):
+  """And its heads of tables; smoothing is left out of what ranks."""
+  best, worse = score(MEANT, [MEANT], name), score(SAID, [MEANT], name)
+  larger = METRICS[name].larger_is_better
+  assert (best.value > worse.value) == larger
+  assert heading(best.metric).endswith("↓") != larger
+  assert best.value == pytest.approx(100.0 if larger else 0.0)
+  given = References([MEANT])
+  ranking = METRICS[name]().ranking(given)
+  assert ranking.measure(MEANT).value == pytest.approx(best.value)
+  assert ("tok:" in best.signature) >= METRICS[name].of_words
+
+
+def test_what_selects_is_a_metric_or_the_likelihood():
+  _, kind = fields_of(Train)["selection"]
+  choices = typing.get_args(kind)
+  assert set(choices) <= {*METRICS, selection.LIKELIHOOD}
+  assert all(selection.name_of(choice) for choice in choices)
 
 
 def test_an_unknown_metric_is_named():

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+import jaxsyn
 from jaxsyn.scoring import ribes
-from jaxsyn.scoring.metrics import measure, scorer_of
+from jaxsyn.scoring.metrics import scorer_of
 
 
 def of(said: str, *meant: str, **settings) -> float:
@@ -176,18 +177,18 @@ def test_a_corpus_has_the_mean_of_its_sentences_in_percent():
   meant = [["a b c", "John hit Bob yesterday", "Ja."]]
   said = ["a b c", "Bob hit John yesterday", "nein"]
   scorer = scorer_of("ribes", meant)
-  found = measure(scorer, said)
+  found = scorer.measure(said)
   assert found.sentence_B.tolist() == [100.0, 50.0, 0.0]
   assert found.value == 50.0
   assert found.score.signature == (
-    f"nrefs:1|case:mixed|alpha:0.25|beta:0.10|tok:13a|{ribes.VERSION}"
+    f"nrefs:1|case:mixed|alpha:0.25|beta:0.10|tok:13a|jaxsyn:{jaxsyn.__version__}"
   )
 
 
 def test_words_are_the_tokenisers_and_case_counts_unless_told():
   def value(said, tokenizer, lowercase=False):
-    scorer = scorer_of("ribes", [["Ja, gut."]], tokenizer, lowercase)
-    return measure(scorer, [said]).value
+    scorer = scorer_of("ribes", [["Ja, gut."]], tokenizer, lowercase=lowercase)
+    return scorer.measure([said]).value
 
   # 13a cuts off comma and full stop: Ja , gut . are all found, in order.
   assert value("Ja , gut .", "13a") == 100.0

@@ -8,10 +8,11 @@ import sys
 
 import pytest
 import sacrebleu
+from scored import score
 
 from jaxsyn import score as command
 from jaxsyn.errors import InputError
-from jaxsyn.scoring.metrics import score
+from jaxsyn.scoring.settings import Settings
 
 MEANT = ["the dog bites .", "yes", "", "a hearing is scheduled today"]
 SAID = {
@@ -47,21 +48,27 @@ def files(tmp_path):
   return {name: str(tmp_path / name) for name in texts}
 
 
-def run(files, *names, **settings):
-  settings = {"samples": 30} | settings
-  return command.run([files["meant"]], [files[n] for n in names], **settings)
+def run(files, *names, **given):
+  """The command on files: what it is given are settings or files."""
+  fields = {field.name for field in dataclasses.fields(Settings)}
+  own = {name: given.pop(name) for name in fields & set(given)}
+  settings = dataclasses.replace(command.DEFAULTS, **{"samples": 30} | own)
+  hypotheses = [files[name] for name in names]
+  return command.run([files["meant"]], hypotheses, settings, **given)
 
 
 def test_each_system_is_compared_with_the_baseline(files):
-  report = run(files, "a", "b", "c", metrics=("bleu", "ribes"), test="all")
-  assert report.baseline == files["a"]
-  pairs = [(d.system, d.metric) for d in report.differences]
+  results = run(
+    files, "a", "b", "c", metrics=("bleu", "ribes"), significance="all"
+  )
+  assert results.baseline == files["a"]
+  pairs = [(d.system, d.metric) for d in results.differences]
   assert pairs == [
     (files[name], metric) for name in "bc" for metric in ("BLEU", "RIBES")
   ]
-  for d in report.differences:
+  for d in results.differences:
     values = {
-      name: next(s.value for s in report.scores[name] if s.metric == d.metric)
+      name: next(s.value for s in results.scores[name] if s.metric == d.metric)
       for name in (d.system, files["a"])
     }
     assert d.value == values[d.system] - values[files["a"]]
@@ -71,27 +78,27 @@ def test_each_system_is_compared_with_the_baseline(files):
   assert [(d.system, d.baseline) for d in other.differences] == [
     (files["a"], files["b"])
   ] * 3
-  plain = run(files, "a", "b", test="none")
+  plain = run(files, "a", "b", significance="none")
   assert {(d.low, d.tests) for d in plain.differences} == {(None, ())}
 
 
 def test_text_has_two_decimals_and_every_part(files):
-  report = run(
+  results = run(
     files,
     *("a", "b", "c"),
     metrics=("bleu", "chrf", "ribes"),
-    test="all",
+    significance="all",
     source=files["meant"],
     source_conllu=files["trees"],
   )
-  text = command.as_text(report)
-  for name, scores in report.scores.items():
+  text = command.as_text(results)
+  for name, scores in results.scores.items():
     short = name.rpartition("/")[2]  # all are in one folder
     row = next(line for line in text.split("\n") if line.startswith(short))
     assert row.split()[1:] == [f"{s.value:.2f}" for s in scores]
     for s in scores:
       assert f"{s.metric}|{s.signature}" in text
-  first = report.differences[0]
+  first = results.differences[0]
   assert f"{first.low:+.2f} .. {first.high:+.2f}" in text
   for outcome in first.tests:
     assert f"{outcome.p:.4f}" in text and outcome.signature in text
@@ -109,9 +116,10 @@ def test_names_go_without_the_folder_that_all_are_in(
   (tmp_path / "runs").mkdir()
   (tmp_path / "b").rename(tmp_path / "runs" / "b")
   names = ["a", str(tmp_path / "elsewhere"), "runs/b"]
-  report = command.run(["meant"], names, metrics=("exact",), test="none")
-  assert list(report.scores) == names
-  rows = command.as_text(report).split("\n")[1:4]
+  settings = Settings(("exact",), significance="none")
+  results = command.run(["meant"], names, settings)
+  assert list(results.scores) == names
+  rows = command.as_text(results).split("\n")[1:4]
   assert [row.split()[0] for row in rows] == ["a", "elsewhere", "runs/b"]
 
 
@@ -149,7 +157,7 @@ def test_the_command_prints_json_of_the_same(files):
     *("a", "b"),
     metrics=("ter", "exact"),
     baseline=files["b"],
-    test="randomisation",
+    significance="randomisation",
     seed=3,
     source=files["meant"],
     edges=(2, 4),
@@ -174,7 +182,7 @@ def test_what_does_not_fit_is_refused(files, tmp_path):
   with pytest.raises(InputError, match="the baseline d is no hypothesis"):
     run(files, "a", "b", baseline="d")
   with pytest.raises(InputError, match="Did you mean 'bootstrap'"):
-    run(files, "a", test="bootstrapp")
+    run(files, "a", significance="bootstrapp")
   with pytest.raises(InputError, match="Did you mean '13a'"):
     run(files, "a", tokenizer="13b")
 

@@ -13,8 +13,8 @@ from scipy import stats
 from benchmarks.false_alarms import called_different
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import significance
-from jaxsyn.scoring.metrics import measure, scorer_of
-from jaxsyn.scoring.significance import TESTS, difference
+from jaxsyn.scoring.metrics import scorer_of
+from jaxsyn.scoring.significance import TESTS, Draws, difference
 
 METRICS = ("bleu", "chrf", "ter")
 
@@ -38,8 +38,11 @@ def corpus(sentences=40, references=1, seed=3):
 
 def compared(metric, meant, one, other, **settings):
   scorer = scorer_of(metric, meant)
-  first, second = (measure(scorer, said) for said in (one, other))
-  settings = {"tests": tuple(TESTS)} | settings
+  first, second = (scorer.measure(said) for said in (one, other))
+  draws = Draws(
+    **{k: settings.pop(k) for k in {"samples", "seed"} & {*settings}}
+  )
+  settings = {"tests": tuple(TESTS), "draws": draws} | settings
   return difference(("other", "one"), second, first, **settings)
 
 
@@ -81,13 +84,13 @@ def test_the_bootstrap_counts_resamples_far_from_their_mean():
   resampled = np.array([[0.0] * 4, [0.0, 50.0, 50.0, 100.0]])
   assert exact(1, 0, 1).value == 50.0
   pair = [
-    measure(scorer_of("exact", [["a", "b"]]), said)
+    scorer_of("exact", [["a", "b"]]).measure(said)
     for said in (["x", "b"], ["a", "b"])
   ]
-  outcome = TESTS["bootstrap"](pair, resampled, 4, 0)
+  outcome = TESTS["bootstrap"](pair, resampled, Draws(4, 0))
   assert outcome.p == (2 + 1) / (4 + 1)
   # The draws themselves: each resample of two has 0, 50 or 100 points.
-  drawn = significance.bootstrap(pair, 2000, 1)
+  drawn = significance.bootstrap(pair, Draws(2000, 1))
   apart = (drawn[1] - drawn[0]).tolist()
   counts = [apart.count(points) for points in (0.0, 50.0, 100.0)]
   assert sum(counts) == 2000
@@ -127,7 +130,7 @@ def test_less_ter_is_better():
 
 def test_sentences_are_scored_as_sacrebleu_does():
   meant, one, _ = corpus(references=2)
-  found = measure(scorer_of("bleu", meant), one).sentence_B
+  found = scorer_of("bleu", meant).measure(one).sentence_B
   expected = [
     sacrebleu.sentence_bleu(said, [r[i] for r in meant]).score
     for i, said in enumerate(one)

@@ -5,12 +5,13 @@ import subprocess
 import sys
 
 import pytest
+from scored import score
 
 from jaxsyn import score as command
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, selection, tokenizers
-from jaxsyn.scoring.metrics import score
+from jaxsyn.scoring.settings import Settings
 
 MECAB = bool(importlib.util.find_spec("MeCab"))
 JAPANESE = "ja-mecab" if MECAB else "char"
@@ -69,6 +70,8 @@ def test_characters_stand_in_where_mecab_is_not_installed(without_mecab):
   assert tokenizers.default("ja") == tokenizers.default("ko") == "char"
   with pytest.raises(InputError, match=r"pip install 'jaxsyn\[ja\]'"):
     tokenizers.settled("ja-mecab", "ja")
+  told = tokenizers.told("ja")
+  assert told.startswith("tokenizer char, since") and "'jaxsyn[ja]'" in told
 
 
 def test_one_that_is_named_wins_and_must_exist():
@@ -106,10 +109,10 @@ def test_words_that_are_cut_off_are_those_that_are_edited():
 
 def test_lengths_are_of_words_where_there_are_no_blanks():
   lines = ["我昨天去了图书馆。" * 2, ""]  # nine characters, twice
-  (table,) = buckets.of_lines(lines, (10, 20), "zh")
+  (table,) = buckets.tables(lines, edges=(10, 20), language="zh")
   assert table.by == "source length in words of zh"
   assert [table.labels[i] for i in table.bucket_B] == ["11-20", "0"]
-  (table,) = buckets.of_lines(lines, (10, 20))
+  (table,) = buckets.tables(lines, edges=(10, 20))
   assert [table.labels[i] for i in table.bucket_B] == ["1-10", "0"]
 
 
@@ -134,19 +137,36 @@ def test_the_command_takes_the_language(files):
   )
   assert done.stdout.count(f"tok:{JAPANESE}") == 2
 
-  def printed(**given):
-    report = command.run(files[:1], files[1:], ("bleu",), **given)
-    return command.as_text(report)
+  # Which was taken, and why, on one line.
+  assert done.stderr == f"--language: {tokenizers.told('jpn')}\n"
 
-  assert "tok:char" in printed(language="ja", tokenizer="char")
+  def printed(tokenizer="", **given):
+    settings = Settings(("bleu",), tokenizer)
+    return command.as_text(command.run(files[:1], files[1:], settings, **given))
+
+  assert "tok:char" in printed("char", language="ja")
   assert "tok:13a" in printed()
 
 
+@pytest.mark.parametrize(
+  ("language", "expected"),
+  [
+    ("zh-CN", "tokenizer zh, which fits 'zh-CN'."),
+    ("de", "tokenizer 13a, which fits 'de' as it has blanks."),
+    ("ja_Latn", "tokenizer 13a, which fits 'ja_Latn' as it has blanks."),
+    ("qq", "tokenizer 13a, since 'qq' is not known: no code of ISO 639-1"),
+    ("Klingon", "tokenizer 13a, since 'Klingon' is not known"),
+  ],
+)
+def test_it_is_told_what_a_language_has(language, expected):
+  assert tokenizers.told(language).startswith(expected)
+
+
 def test_buckets_of_the_command_are_of_the_source_language(files):
-  report = command.run(
+  results = command.run(
     files[:1], files[1:], source=files[0], source_language="ja", language="ja"
   )
-  assert {b.by for b in report.buckets} == {
+  assert {b.by for b in results.buckets} == {
     f"source length in words of {JAPANESE}"
   }
 

@@ -1,0 +1,254 @@
+"""What a metric is, and what it makes of translations.
+
+A score is made of numbers that sentences add to a sum: n-gram counts for BLEU,
+edits for TER, the sentence's own score for RIBES. `Measured` keeps them, so that
+significance tests and buckets score any set of sentences without reading the
+text again.
+
+Letters: I statistic of a sentence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import sacrebleu.metrics.base
+
+from jaxsyn.errors import InputError
+from jaxsyn.options import Choice
+from jaxsyn.scoring.results import Score
+from jaxsyn.shapes import agree
+
+Lines = Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class References:
+  """What translations are held against, and how.
+
+  Attributes:
+    lines: one or more lists of as many sentences, detokenised.
+    tokenizer: sacreBLEU's, of the words of BLEU, RIBES and, unless it leaves
+      words between blanks, TER; `tokenizers.default` has that of a language.
+    lowercase: whether case is ignored, as sacreBLEU's command does with -lc
+      (BLEU) and --chrf-lowercase; by TER always.
+
+  Raises:
+    InputError: lists of different length.
+  """
+
+  lines: Sequence[Lines]
+  tokenizer: str = "13a"
+  lowercase: bool = False
+
+  def __post_init__(self):
+    lengths = [len(lines) for lines in self.lines]
+    if len(set(lengths)) != 1:
+      raise InputError(
+        f"references of {', '.join(map(str, lengths))} sentences: line N of one "
+        "must translate line N of the other."
+      )
+
+  def __len__(self) -> int:
+    return len(self.lines[0])
+
+  @property
+  def case(self) -> str:
+    """As signatures have it."""
+    return f"case:{'lc' if self.lowercase else 'mixed'}"
+
+
+class Metric(Choice):
+  """A spec of `jaxsyn.scoring.metrics.METRICS`.
+
+  Attributes:
+    title: as printed.
+    larger_is_better: whether the larger score is; values are percentages, from
+      0 to 100, unless it is not.
+    of_words: whether a tokeniser cuts what it counts.
+  """
+
+  title: ClassVar[str]
+  larger_is_better: ClassVar[bool] = True
+  of_words: ClassVar[bool] = False
+
+  def scorer(self, references: References) -> Scorer:
+    """The metric with its references, read once for all systems."""
+    raise NotImplementedError
+
+  def ranking(self, references: References) -> Scorer:
+    """What ranks checkpoints when it selects, where smoothing would mislead."""
+    return self.scorer(references)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scorer:
+  """A metric with its references; made by `of_sacrebleu` and `mean_of`.
+
+  Attributes:
+    metric: its spec.
+    sentences: of each reference.
+    statistics: hypotheses -> numbers of each sentence, a row each.
+    of_sum: the sum of such rows -> the score of their sentences.
+    of_sentence: a row -> the score of the sentence by itself.
+    signature: what must be known to get the number again, of keywords that say
+      how it was resampled.
+    dtype: in which sums are resampled.
+    in_sacrebleu: whether sacreBLEU's command has p-values of it.
+  """
+
+  metric: Metric
+  sentences: int
+  statistics: Callable[[Lines], np.ndarray]
+  of_sum: Callable[[np.ndarray], float]
+  of_sentence: Callable[[np.ndarray], float]
+  signature: Callable[..., str]
+  dtype: type = np.float64
+  in_sacrebleu: bool = False
+
+  @property
+  def name(self) -> str:
+    return self.metric.title
+
+  def measure(self, hypotheses: Lines) -> Measured:
+    """What a system's sentences add to a score.
+
+    Raises:
+      InputError: not as many hypotheses as references.
+    """
+    if self.sentences != len(hypotheses):
+      raise InputError(
+        f"{len(hypotheses)} hypotheses but {self.sentences} references: line N "
+        "of one must translate line N of the other."
+      )
+    return Measured(self, self.statistics(hypotheses))
+
+
+def of_sacrebleu(
+  metric: Metric,
+  references: References,
+  of_corpus: sacrebleu.metrics.base.Metric,
+  *,
+  by_sentence: sacrebleu.metrics.base.Metric | None = None,
+  cut: Callable[[str], str] = str,
+  **said: str,
+) -> Scorer:
+  """One of sacreBLEU's metrics.
+
+  Args:
+    metric, references: see `Scorer`.
+    of_corpus: sacreBLEU's, made with the references.
+    by_sentence: for single sentences, where that is another.
+    cut: done to each hypothesis first, where it was done to references.
+    **said: what the signature says instead of sacreBLEU's own.
+  """
+
+  def statistics(hypotheses):
+    lines = list(map(cut, hypotheses))
+    rows = of_corpus._extract_corpus_statistics(lines, None)
+    return np.array(rows, np.float64).reshape(len(hypotheses), -1)
+
+  def scored_by(one):
+    return lambda sum_I: float(one._compute_score_from_stats(sum_I).score)
+
+  def signature(**resampling):
+    signature = of_corpus.get_signature()
+    for key, value in (said | resampling).items():
+      signature.update(key, value)
+    return str(signature)
+
+  return Scorer(
+    *(metric, len(references), statistics),
+    of_sum=scored_by(of_corpus),
+    of_sentence=scored_by(by_sentence or of_corpus),
+    signature=signature,
+    # sacreBLEU resamples in this type; its p-values depend on it in a tie.
+    dtype=np.float32,
+    in_sacrebleu=True,
+  )
+
+
+def mean_of(
+  metric: Metric,
+  references: References,
+  score: Callable[[Sequence[Any], Any], float],
+  *,
+  cut: Callable[[str], Any],
+  said: str,
+) -> Scorer:
+  """The mean of sentence scores from 0 to 1, in percent.
+
+  Args:
+    metric, references: see `Scorer`.
+    score: function of (references of a sentence, hypothesis).
+    cut: done to both first.
+    said: the end of the signature.
+  """
+  cut_references = list(
+    zip(*([*map(cut, lines)] for lines in references.lines))
+  )
+
+  def statistics(hypotheses):
+    scores = map(score, cut_references, map(cut, hypotheses))
+    score_B = np.fromiter(scores, np.float64, len(hypotheses))
+    return np.stack([score_B, np.ones_like(score_B)], axis=1)
+
+  def of_sum(sum_I):
+    return float(100 * sum_I[0] / max(1, sum_I[1]))
+
+  def signature(**resampling):
+    extra = "".join(f"{key}:{value}|" for key, value in resampling.items())
+    return f"nrefs:{len(references.lines)}|{extra}{said}"
+
+  return Scorer(
+    *(metric, len(references), statistics),
+    of_sum=of_sum,
+    of_sentence=of_sum,
+    signature=signature,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+  """A system's translations under one metric.
+
+  Attributes:
+    scorer: of the metric, with its references.
+    statistic_BI: what each sentence adds to the sum that is scored.
+  """
+
+  scorer: Scorer
+  statistic_BI: np.ndarray
+
+  def __post_init__(self):
+    agree(statistic_BI=self.statistic_BI)
+
+  @property
+  def score(self) -> Score:
+    return Score(self.scorer.name, self.value, self.scorer.signature())
+
+  @property
+  def value(self) -> float:
+    """The score of all sentences."""
+    return self.scorer.of_sum(self.statistic_BI.sum(axis=0))
+
+  @property
+  def sentence_B(self) -> np.ndarray:
+    """The score of each sentence by itself.
+
+    BLEU is then sacreBLEU's sentence BLEU (its -sl): smoothed (exp), up to
+    the longest n-gram that the sentence has.
+    """
+    return np.array([self.scorer.of_sentence(row) for row in self.statistic_BI])
+
+  def part(self, chosen_B: np.ndarray) -> Measured:
+    """The same for some of the sentences, a mask or indices."""
+    return dataclasses.replace(self, statistic_BI=self.statistic_BI[chosen_B])
+
+
+# System -> seed -> its translations of one test set, under each metric. What has
+# one translation alone (`jaxsyn.score`) has seed 0.
+Scored = dict[str, dict[int, list[Measured]]]

@@ -1,0 +1,130 @@
+"""How `score` and `compare` score: settings, and the flags made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from absl import flags
+
+from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import At, option
+from jaxsyn.options.fields import said
+from jaxsyn.scoring import tokenizers
+from jaxsyn.scoring.buckets import EDGES, by_length
+from jaxsyn.scoring.metrics import METRICS
+from jaxsyn.scoring.scorers import References, Scorer
+from jaxsyn.scoring.significance import CHOICES, SEED, Draws
+
+flags.disclaim_key_flags()  # they show in the help of the command
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """What the flags of the same names say.
+
+  Raises:
+    InputError: no such metric or test; edges that do not ascend from 1.
+  """
+
+  metrics: tuple[str, ...] = option(
+    ("bleu", "chrf"), f"Which of {', '.join(METRICS)}, in order."
+  )
+  tokenizer: str = option(
+    "",
+    "sacreBLEU's tokeniser, for BLEU and for the words of RIBES and TER: 13a, "
+    "intl, zh, char, none, ja-mecab (pip install 'jaxsyn[ja]'), ko-mecab "
+    "('jaxsyn[ko]'), or flores101, flores200, spBLEU-1K, which are downloaded. "
+    "Unless given, what fits the target language; 13a where that is not known.",
+  )
+  lowercase: bool = option(
+    False, "Ignore case, as sacreBLEU's -lc does. TER always ignores it."
+  )
+  significance: str = option(
+    "bootstrap",
+    "Test against the baseline over sentences; sign compares the scores of "
+    "sentences. none also leaves out the intervals, which are bootstrapped.",
+  )
+  samples: int = option(
+    0,
+    "Resamples or shuffles of a test; 0: 1000 of the bootstrap, 10000 shuffles.",
+  )
+  seed: int = option(SEED, "Of the tests; sacreBLEU's.")
+  edges: tuple[int, ...] = option(
+    EDGES,
+    "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
+  )
+
+  def __post_init__(self):
+    for metric in self.metrics:
+      METRICS.known(metric, At("--metrics"))
+    if self.significance not in CHOICES:
+      known = did_you_mean(self.significance, CHOICES)
+      raise InputError(f"no test {self.significance!r}. {known}")
+    by_length([], self.edges)
+
+  @property
+  def tests(self) -> tuple[str, ...]:
+    return CHOICES[self.significance]
+
+  @property
+  def draws(self) -> Draws:
+    return Draws(self.samples, self.seed)
+
+  def settled(self, language: str) -> Settings:
+    """With the tokeniser named, which may be left to the target language.
+
+    Raises:
+      InputError: there is none of this name, or it is not installed.
+    """
+    tokenizer = tokenizers.settled(self.tokenizer, language)
+    return dataclasses.replace(self, tokenizer=tokenizer)
+
+  def scorers(self, references: Sequence[Sequence[str]]) -> list[Scorer]:
+    """Every metric with its references, of settled settings."""
+    given = References(references, self.tokenizer, self.lowercase)
+    return [METRICS[metric]().scorer(given) for metric in self.metrics]
+
+
+def define_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
+  """A flag for each setting.
+
+  Args:
+    defaults: what holds unless given.
+    without: settings that have no flag.
+  """
+  for field in dataclasses.fields(Settings):
+    name, meaning = field.name, said(field).meaning
+    default = getattr(defaults, name)
+    if name in without:
+      continue
+    if name == "significance":
+      flags.DEFINE_enum(name, default, list(CHOICES), meaning)
+    elif isinstance(default, tuple):
+      flags.DEFINE_list(name, list(map(str, default)), meaning)
+    elif isinstance(default, bool):
+      flags.DEFINE_bool(name, default, meaning)
+    elif isinstance(default, int):
+      flags.DEFINE_integer(name, default, meaning, 0, 2**32 - 1)
+    else:
+      flags.DEFINE_string(name, default, meaning)
+
+
+def of_flags(values: flags.FlagValues) -> Settings:
+  """What a command line says, of the flags that it has.
+
+  Raises:
+    InputError: it does not fit; see `Settings`.
+  """
+  given = {
+    field.name: values[field.name].value
+    for field in dataclasses.fields(Settings)
+    if field.name in values
+  }
+  try:
+    edges = tuple(map(int, values.edges))
+  except ValueError:
+    raise InputError(
+      f"--edges are whole numbers, as in 10,20,30; got {values.edges}."
+    ) from None
+  return Settings(**given | {"metrics": tuple(values.metrics), "edges": edges})
