@@ -69,13 +69,17 @@ def run(
       texts + split.lines("target"), folder / "vocabulary.model", size=8000
     )
     both = dict.fromkeys(schema.SIDES, vocabulary)
-    ids = {"source": schema.relation_ids(parse.relations(path))}
+    manifest = {"relations": {"source": parse.relations(path)}}
     with measured("write_speed", "examples"):
       counts = report.Counts(["source"])
-      examples = build.examples("train", split, both, ids, counts)
+      examples = build.examples("train", split, both, manifest, counts)
       features = schema.tfds_features(["source"])
       facts = tfds_builder.write(
-        folder, "speed", "1.0.0", features, {"train": (count, examples)}
+        folder,
+        name="speed",
+        version="1.0.0",
+        features=features,
+        splits={"train": (count, examples)},
       )
     size = sum(shard["bytes"] for shard in facts["train"]["shards"])
     figures["record_size"] = size / count, "bytes/example"

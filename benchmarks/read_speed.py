@@ -4,7 +4,7 @@
   python -m benchmarks.read_speed --synthetic 1000000
 
 Prints, one line a figure (name=value unit): seconds and memory to the first
-batch when the facts have to be decoded (cold) and when they are cached (warm),
+batch when the features have to be decoded (cold) and when they are cached (warm),
 and examples per second of processor time in the steady state.
 """
 
@@ -26,34 +26,35 @@ from configs import base
 from jaxsyn import cli
 from jaxsyn.config import read_config
 from jaxsyn.data import schema
-from jaxsyn.data.loader.batch_plan import BatchPlan, Position
-from jaxsyn.data.loader.batches import features_for, stream
-from jaxsyn.data.loader.columns import of_split
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.split import open_split
+from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store import integrity, tfds_builder
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 
-NEEDS = ("source_parent_mid",)
+READS = ("source_parent_mid",)
 
 
-def run(data: str, needs: tuple[str, ...], seconds: float) -> dict:
+def run(data: str, reads: tuple[str, ...], seconds: float) -> dict:
   """Reads batches for some seconds.
 
   Args:
     data: prepared folder.
-    needs: facts in a batch beyond the ids.
+    reads: features in a batch beyond the ids.
     seconds: how long, after the first batch.
 
   Returns: name -> (value, unit).
   """
   began = time.perf_counter()
   records = Records(data, "train")
-  names = features_for(needs, records.manifest["sides"])
-  columns = of_split(records, names, "parsed", seed=0, memory_gib=4.0)
-  plan = BatchPlan(*columns.lengths(), tokens=4096, shapes=12, seed=0)
-  batches = stream(columns, names, plan, Position())
+  config = read_config(base.get_config())
+  split = open_split(
+    records, reads, data=config.data, batch=config.batch, seed=0
+  )
+  batches = split.batches(Position())
   next(batches)
   figures = {
     "first_batch": (time.perf_counter() - began, "s"),
@@ -66,7 +67,7 @@ def run(data: str, needs: tuple[str, ...], seconds: float) -> dict:
   processor = processor_seconds() - busy
   figures["read"] = count / (time.perf_counter() - began), "examples/s"
   figures["read_cpu"] = count / processor, "examples/cpu-s"
-  figures["padding"] = 100 * plan.padding(), "%"
+  figures["padding"] = 100 * split.plan.padding(), "%"
   figures["examples"] = len(records), "examples"
   return figures
 
@@ -77,7 +78,7 @@ def synthesise(directory: pathlib.Path, count: int) -> None:
   shapes = []  # examples are drawn from a pool: writing is not what is timed
   for seed in range(500):
     words = int(rng.integers(4, 31))
-    head_W = trees.random(words, seed)
+    head_W = controls.random(words, seed)
     word_S = np.r_[np.arange(words), -1].astype(np.int32)
     distance = trees.tree_distance(head_W).reshape(-1)
     shapes.append((word_S, np.asarray(head_W, np.int32), distance))
@@ -104,10 +105,10 @@ def synthesise(directory: pathlib.Path, count: int) -> None:
 
   facts = tfds_builder.write(
     directory,
-    "synthetic",
-    tfds_builder.VERSION,
-    schema.tfds_features(("source",)),
-    {"train": (count, examples())},
+    name="synthetic",
+    version=tfds_builder.VERSION,
+    features=schema.tfds_features(("source",)),
+    splits={"train": (count, examples())},
     shards=8,
   )
   entry = {"file": "vocabulary.model", "sha256": "0" * 64, "size": 8000}
@@ -143,13 +144,13 @@ def _main(values: flags.FlagValues) -> None:
 def _cold_and_warm(data: str, values: flags.FlagValues) -> None:
   """Both in processes of their own, so that memory is that of one."""
   if values.once:
-    show(run(data, tuple(values.needs), values.seconds))
+    show(run(data, tuple(values.reads), values.seconds))
     return
   shutil.rmtree(pathlib.Path(data) / "work" / "columns", ignore_errors=True)
   for state in ("cold", "warm"):
     command = [sys.executable, "-m", "benchmarks.read_speed", "--once"]
     command += ["--data", data, f"--seconds={values.seconds}"]
-    command += [f"--needs={','.join(values.needs)}"]
+    command += [f"--reads={','.join(values.reads)}"]
     done = subprocess.run(command, check=True, text=True, capture_output=True)
     for line in done.stdout.splitlines():
       print(f"{state}.{line}", flush=True)
@@ -159,6 +160,6 @@ if __name__ == "__main__":
   flags.DEFINE_string("data", "", "Prepared folder.")
   flags.DEFINE_integer("synthetic", 0, "Read so many random pairs instead.")
   flags.DEFINE_float("seconds", 10.0, "Of reading, after the first batch.")
-  flags.DEFINE_list("needs", list(NEEDS), "Facts in a batch.")
+  flags.DEFINE_list("reads", list(READS), "Features in a batch.")
   flags.DEFINE_bool("once", False, "Read once, as the cache is.")
   cli.main(_main)

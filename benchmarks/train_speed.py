@@ -25,14 +25,12 @@ from benchmarks.figures import peak_mib, processor_seconds, show
 from configs import base, systems
 from jaxsyn import cli
 from jaxsyn.config import read_config
-from jaxsyn.data.loader import tasks
-from jaxsyn.data.loader.batch_plan import BatchPlan, Position
-from jaxsyn.data.loader.batches import features_for
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.schema import PAD
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
-from jaxsyn.training.feed import Feed
 from jaxsyn.training.mesh import Layout, set_up_jax
 from jaxsyn.training.step import first_state, train_step
 
@@ -68,23 +66,16 @@ class Trainer:
     records = Records(data, "train")
     checked = read_config(config)
     plan = resolve(checked, records.manifest)
-    names = features_for(plan.needs, records.manifest["sides"])
     self.layout = Layout("jit", checked.train.mesh)
-    columns = tasks.of_split(
-      records, names, checked.data, checked.seed, checked.batch.memory_gib
-    )
-    self.feed = Feed(
-      columns,
-      names,
-      BatchPlan(
-        *columns.lengths(),
-        tokens=tokens,
-        shapes=checked.batch.shapes,
-        seed=0,
-      ),
+    self.split = open_split(
+      records,
+      plan.needs,
+      data=checked.data,
+      batch=checked.batch,
+      seed=checked.seed,
     )
     self._step = functools.partial(train_step, recipe=plan.recipe)
-    empty = self.feed.empty()
+    empty = self.split.empty()
     state = first_state(plan.recipe, empty[0], 0)
     self.state = self.layout.place_state(state)
     for batch in empty:
@@ -92,7 +83,7 @@ class Trainer:
         self._step, self.state, self.layout.place_batch(batch)
       )
     self.parameters = sum(x.size for x in jax.tree.leaves(state.params))
-    self.batches = (batch for _, batch in self.feed.batches(Position()))
+    self.batches = (batch for _, batch in self.split.batches(Position()))
 
   def step(self) -> int:
     """Takes one step and waits for it; returns its real target subwords."""
@@ -144,7 +135,7 @@ def run(
       processor[name] += spent[name]
     for name in names:
       ratios[name].append(spent[name] / spent[names[0]])
-  plan = trainers[names[0]].feed.plan
+  plan = trainers[names[0]].split.plan
   figures["shapes"] = len(plan.shapes), "shapes"
   figures["padding"] = 100 * plan.padding(), "%"
   for name in names:

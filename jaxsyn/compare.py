@@ -39,7 +39,7 @@ from jaxsyn.comparison import (
 )
 from jaxsyn.comparison.runner import Runner, watch_parent
 from jaxsyn.config import Config, read_config
-from jaxsyn.data.loader.columns import examples_of
+from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean
@@ -178,9 +178,7 @@ def _translate(
   """A test split as it was prepared: its own trees, or those of a control."""
   config = session.run.config
   records = Records(config.data.directory, split)
-  examples = examples_of(
-    records, config.data.tree, config.seed, session.plan.tag
-  )
+  examples = iter(Examples(records, config.data, config.seed))
   with text.writer(path) as write:
     while chunk := list(itertools.islice(examples, BUFFER)):
       for best in session.search(chunk):

@@ -42,6 +42,8 @@ from jaxsyn.options.bounds import (
 )
 
 if TYPE_CHECKING:  # rooms above: an option names its table by address
+  from jaxsyn.data.loader.tasks import Brackets, Task
+  from jaxsyn.data.sentence.controls import Tree
   from jaxsyn.models.spec import Family
   from jaxsyn.syntax import Spec
   from jaxsyn.training.objective import Loss
@@ -55,13 +57,15 @@ PARTS = "jaxsyn.syntax:PARTS"
 class Second:
   """A second use of every training pair, beside translating its source."""
 
-  task: Literal["none", "parse", "source"] = option(
+  task: Task = one_of(
+    "jaxsyn.data.loader.tasks:TASKS",
     "none",
     '"parse": from the source to its tree, and tags around every source say '
     'which is asked for; "source": from the source with its tree to the same '
     "target, without tags.",
   )
-  brackets: Literal["dependency", "constituency"] = option(
+  brackets: Brackets = one_of(
+    "jaxsyn.data.loader.tasks:BRACKETS",
     "dependency",
     'Which trees; "constituency" where those were given '
     "(config.prepare.parse.source_brackets), as published.",
@@ -96,7 +100,8 @@ class Data:
   test: tuple[Name, ...] = option(
     ("test",), "Splits to report on, of those prepared; (): none."
   )
-  tree: Literal["parsed", "linear", "random"] = option(
+  tree: Tree = one_of(
+    "jaxsyn.data.sentence.controls:TREES",
     "parsed",
     "Trees given to the model, on every side that has any. Controls: "
     '"linear" (parent = previous word), "random" (a random tree of the same '
@@ -165,6 +170,11 @@ class Parse:
     {},
     "Constituency trees of the source, beside the others: split name -> file "
     "(gz or plain), Penn brackets, a tree a line. The training split's do.",
+  )
+  annotations: tuple[str, ...] = option(
+    (),
+    "What else is kept of each word of these sides, as a feature that a part "
+    'can read: names of jaxsyn.data.annotations, "upos".',
   )
 
 

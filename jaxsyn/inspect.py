@@ -38,13 +38,14 @@ from absl import flags, logging
 from tqdm import tqdm
 
 from jaxsyn import cli, exits, files
-from jaxsyn.data.loader.batches import features_for
 from jaxsyn.data.schema import EOS, NO_WORD
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.linearise import TRANSLATE, symbols
 from jaxsyn.data.sentence.stream import Source as Given
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.files import write
 from jaxsyn.inspection.maps import MapReader, SentenceMap
@@ -79,13 +80,19 @@ class Report:
   no_tree: int = 0
 
 
+def _tree_read(session: Session) -> str:
+  """What config.data.tree says, of a system that reads trees."""
+  tree = session.run.config.data.tree
+  return TREES.name_of(tree) if session.needs_trees else "none"
+
+
 class Inspector:
   """A session, and the model that tells what it looks at."""
 
   def __init__(self, session: Session):
     self.session = session
-    plan, sides = session.plan, session.run.manifest["sides"]
-    names = features_for(plan.translation_needs, sides)
+    plan = session.plan
+    names = manifests.features_for(session.run.manifest, plan.translation_needs)
     self._maps = MapReader(
       plan.recipe.model,
       plan.spec,
@@ -136,7 +143,7 @@ class Inspector:
       head_W=parse.head_W,
       relation_W=parse.relation_W,
       parsed=parse.parsed,
-      tree=session.run.config.data.tree if session.needs_trees else "none",
+      tree=_tree_read(session),
       given_head_W=None if given_head_W is None else (*given_head_W.tolist(),),
       subwords=(*tags, *_subwords(raw, pieces), *tags, END),
       units=source_units(words, [*no_word, *word, *no_word, NO_WORD]),
@@ -251,9 +258,7 @@ def run(
     **probe.result(),
     "system": session.run.config.system,
     "checkpoint": session.chosen,
-    "tree_read_by_the_system": (
-      session.run.config.data.tree if session.needs_trees else "none"
-    ),
+    "tree_read_by_the_system": _tree_read(session),
     "skipped": {
       "empty": report.empty,
       "too_long": report.too_long,
@@ -319,7 +324,7 @@ def _main(values: flags.FlagValues) -> None:
     values.workdir, checkpoint=values.checkpoint, parser=values.parser
   )
   trees = values.conllu or stream.is_conllu(values.input)
-  sources = stream.whole(stream.sentences(values.input, trees))
+  sources = text.whole(stream.sentences(values.input, trees))
   report = run(session, sources, values.output, values.limit, layers)
   print(f"parameters: {session.chosen}")
   if report.probe["heads"]:

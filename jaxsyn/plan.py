@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader import tasks
+from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.families import FAMILIES
@@ -166,12 +167,12 @@ def _check_fit(config: Config) -> None:
       "config.decode.max_length_factor and config.decode.max_length_offset are "
       "both 0, so no output has room for a subword; set one of them back."
     )
-  if config.data.second.brackets == "constituency" and (
-    config.data.tree != "parsed"
-  ):
+  tree, brackets = config.data.tree, config.data.second.brackets
+  if tree.control and not brackets.dependencies:
     raise InputError(
-      f"config.data.tree={config.data.tree!r} is a dependency tree and does not "
-      "reach config.data.second.brackets='constituency'; set one of them back."
+      f"config.data.tree={TREES.name_of(tree)!r} is a dependency tree and does "
+      "not reach config.data.second.brackets="
+      f"{tasks.BRACKETS.name_of(brackets)!r}; set one of them back."
     )
   if train.average > train.keep:
     raise InputError(

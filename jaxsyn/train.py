@@ -6,7 +6,6 @@ python -m jaxsyn.train --config configs/multi30k_en_de.py:pascal --workdir runs/
 from __future__ import annotations
 
 import contextlib
-import math
 import pathlib
 import sys
 from collections.abc import Mapping
@@ -17,15 +16,12 @@ from absl import flags, logging
 
 from jaxsyn import cli, exits, lock, workdir
 from jaxsyn.config import Config, read_config
-from jaxsyn.data.loader import tasks
-from jaxsyn.data.loader.batch_plan import BatchPlan
-from jaxsyn.data.loader.batches import Change, features_for
+from jaxsyn.data.loader.split import Change, Split, open_split
 from jaxsyn.data.store.records import Records
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 from jaxsyn.training import loop
 from jaxsyn.training.checkpoint import Checkpoints
-from jaxsyn.training.feed import Feed
 from jaxsyn.training.log import Log
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout, set_up_jax
@@ -62,29 +58,22 @@ def run(
   config = selection.settled(config)
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
-  names = features_for(plan.needs, records.manifest["sides"])
-  columns = tasks.of_split(
-    records, names, config.data, config.seed, config.batch.memory_gib
-  )
   layout = Layout(config.train.parallelism, config.train.mesh)
-  feed = Feed(
-    columns=columns,
-    names=names,
-    plan=BatchPlan(
-      *columns.lengths(),
-      tokens=config.batch.tokens,
-      shapes=config.batch.shapes,
-      seed=config.seed,
-      row_multiple=math.lcm(config.batch.row_multiple, layout.rows),
-      length_multiple=config.batch.length_multiple,
-    ),
+  split = open_split(
+    records,
+    plan.needs,
+    data=config.data,
+    batch=config.batch,
+    seed=config.seed,
+    rows=layout.rows,
+    host=jax.process_index(),
+    hosts=jax.process_count(),
     change=change,
   )
   validator = Validator(
     plan,
     layout,
     config.data.validation,
-    names,
     workdir.vocabulary(config.data.directory, records.manifest, "target"),
     change,
   )
@@ -92,8 +81,8 @@ def run(
   def open_log(start: int) -> Log:
     log = Log(folder, config.train.steps, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
-    if told := tasks.told(columns.notes):
-      log.say(told)
+    if split.told:
+      log.say(split.told)
     return log
 
   # What can be refused was, before there is a folder. Of several processes that
@@ -104,12 +93,12 @@ def run(
       workdir.create(folder, config)
     checkpoints = Checkpoints(folder, config.train.keep)
     try:
-      with enough_memory(_sizes(feed), _LESS_MEMORY):
+      with enough_memory(_sizes(split), _LESS_MEMORY):
         return loop.train(
           config,
           plan.recipe,
           layout,
-          feed,
+          split,
           checkpoints,
           validator,
           open_log,
@@ -118,10 +107,10 @@ def run(
       checkpoints.close()
 
 
-def _sizes(feed: Feed) -> str:
+def _sizes(split: Split) -> str:
   """The batches of the run in words, for who has too little memory."""
   shapes = ", ".join(
-    f"{s.rows} x {s.source} x {s.target}" for s in feed.plan.shapes
+    f"{s.rows} x {s.source} x {s.target}" for s in split.plan.shapes
   )
   return f"training on batches of sentences x source x target: {shapes}"
 
@@ -136,15 +125,15 @@ def _main(values: flags.FlagValues) -> None:
   outcome = run(config, values.workdir)
   best = outcome.progress
   asked = outcome.reason.startswith("SIG")
-  found = "no validation so far"
+  selected = "no validation so far"
   if best.best_step >= 0:
-    found = (
+    selected = (
       f"best validation {selection.title(config.train)} "
       f"{best.best_score:.2f} at step {best.best_step}"
     )
   print(
     f"{'stopped' if asked else 'finished'} at step {outcome.step} "
-    f"({outcome.reason}); {found}; shapes: {outcome.shapes}, compilations of "
+    f"({outcome.reason}); {selected}; shapes: {outcome.shapes}, compilations of "
     f"the step: {outcome.compilations}."
   )
   if asked:

@@ -21,7 +21,8 @@ from absl import flags, logging
 
 from jaxsyn import cli, exits, workdir
 from jaxsyn.config import Config, Decode
-from jaxsyn.data.loader.batches import Change, features_for, pad
+from jaxsyn.data.loader.columns import pad
+from jaxsyn.data.loader.split import Change
 from jaxsyn.data.sentence import conllu as trees
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.example import encode
@@ -86,20 +87,16 @@ class Session:
       decode=from_config(Decode, fields, At("decode")),
     )
     self.plan: Plan = self._resolved(config, bool(decode))
-    sides = self.run.manifest["sides"]
+    reads = self.plan.translation_needs
     self._names = [
       name
-      for name in features_for(self.plan.translation_needs, sides)
+      for name in manifests.features_for(self.run.manifest, reads)
       if name.startswith("source")
     ]
     self._vocabularies = (
       self.run.vocabulary("source"),
       self.run.vocabulary("target"),
     )
-    self._relations = {
-      side: {label: i for i, label in enumerate(labels, start=1)}
-      for side, labels in self.run.manifest["relations"].items()
-    }
     self.longest, self.cut, self.change = longest, 0, change
     self._parser_file = parser or self.run.parser_file()
     self._parser: UDPipe | None = None
@@ -133,7 +130,7 @@ class Session:
 
   def _load(self, checkpoint: str) -> Taken:
     config = self.plan.config
-    batch = pad([], self._names, 4, 4, 1)
+    batch = pad([], self._names, subwords=4, words=4, rows=1)
     batch["target_id_BT"] = jnp.zeros((1, 4), jnp.int32)
     model, key = self.plan.recipe.model, jax.random.key(0)
     abstract = jax.eval_shape(
@@ -203,8 +200,8 @@ class Session:
     return encode(
       source,
       None,
-      self._vocabularies,
-      self._relations,
+      vocabularies=self._vocabularies,
+      **manifests.encoding(self.run.manifest),
       tree=self.run.config.data.tree,
       seed=self.run.config.seed,
       tag=self.plan.tag,

@@ -14,9 +14,7 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Config
-from jaxsyn.data.loader.batch_plan import BatchPlan
-from jaxsyn.data.loader.batches import Change, assemble, changed
-from jaxsyn.data.loader.columns import examples_of, of_split
+from jaxsyn.data.loader.split import Change, open_split
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity
 from jaxsyn.data.store import manifest as manifests
@@ -45,7 +43,6 @@ class Validator:
     plan: Plan,
     layout: Layout,
     split: str,
-    names: tuple[str, ...],
     vocabulary: Vocabulary,
     change: Change | None = None,
   ):
@@ -55,25 +52,31 @@ class Validator:
       plan: of the run.
       layout: where evaluation steps run.
       split: name of the split.
-      names: features of a batch.
       vocabulary: of the target side.
       change: a caller's own function on every host batch.
     """
     config: Config = settled(plan.config)
     records = Records(config.data.directory, split)
     _check_lengths(records)
-    self._layout, self._names, self._change = layout, names, change
-    trees = config.data.tree, config.seed
-    self._columns = of_split(
-      records, names, *trees, config.batch.memory_gib, plan.tag
+    self._layout = layout
+    self._split = open_split(
+      records,
+      plan.needs,
+      data=config.data,
+      batch=dataclasses.replace(
+        config.batch,
+        tokens=max(config.batch.tokens, _longest(records) * layout.rows * 8),
+        shapes=4,
+        row_multiple=1,
+        length_multiple=1,
+      ),
+      seed=config.seed,
+      both_tasks=False,
+      rows=layout.rows,
+      host=jax.process_index(),
+      hosts=jax.process_count(),
+      change=change,
     )
-    self._batches = BatchPlan(
-      *self._columns.lengths(),
-      tokens=max(config.batch.tokens, _longest(records) * layout.rows * 8),
-      shapes=4,
-      seed=0,
-      row_multiple=layout.rows,
-    ).in_order()
     self._losses = plan.recipe.losses
     self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
     self._translates = config.train.selection != "likelihood"
@@ -82,15 +85,16 @@ class Validator:
     number = config.train.validation_sentences or len(records)
     references = read_text(config.data.directory, split, "target")[:number]
     self._metric = Metric(config.train, references)
-    sources = [name for name in names if name.startswith("source")]
-    self._examples = list(
-      itertools.islice(examples_of(records, *trees, plan.tag), number)
-    )
+    self._examples = list(itertools.islice(self._split.examples, number))
     decode = dataclasses.replace(
       config.decode, beam=config.train.validation_beam, nbest=1
     )
     self._translator = Translator(
-      plan.recipe.model, vocabulary, decode, sources, change
+      plan.recipe.model,
+      vocabulary,
+      decode,
+      [name for name in self._split.features if name.startswith("source")],
+      change,
     )
 
   def __call__(self, params: Any) -> Validated:
@@ -102,21 +106,15 @@ class Validator:
     """
     began = time.monotonic()
     sums: dict[tuple, Any] = collections.defaultdict(lambda: np.zeros(2))
-    for planned in self._batches:
-      batch = assemble(
-        self._columns,
-        self._names,
-        planned,
-        jax.process_index(),
-        jax.process_count(),
+    for batch in self._split.in_order():
+      measured = jax.device_get(
+        self._layout.call(
+          "evaluate", self._evaluate, params, self._layout.place_rows(batch)
+        )
       )
-      placed = self._layout.place_rows(changed(batch, self._change))
-      found = jax.device_get(
-        self._layout.call("evaluate", self._evaluate, params, placed)
-      )
-      pairs = {("log_p", ""): found["log_p"]}
+      pairs = {("log_p", ""): measured["log_p"]}
       for kind in ("terms", "shares"):
-        pairs |= {(kind, name): pair for name, pair in found[kind].items()}
+        pairs |= {(kind, name): pair for name, pair in measured[kind].items()}
       for name, pair in pairs.items():
         sums[name] += np.array(pair, np.float64)
     mean = {name: float(s / max(n, 1)) for name, (s, n) in sums.items()}
@@ -130,8 +128,8 @@ class Validator:
     values["perplexity"] = math.exp(min(-mean["log_p", ""], 100.0))
     values |= shares
     if self._translates:
-      found = self._translator(_on_one_device(params), self._examples)
-      hypotheses = [best[0].text if best else "" for best in found]
+      nbest = self._translator(_on_one_device(params), self._examples)
+      hypotheses = [best[0].text if best else "" for best in nbest]
       selected = self._metric(hypotheses)
       values |= selected.values
       rank = [selected.compared, *rank]

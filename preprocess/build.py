@@ -168,7 +168,8 @@ def _trees(config, name, split, parsers, work, new) -> None:
     lines = split.lines(side)
     if side in split.given:
       file, every = str(split.file(side)), getattr(split.pairs, side)
-      parse.take(split.given[side], file, every, split.kept, name, path)
+      whole = bool(options.parse.annotations)
+      parse.take(split.given[side], file, every, split.kept, name, path, whole)
       continue
     found = parse.parse(
       lines,
@@ -186,23 +187,35 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
   from jaxsyn.data.store import tfds_builder
 
   data, sides = config.data, config.prepare.parse.sides
+  annotations = config.prepare.parse.annotations
   labels = {
     side: parse.relations(splits[data.train].conllu[side]) for side in sides
   }
-  ids = {side: schema.relation_ids(labels[side]) for side in sides}
   brackets = constituents.labels(splits)
   bracket_ids = schema.relation_ids(brackets)
   counted = {name: report.Counts(sides) for name in splits}
+  manifest = {
+    "name": data.name,
+    "version": tfds_builder.VERSION,
+    "source_language": data.source_language,
+    "target_language": data.target_language,
+    "sides": list(sides),
+    "relations": labels,
+    **({"brackets": {"source": brackets}} if brackets else {}),
+    **({"annotations": list(annotations)} if annotations and sides else {}),
+  }
   facts = tfds_builder.write(
     new,
-    data.name,
-    tfds_builder.VERSION,
-    schema.tfds_features(sides, bool(brackets)),
-    {
+    name=data.name,
+    version=tfds_builder.VERSION,
+    features=schema.tfds_features(
+      sides, brackets=bool(brackets), annotations=annotations
+    ),
+    splits={
       name: (
         len(split.kept),
         constituents.added(
-          examples(name, split, vocabularies, ids, counted[name]),
+          examples(name, split, vocabularies, manifest, counted[name]),
           split,
           vocabularies["source"],
           bracket_ids,
@@ -211,7 +224,7 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
       )
       for name, split in splits.items()
     },
-    config.prepare.shards,
+    shards=config.prepare.shards,
   )
   for name, split in splits.items():
     facts[name] = {
@@ -238,20 +251,11 @@ def _records(config, splits, vocabularies, parsers, new) -> dict[str, Any]:
     f" of {sizes} subwords, {f'trees on the {trees}' if trees else 'no trees'}"
   )
   report.write(new, title, facts, counted, data.train)
-  return {
-    "name": data.name,
-    "version": tfds_builder.VERSION,
-    "source_language": data.source_language,
-    "target_language": data.target_language,
-    "sides": list(sides),
-    "splits": facts,
-    "relations": labels,
-    **({"brackets": {"source": brackets}} if brackets else {}),
-  }
+  return {**manifest, "splits": facts}
 
 
 def examples(
-  name: str, split: Split, vocabularies, ids, counts: report.Counts
+  name: str, split: Split, vocabularies, manifest, counts: report.Counts
 ) -> Iterator[dict[str, np.ndarray]]:
   """The examples of a split in order, counted on the way."""
   sentences = []
@@ -264,13 +268,14 @@ def examples(
         f"kept lines of {split.file(side)}",
       )
     sentences.append(sentence)
-  both = (vocabularies["source"], vocabularies["target"])
+  known = manifests.encoding(manifest)
+  known["vocabularies"] = (vocabularies["source"], vocabularies["target"])
   rows = zip(split.numbers, *sentences)
   total = len(split.kept)
   for number, source, target in tqdm(
     rows, f"writing {name}", total, unit="pair", disable=None
   ):
-    made = example.encode(source, target, both, ids, number)
+    made = example.encode(source, target, line=number, **known)
     counts.add(made)
     yield made
 

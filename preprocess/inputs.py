@@ -14,13 +14,16 @@ from collections.abc import Collection, Mapping
 
 from jaxsyn.config import Config, Data
 from jaxsyn.data import schema
+from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.parser import UDPipe, find
+from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.store import fetch
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.manifest_format import NAME
+from jaxsyn.data.store.parser_models import find
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import At
 from preprocess import clean, raw
 
 RECIPE = 2  # raise it when the same input must be prepared anew
@@ -103,6 +106,8 @@ def check(config: Config) -> None:
         f"config.prepare.parse.{side}_conllu must name a file for each split"
         f" ({', '.join(sorted(prepare.splits))}), has {sorted(given)}."
       )
+  for name in prepare.parse.annotations:
+    ANNOTATIONS.known(name, At("config.prepare.parse.annotations"))
   given = prepare.parse.source_brackets
   if given and not {data.train} <= set(given) <= set(prepare.splits):
     raise InputError(
@@ -264,7 +269,7 @@ def parsers(
   and None if the config names none.
 
   Raises:
-    InputError: there is no such model (`jaxsyn.data.sentence.parser.find`).
+    InputError: there is no such model (`jaxsyn.data.store.parser_models.find`).
   """
   options, found = config.prepare.parse, {}
   downloads = raw.addresses(config.prepare.downloads)
@@ -276,7 +281,7 @@ def parsers(
       found[side] = None
     else:
       language = getattr(config.data, f"{side}_language")
-      path = find(model, language, own, downloads)
+      path = find(model, language, own, downloads=downloads)
       found[side] = UDPipe(path, options.beam)
   return found
 
@@ -327,6 +332,8 @@ def key(
       if side in split.given
     }
   del options["parse"]["source_brackets"]
+  if not options["parse"]["annotations"]:  # data sets that are older are equal
+    del options["parse"]["annotations"]
   brackets = {
     name: manifests.sha256_file(split.brackets)
     for name, split in splits.items()

@@ -146,6 +146,7 @@ def take(
   kept: Sequence[int],
   split: str,
   path: pathlib.Path,
+  whole: bool = False,
 ) -> None:
   """Writes the trees of the kept lines from a CoNLL-U file of all lines.
 
@@ -156,6 +157,7 @@ def take(
     kept: numbers of those that stay, from 0, ascending.
     split: name of the split; sentence ids are SPLIT-NUMBER.
     path: file to write, gzip.
+    whole: with the columns that annotations read.
 
   Raises:
     InputError: the CoNLL-U is malformed, or of another text.
@@ -165,7 +167,7 @@ def take(
   write_text(
     path,
     (
-      conllu.to_text(parse, f"{split}-{i + 1}")
+      conllu.to_text(parse, f"{split}-{i + 1}", whole)
       for i, parse in enumerate(parses)
       if i in stays
     ),

@@ -149,7 +149,7 @@ def _records(
     Vocabulary(manifests.vocabulary_file(directory, manifest, side))
     for side in schema.SIDES
   )
-  relations = manifests.relation_ids(manifest)
+  known = manifests.encoding(manifest) | {"vocabularies": vocabularies}
   last = 0
   numbers = tqdm(
     range(len(records)), f"comparing {name}", unit="pair", disable=None
@@ -157,7 +157,7 @@ def _records(
   for i, *both in zip(numbers, *sentences):
     stored = records[i]
     line = int(stored["line"])
-    made = example.encode(*both, vocabularies, relations, line)
+    made = example.encode(*both, line=line, **known)
     for feature, value in made.items():
       if not np.array_equal(stored[feature], value):
         yield (

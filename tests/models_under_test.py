@@ -10,10 +10,10 @@ import numpy as np
 
 from configs import base, systems
 from jaxsyn.config import Config, Places, read_config
-from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Shape
-from jaxsyn.data.loader.batches import assemble
+from jaxsyn.data.loader.batch_plan import BatchPlan, Shape
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.models.contract import forward
 from jaxsyn.models.families import FAMILIES
@@ -75,7 +75,7 @@ def sentence(
   if bare:
     word_S, word_T = (_spread(word, bare, rng) for word in (word_S, word_T))
     words += bare
-  head_W = np.asarray(trees.random(words, seed))
+  head_W = np.asarray(controls.random(words, seed))
   return {
     "source_id_BS": np.r_[rng.integers(4, VOCABULARY, len(word_S) - 1), 3],
     "source_word_BS": word_S,
@@ -87,7 +87,9 @@ def sentence(
     "source_weighting_BSS": rng.uniform(size=(len(word_S),) * 2),
     "target_id_BT": np.r_[rng.integers(4, VOCABULARY, target - 1), 3],
     "target_word_BT": word_T,
-    "target_head_BW": np.asarray(trees.random(word_T.max() + 1 + bare, seed)),
+    "target_head_BW": np.asarray(
+      controls.random(word_T.max() + 1 + bare, seed)
+    ),
     "target_parsed_B": np.asarray(1, np.uint8),
   }
 
@@ -101,20 +103,24 @@ def _spread(word_S, bare: int, rng) -> np.ndarray:
 
 def columns_of(pairs) -> Columns:
   """The pairs as a split, without their weighting matrices."""
-  flat, start = {}, {}
-  for key in pairs[0]:
-    name = key.rpartition("_")[0]
-    if name in FEATURES:
-      arrays = [np.ravel(pair[key]) for pair in pairs]
-      flat[name] = np.concatenate(arrays).astype(FEATURES[name].dtype)
-      start[name] = np.cumsum([0, *(array.size for array in arrays)])
-  return Columns(flat, start)
+  examples = [
+    {key.rpartition("_")[0]: array for key, array in pair.items()}
+    for pair in pairs
+  ]
+  return Columns.of(examples, [f for f in examples[0] if f in FEATURES])
 
 
 def shape_of(pairs, extra: int = 0) -> Shape:
   """The shape of training that holds the pairs, and `extra` on all sides."""
-  lengths = columns_of(pairs).lengths()
-  shape = BatchPlan(*lengths, tokens=2**20, shapes=1, seed=0).shapes[0]
+  plan = BatchPlan(
+    columns_of(pairs).lengths(),
+    tokens=2**20,
+    shapes=1,
+    seed=0,
+    row_multiple=8,
+    length_multiple=1,
+  )
+  (shape,) = plan.shapes
   sizes = dataclasses.asdict(shape) | {"rows": len(pairs) - extra}
   return Shape(**{name: size + extra for name, size in sizes.items()})
 
@@ -124,10 +130,12 @@ def batch_of(
 ) -> dict[str, jax.Array]:
   """The batch of training: as wide as the pairs need and `extra`, or a shape."""
   columns, shape = columns_of(pairs), shape or shape_of(pairs, extra)
-  names = [key.rpartition("_")[0] for key in pairs[0]]
-  names = [name for name in names if name in FEATURES]
-  batch = assemble(columns, names, Planned(shape, np.arange(len(pairs))))
-  del batch["weight_B"]
+  batch = {
+    f"{feature}_B{FEATURES[feature].axes}": columns.padded(
+      feature, np.arange(len(pairs)), shape
+    )
+    for feature in columns.flat
+  }
   weighting = np.zeros((shape.rows, shape.source, shape.source), np.float32)
   for row, pair in enumerate(pairs):
     size = len(pair["source_id_BS"])

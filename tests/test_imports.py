@@ -66,7 +66,7 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_the_data_room_loads_no_jax():
   stories = (
-    "loader import batch_plan, batches",
+    "loader import split",
     "sentence import example, conllu",
     "store import records",
   )

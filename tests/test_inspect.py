@@ -15,7 +15,7 @@ import pytest
 from configs import systems
 from jaxsyn import inspect, train, workdir
 from jaxsyn.config import read_config
-from jaxsyn.data.loader.batches import pad
+from jaxsyn.data.loader.columns import pad
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
@@ -69,7 +69,7 @@ class Untrained(Session):
   """A run that has no checkpoint: quick, where the numbers do not matter."""
 
   def _load(self, checkpoint):
-    batch = pad([], self._names, 4, 4, 1)
+    batch = pad([], self._names, subwords=4, words=4, rows=1)
     batch["target_id_BT"] = np.zeros((1, 4), np.int32)
     model, key = self.plan.recipe.model, jax.random.key(0)
     params = jax.jit(

@@ -5,12 +5,11 @@ import json
 import numpy as np
 import pytest
 from models_under_test import plan_of
+from toy_folders import data_of, opened, values
 
 from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.data import schema
-from jaxsyn.data.loader.batches import features_for
-from jaxsyn.data.loader.columns import of_split
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parser import UDPipe
@@ -75,21 +74,18 @@ def test_trained_with_trees_it_translates_without_a_parser(
 
 def test_validation_has_room_for_the_tags(tiny, prepared):
   config = read_config(tiny("multitask"))
-  names = ("source_id", "target_id")
   plan = resolve(config, manifests.read(prepared))
   validator = Validator(
     plan,
     Layout("jit", config.train.mesh),
     "validation",
-    names,
     Vocabulary(prepared / "vocabulary.model"),
   )
-  columns = of_split(
-    Records(prepared, "validation"), names, "parsed", 0, 1.0, plan.tag
-  )
-  for planned in validator._batches:
-    longest = columns.sizes("source_id")[planned.ids].max()
-    assert longest <= planned.shape.source
+  tagged = [len(one["source_id"]) for one in validator._split.examples]
+  plain = [len(one["source_id"]) for one in Records(prepared, "validation")]
+  np.testing.assert_array_equal(tagged, np.array(plain) + 2)
+  for planned in validator._split.plan.in_order():
+    assert np.array(tagged)[planned.ids].max() <= planned.shape.source
 
 
 def test_what_is_translated_has_the_facts_that_were_validated(prepared):
@@ -98,29 +94,29 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
   plan = plan_of("pascal+dependency_relative+multitask")
   vocabulary = Vocabulary(prepared / "vocabulary.model")
   parser = UDPipe(prepared / "parser.source.udpipe")
-  relations = {
-    side: schema.relation_ids(labels)
-    for side, labels in manifest["relations"].items()
-  }
   tag = vocabulary.size + linearise.TRANSLATE
   names = [
     name
-    for name in features_for(plan.needs, ["source"])
+    for name in manifests.features_for(manifest, plan.needs)
     if name.startswith("source")
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
   records = Records(prepared, "validation")
-  bare = of_split(records, tuple(names), "parsed", 0, 1.0)  # cached elsewhere
-  columns = of_split(records, tuple(names), "parsed", 0, 1.0, tag)
+  bare = opened(records, plan.needs).columns  # cached elsewhere
+  second = data_of(task="parse")
+  columns = opened(records, plan.needs, data=second, both_tasks=False).columns
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
   lines = read_text(prepared, "validation", "source")
   for i, line in enumerate(lines):
     example = encode(
-      parser(line), None, (vocabulary, vocabulary), relations, tag=tag
+      parser(line),
+      None,
+      vocabularies=(vocabulary, vocabulary),
+      **manifests.encoding(manifest),
+      tag=tag,
     )
     assert example["source_id"][0] == tag
     for name in names:
-      size = columns.sizes(name)[i]
-      row = columns.rows(name, np.array([i]), size, 0)[0]
-      np.testing.assert_array_equal(row, np.atleast_1d(example[name]))
+      stored = values(columns, name, i)
+      np.testing.assert_array_equal(stored, np.ravel(example[name]))

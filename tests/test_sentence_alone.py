@@ -8,17 +8,14 @@ import shutil
 
 import numpy as np
 import pytest
+from toy_folders import data_of, opened, values
 
 from configs import pud, systems
 from jaxsyn import files, train
-from jaxsyn.data.loader.batches import features_for
-from jaxsyn.data.loader.columns import (
-  cache_of,
-  examples_of,
-  of_split,
-  tree_facts,
-)
+from jaxsyn.data.loader.column_cache import folder_of
+from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence.stream import sentences
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.translate import Session
 from preprocess import build
@@ -116,22 +113,22 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   config.seed, config.data.tree = 5, "random"
   # Nothing is left to do but to read the data.
   assert train.run(config, tmp_path / "run").step == 3
-  read = features_for(["source_tree_distance"], ["source"])
+  data = data_of("random")
   for split in ("train", "validation"):
     records = Records(config.data.directory, split)
-    assert cache_of(records, read, *tree_facts("random", 5)).is_dir()
+    read = manifests.features_for(records.manifest, ["source_tree_distance"])
+    about = Examples(records, data, 5).about
+    assert folder_of(records, read, about).is_dir()
 
   random = Session(tmp_path / "run")
   records = Records(config.data.directory, "test")
   names = ("source_id", "source_head", "source_parent_mid")
-  columns = of_split(records, names, "random", 5, memory_gib=1.0)
+  columns = opened(records, names[1:], data=data, seed=5).columns
   other = 0
-  for i, stored in enumerate(examples_of(records, "random", 5)):
+  for i, stored in enumerate(Examples(records, data, 5)):
     made = random.example(parses[int(stored["line"]) - 1])
     for name in names:
-      size = columns.sizes(name)[i]
-      trained = columns.rows(name, np.array([i]), size, 0)[0]
-      np.testing.assert_array_equal(made[name], trained)
+      np.testing.assert_array_equal(made[name], values(columns, name, i))
     parsed = session.example(parses[int(stored["line"]) - 1])
     other += (made["source_head"] != parsed["source_head"]).any()
   assert other > 95  # of 100 sentences

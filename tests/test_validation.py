@@ -43,10 +43,9 @@ def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
     plan,
     Layout("jit", config.train.mesh),
     "validation",
-    ("source_id", "target_id"),
     Vocabulary(prepared / "vocabulary.model"),
   )
-  sizes = [len(planned.ids) for planned in validator._batches]
+  sizes = [len(planned.ids) for planned in validator._split.plan.in_order()]
   assert sum(sizes) == 24 and len(set(sizes)) > 1
 
   model = plan.recipe.model

@@ -6,19 +6,56 @@ import dataclasses
 import gzip
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from configs import base
-from jaxsyn.config import read_config
+from jaxsyn.config import Data, read_config
 from jaxsyn.data import schema
+from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.split import Split, open_split
 from jaxsyn.data.store import integrity, tfds_builder
 from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
 
 SHA256 = "5" * 64
 SIDES = ("source",)
+
+
+def data_of(tree: str = "parsed", **second: Any) -> Data:
+  """config.data as it is unless asked, with some trees and second task."""
+  config = base.get_config()
+  config.data.tree = tree
+  config.data.second.update(second)
+  return read_config(config).data
+
+
+def opened(
+  records: Records,
+  reads: Collection[str],
+  *,
+  data: Data | None = None,
+  seed: int = 0,
+  both_tasks: bool = True,
+  **batch: Any,
+) -> Split:
+  """A split as it is opened to train on, unless something else is asked."""
+  return open_split(
+    records,
+    reads,
+    data=data or data_of(),
+    batch=dataclasses.replace(read_config(base.get_config()).batch, **batch),
+    seed=seed,
+    both_tasks=both_tasks,
+  )
+
+
+def values(columns: Columns, feature: str, i: int) -> np.ndarray:
+  """What an example has of a feature."""
+  start = columns.start[feature]
+  return columns.flat[feature][start[i] : start[i + 1]]
 
 
 def manifest_of(
@@ -86,7 +123,14 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
   examples = [example(i) for i in range(11)]
   splits = {"train": (11, examples), "test": (1, examples[:1]), "none": (0, [])}
   features = schema.tfds_features(SIDES)
-  facts = tfds_builder.write(folder, "toy", "1.0.0", features, splits, shards=3)
+  facts = tfds_builder.write(
+    folder,
+    name="toy",
+    version="1.0.0",
+    features=features,
+    splits=splits,
+    shards=3,
+  )
   for name, split in facts.items():
     for side in schema.SIDES:
       path = manifests.text_file(folder, name, side)

@@ -66,9 +66,8 @@ class _Digest:
 def train_on(world: World, origin: World) -> Digests:
   """What training reads of a prepared folder, by the code that it uses."""
   from jaxsyn.config import read_config
-  from jaxsyn.data.loader import tasks
-  from jaxsyn.data.loader.batch_plan import BatchPlan, Position
-  from jaxsyn.data.loader.batches import features_for, stream
+  from jaxsyn.data.loader.batch_plan import Position
+  from jaxsyn.data.loader.split import open_split
   from jaxsyn.data.sentence.vocabulary import Vocabulary
   from jaxsyn.data.store.records import Records
   from jaxsyn.plan import resolve
@@ -79,20 +78,15 @@ def train_on(world: World, origin: World) -> Digests:
   digest = _Digest()
   for split in (config.data.train, config.data.validation):
     records = Records(directory, split)
-    names = features_for(
-      resolve(config, records.manifest).needs, records.manifest["sides"]
+    opened = open_split(
+      records,
+      resolve(config, records.manifest).needs,
+      data=config.data,
+      batch=config.batch,
+      seed=config.seed,
     )
-    columns = tasks.of_split(
-      records, names, config.data, config.seed, config.batch.memory_gib
-    )
-    plan = BatchPlan(
-      *columns.lengths(),
-      tokens=config.batch.tokens,
-      shapes=2,
-      seed=0,
-    )
-    batches = stream(columns, names, plan, Position())
-    for _ in plan.epoch(0):
+    batches = opened.batches(Position())
+    for _ in opened.plan.epoch(0):
       for name, array in sorted(next(batches)[1].items()):
         digest(name, array)
   digest(read_text(directory, config.data.validation, "target"))
@@ -144,22 +138,23 @@ def _abstract_state(folder: pathlib.Path) -> Any:
   import jax
 
   from jaxsyn.config import read_config
-  from jaxsyn.data.loader import tasks
-  from jaxsyn.data.loader.batch_plan import BatchPlan
-  from jaxsyn.data.loader.batches import features_for
+  from jaxsyn.data.loader.split import open_split
   from jaxsyn.data.store.records import Records
   from jaxsyn.plan import resolve
-  from jaxsyn.training.feed import Feed
   from jaxsyn.training.mesh import Layout
   from jaxsyn.training.step import first_state
 
   config = read_config(World(folder).config())
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
-  names = features_for(plan.needs, records.manifest["sides"])
-  columns = tasks.of_split(records, names, config.data, config.seed, 1.0)
-  batch_plan = BatchPlan(*columns.lengths(), tokens=1024, shapes=2, seed=0)
-  batch = Feed(columns, names, batch_plan).empty()[0]
+  split = open_split(
+    records,
+    plan.needs,
+    data=config.data,
+    batch=config.batch,
+    seed=config.seed,
+  )
+  batch = split.empty()[0]
   layout = Layout("jit", config.train.mesh)
   make = functools.partial(first_state, plan.recipe, seed=0)
   abstract = jax.eval_shape(make, batch)

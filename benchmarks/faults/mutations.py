@@ -202,18 +202,15 @@ def _lying(index, rng: Rng):
 
 def columns(state: State, rng: Rng) -> None:
   """The page of a cache of columns, its checksum mended or not."""
-  from jaxsyn.data.loader import columns as readers
+  from jaxsyn.data.loader.column_cache import open_columns
   from jaxsyn.data.store.records import Records
 
   records = Records(state.world.prepared, "validation")
   names = ("source_id", "source_head", "source_parent_mid")
 
   def opened(folder: pathlib.Path, gib: float):
-    return readers.open_columns(
-      lambda notes: readers.rows_of(records, "parsed", 0),
-      names,
-      folder,
-      gib,
+    return open_columns(
+      lambda notes: records.rows(), names, folder, memory_gib=gib
     )
 
   right, mutant = state.folder / "columns", state.folder / "mutant"
@@ -224,11 +221,10 @@ def columns(state: State, rng: Rng) -> None:
   page.write_bytes(mutants.json_text(page.read_bytes(), rng))
   with quiet():
     found = opened(mutant, float(rng.integers(2)))
-  ids = np.arange(len(records))
   for name in names:
-    size = int(expected.sizes(name).max())
-    rows = [c.rows(name, ids, size, 0) for c in (expected, found)]
-    _must(np.array_equal(*rows), f"other {name}")
+    for kind in ("flat", "start"):
+      arrays = [getattr(columns, kind)[name] for columns in (expected, found)]
+      _must(np.array_equal(*arrays), f"other {kind} {name}")
 
 
 def given(state: State, rng: Rng) -> None:

@@ -24,7 +24,6 @@ from typing import Any
 from jaxsyn import files, workdir
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, as_dict, read_config
-from jaxsyn.data.loader.batches import features_for
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, from_config
@@ -149,7 +148,7 @@ def check(system: System) -> None:
   config, manifest = system.config, system.manifest
   try:
     plan = resolve(config, manifest)
-    features_for(plan.needs, manifest["sides"])
+    manifests.features_for(manifest, plan.needs)
     selection.settled(config)
   except InputError as error:
     raise InputError(f"{system.name}: {error}") from None

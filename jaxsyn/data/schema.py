@@ -1,7 +1,7 @@
 """What an example is: the names, types and axes of its arrays.
 
 `jaxsyn.data.sentence.example` makes the arrays, the TFRecords of a prepared folder
-hold them, `jaxsyn.data.loader.batches` pads them with the fill values given here.
+hold them, `jaxsyn.data.loader.columns` pads them with the fill values given here.
 Everything else that must agree between preparing, training and translating
 stands here too: the reserved ids, and the numbers that stand for "none".
 """
@@ -9,10 +9,12 @@ stands here too: the reserved ids, and the numbers that stand for "none".
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from jaxsyn.data.annotations import ANNOTATIONS
 
 if TYPE_CHECKING:
   import tensorflow_datasets as tfds
@@ -78,6 +80,10 @@ def _table() -> dict[str, Feature]:
       ("parsed", np.uint8, "", 0, "1: has a parser's tree; 0: no tree"),
     ):
       table[f"{side}_{name}"] = Feature(np.dtype(dtype), axes, fill, meaning)
+    for name, annotation in ANNOTATIONS.items():
+      table[f"{side}_{name}"] = Feature(
+        annotation.dtype, "W", 0, annotation.meaning
+      )
   table["source_brackets"] = Feature(
     np.dtype(np.int32),
     "C",
@@ -90,20 +96,24 @@ def _table() -> dict[str, Feature]:
 # Every feature by name, in the order in which records hold them.
 FEATURES: Mapping[str, Feature] = _table()
 
-# Those that every data set has; the others need the side to be parsed, or
-# constituency trees to be given.
+# Those that every data set has; the others need the side to be parsed, the
+# annotation to be asked for, or constituency trees to be given.
 ALWAYS = ("line", "source_id", "target_id")
 GIVEN = ("source_brackets",)
 
 
 def features(
-  sides: Sequence[str], brackets: bool = False
+  sides: Sequence[str],
+  *,
+  brackets: bool = False,
+  annotations: Collection[str] = (),
 ) -> dict[str, Feature]:
   """The features of a data set, by name.
 
   Args:
     sides: the sides that have trees, of "source" and "target".
     brackets: constituency trees of the source were given.
+    annotations: of those sides, names of `jaxsyn.data.annotations`.
 
   Raises:
     ValueError: an unknown side.
@@ -111,24 +121,31 @@ def features(
   unknown = set(sides) - set(SIDES)
   if unknown:
     raise ValueError(f"sides must be of {SIDES}, got {sorted(unknown)}.")
-  return {
-    name: feature
-    for name, feature in FEATURES.items()
-    if (brackets if name in GIVEN else name.partition("_")[0] in sides)
-    or name in ALWAYS
-  }
+
+  def there(name: str) -> bool:
+    side, _, own = name.partition("_")
+    if name in GIVEN:
+      return brackets
+    asked = own not in ANNOTATIONS or own in annotations
+    return name in ALWAYS or (side in sides and asked)
+
+  return {name: about for name, about in FEATURES.items() if there(name)}
 
 
 def tfds_features(
-  sides: Sequence[str], brackets: bool = False
+  sides: Sequence[str],
+  *,
+  brackets: bool = False,
+  annotations: Collection[str] = (),
 ) -> tfds.features.FeaturesDict:
-  """The same features for TensorFlow Datasets (imported here: it is slow).
+  """`features` for TensorFlow Datasets (imported here: it is slow).
 
   Tree distances are stored as raw bytes: one byte a pair of words, and read
   back without a copy.
   """
   import tensorflow_datasets as tfds
 
+  held = features(sides, brackets=brackets, annotations=annotations)
   return tfds.features.FeaturesDict(
     {
       name: tfds.features.Tensor(
@@ -137,7 +154,7 @@ def tfds_features(
         encoding="bytes" if feature.axes == "WW" else "none",
         doc=feature.meaning,
       )
-      for name, feature in features(sides, brackets).items()
+      for name, feature in held.items()
     }
   )
 

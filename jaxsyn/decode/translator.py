@@ -18,14 +18,9 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Decode
-from jaxsyn.data.loader.batches import (
-  Batch,
-  Change,
-  changed,
-  doubled,
-  pad,
-  words_of,
-)
+from jaxsyn.data.loader.batch_plan import doubled
+from jaxsyn.data.loader.columns import Batch, pad, words_of
+from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.beam import NEVER, Search, beam_search
 from jaxsyn.decode.greedy import greedy_search
@@ -175,7 +170,13 @@ class Translator:
     self, examples: Sequence[Example], size: _Size
   ) -> tuple[Batch, np.ndarray]:
     """The facts, and limit_B."""
-    batch = pad(examples, self._names, size.source, size.words, size.rows)
+    batch = pad(
+      examples,
+      self._names,
+      subwords=size.source,
+      words=size.words,
+      rows=size.rows,
+    )
     limit_B = np.ones(size.rows, np.int32)
     for row, example in enumerate(examples):
       limit_B[row] = longest_output(self._config, len(example["source_id"]))

@@ -16,7 +16,9 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from jaxsyn.data.loader.batches import Change, changed, doubled, pad, words_of
+from jaxsyn.data.loader.batch_plan import doubled
+from jaxsyn.data.loader.columns import pad, words_of
+from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.contract import forward, view_of
 from jaxsyn.models.spec import ModelSpec
@@ -129,7 +131,7 @@ class MapReader:
       chosen = [examples[i] for i in taken]
       most = max(words_of(example, self._names) for example in chosen)
       words = doubled(most, width)
-      batch = pad(chosen, self._names, width, words, rows)
+      batch = pad(chosen, self._names, subwords=width, words=words, rows=rows)
       run = self._encoder
       if targets is not None:
         run = self._whole

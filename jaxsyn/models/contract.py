@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.shapes import split
@@ -39,7 +40,7 @@ def view_of(batch: dict[str, Array], side: str) -> View:
   """The facts of one side of a batch.
 
   Args:
-    batch: arrays named side_fact_LETTERS, as `jaxsyn.data.loader.batches` makes them.
+    batch: arrays named side_fact_LETTERS, as `jaxsyn.data.loader.split` makes them.
     side: "source" or "target".
   """
   letter = "S" if side == "source" else "T"
@@ -52,7 +53,9 @@ def view_of(batch: dict[str, Array], side: str) -> View:
     name = f"{side}_{fact}_{letters.replace('S', letter)}"
     if name in batch:
       facts[field.name] = batch[name]
-  return View(**facts)
+  said = {name: f"{side}_{name}_BW" for name in ANNOTATIONS}
+  annotations = {n: batch[key] for n, key in said.items() if key in batch}
+  return View(**facts, annotations=annotations)
 
 
 def shift_right(id_BT: Array) -> Array:
@@ -77,7 +80,7 @@ def forward(
   while `real_BS` is of what it reads.
 
   Args:
-    batch: see `jaxsyn.data.loader.batches`.
+    batch: see `jaxsyn.data.loader.split`.
     train: dropout and training-only noise are on.
     full_context: the future is shown as well: for losses on attention.
   """

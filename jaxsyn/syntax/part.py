@@ -40,6 +40,7 @@ class View:
     parsed_B: False where the parser failed; parts then do nothing, see
       `if_parsed`.
     weighting_BSS, weighting_BHSS: the caller's own syntax weighting matrix.
+    annotations: what else is said of words, by name; see `annotation_BS`.
     position_Q: position of each query in its sentence.
     position_M: position of each remembered subword; when decoding, memory is
       the past of all beams, one after the other.
@@ -57,6 +58,7 @@ class View:
   parsed_B: Array | None = None
   weighting_BSS: Array | None = None
   weighting_BHSS: Array | None = None
+  annotations: Mapping[str, Array] = struct.field(default_factory=dict)
   position_Q: Array | None = None
   position_M: Array | None = None
   inputs: tuple[Array, ...] = ()
@@ -94,6 +96,14 @@ class View:
   def relation_BS(self) -> Array:
     """Relation of a subword's word to its parent; 0 where there is no word."""
     return self._of_subwords(self.relation_BW, 0)
+
+  def annotation_BS(self, name: str) -> Array:
+    """An annotation of a subword's word; 0 where there is no word.
+
+    Args:
+      name: of `jaxsyn.data.annotations`, as the part's `needs` have it.
+    """
+    return self._of_subwords(self.annotations[name], 0)
 
   def if_parsed(self, new: Array, old: Array) -> Array:
     """`new` for sentences that have a tree, `old` for the others.

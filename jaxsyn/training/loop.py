@@ -22,10 +22,9 @@ import numpy as np
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.batches import ahead
+from jaxsyn.data.loader.split import Split, ahead
 from jaxsyn.errors import InputError
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.feed import Feed
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter, real_subwords
@@ -95,7 +94,7 @@ def train(
   config: Config,
   recipe: Recipe,
   layout: Layout,
-  feed: Feed,
+  split: Split,
   checkpoints: Checkpoints,
   validate: Callable[[Any], Validated],
   open_log: Callable[[int], Log],
@@ -106,7 +105,7 @@ def train(
     config: of the run.
     recipe: of the step.
     layout: where it runs.
-    feed: the training split.
+    split: to train on.
     checkpoints: of the run.
     validate: parameters -> what they score, and how they rank.
     open_log: the log, from the step that is gone on from.
@@ -116,23 +115,23 @@ def train(
       last good checkpoint.
   """
   state, progress = _restore(
-    config, recipe, layout, checkpoints, feed.empty()[0]
+    config, recipe, layout, checkpoints, split.empty()[0]
   )
   start = int(jax.device_get(layout.take_state(state).step))
   if reason := over(config, start, progress):  # nothing to compile for
-    return Outcome(start, reason, progress, len(feed.plan.shapes), 0)
+    return Outcome(start, reason, progress, len(split.plan.shapes), 0)
   log = open_log(start)
   if start:
     log.say(f"going on from step {start}")
   step_function = functools.partial(train_step, recipe=recipe)
   try:
-    flops = _compile(layout, step_function, state, feed, log)
+    flops = _compile(layout, step_function, state, split, log)
     runner = _Loop(
       config,
       recipe.losses,
       layout,
       step_function,
-      feed,
+      split,
       checkpoints,
       validate,
       log,
@@ -173,9 +172,9 @@ def _restore(config, recipe, layout, checkpoints, batch):
   return layout.place_state(state), progress
 
 
-def _compile(layout, step_function, state, feed, log) -> dict[Any, float]:
+def _compile(layout, step_function, state, split, log) -> dict[Any, float]:
   """Compiles every shape before the first step; returns FLOPs by shape."""
-  batches = [layout.place_batch(batch) for batch in feed.empty()]
+  batches = [layout.place_batch(batch) for batch in split.empty()]
   began = time.monotonic()
   log.say(f"compiling the step for {len(batches)} shapes")
   with ThreadPoolExecutor(2) as pool:
@@ -202,11 +201,11 @@ class _Loop:
   """One call of `train`, from its first step to its last."""
 
   def __init__(
-    self, config, losses, layout, step, feed, checkpoints, validate, log, flops
+    self, config, losses, layout, step, split, checkpoints, validate, log, flops
   ):
     self._config, self._losses = config, losses
     self._layout, self._train_step = layout, step
-    self._feed, self._checkpoints, self._log = feed, checkpoints, log
+    self._split, self._checkpoints, self._log = split, checkpoints, log
     self._validate, self._flops = validate, flops
     self._pending: list[tuple[int, Any]] = []  # metrics still on the device
 
@@ -219,7 +218,7 @@ class _Loop:
     self._began = time.monotonic()
     self._meter = Meter(self._config, self._losses, start)
     batches = ahead(
-      self._feed.batches(Position(progress.epoch, progress.batch)),
+      self._split.batches(Position(progress.epoch, progress.batch)),
       train.prefetch,
     )
     step, reason = start, self._reason(start, signals)
@@ -242,7 +241,7 @@ class _Loop:
       step,
       reason,
       progress,
-      len(self._feed.plan.shapes),
+      len(self._split.plan.shapes),
       self._layout.compilations["train"],
     )
 

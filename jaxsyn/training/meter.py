@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Config
-from jaxsyn.data.loader.batches import Batch
+from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.schema import PAD
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.log import peak_flops

@@ -162,7 +162,7 @@ def train_step(
 
   Args:
     state: donated by the callers that jit this.
-    batch: see `jaxsyn.data.loader.batches`.
+    batch: see `jaxsyn.data.loader.split`.
     recipe: model, losses, optimiser.
     axis: name of the pmap axis the batch is split over; None: it is whole.
 

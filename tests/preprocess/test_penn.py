@@ -5,8 +5,8 @@ import gzip
 import numpy as np
 import pytest
 from raw_corpora import corpus, lines_of, records_of
+from toy_folders import data_of, opened
 
-from jaxsyn.data.loader import tasks
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
@@ -236,13 +236,9 @@ def test_faulty_options(tmp_path, given, message):
 
 def test_they_serve_without_dependency_trees(tmp_path):
   """The second task needs the one kind only."""
-  from jaxsyn.config import read_config
-
   config = with_brackets(tmp_path)
   config.prepare.parse.sides = ()
   folder = build.run(config)
-  config.data.second.update(task="source", brackets="constituency")
-  names = ("source_id", "target_id")
-  records, data = Records(folder, "train"), read_config(config).data
-  both = tasks.of_split(records, names, data, 0, 1.0)
-  assert both.notes["second"] == 60
+  data = data_of(task="source", brackets="constituency")
+  both = opened(Records(folder, "train"), (), data=data)
+  assert both.columns.notes["second"] == 60

@@ -15,20 +15,17 @@ import numpy as np
 import pytest
 
 from jaxsyn.config import read_config
-from jaxsyn.data.loader.batch_plan import BatchPlan
-from jaxsyn.data.loader.columns import of_split
+from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 from jaxsyn.training import loop
 from jaxsyn.training.checkpoint import Checkpoints
-from jaxsyn.training.feed import Feed
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Layout
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")
-NAMES = ("source_id", "target_id")
 
 
 class Said:
@@ -56,7 +53,6 @@ class Said:
 def train(tiny, prepared, tmp_path):
   """A function: trains in one folder by what a validation says."""
   records = Records(prepared, "train")
-  columns = of_split(records, NAMES, "parsed", 0, 1.0)
 
   def run(said, **changes):
     config = tiny("transformer")
@@ -68,12 +64,13 @@ def train(tiny, prepared, tmp_path):
     config = selection.settled(read_config(config))
     plan = resolve(config, records.manifest)
     layout = Layout(config.train.parallelism, config.train.mesh)
-    batches = BatchPlan(
-      *columns.lengths(),
-      tokens=config.batch.tokens,
-      shapes=1,
+    split = open_split(
+      records,
+      (),
+      data=config.data,
+      batch=config.batch,
       seed=0,
-      row_multiple=layout.rows,
+      rows=layout.rows,
     )
     checkpoints = Checkpoints(tmp_path, config.train.keep)
     try:
@@ -81,7 +78,7 @@ def train(tiny, prepared, tmp_path):
         config,
         plan.recipe,
         layout,
-        Feed(columns, NAMES, batches),
+        split,
         checkpoints,
         said,
         lambda start: Log(tmp_path, config.train.steps, start),

@@ -15,7 +15,6 @@ import pytest
 from configs import quickstart as config_file
 from jaxsyn import train
 from jaxsyn.data.loader.batch_plan import Planned, Shape
-from jaxsyn.data.loader.batches import features_for
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.step import moving_average
 from jaxsyn.translate import Session
@@ -148,7 +147,9 @@ def test_the_mean_of_the_newest_two_of_four_is_translated_with(resumed):
       assert np.abs(wanted - np.mean(old, axis=0)).max() > 1e-3
 
 
-def test_a_split_in_uneven_batches_is_validated_as_in_one(straight, make):
+def test_a_split_in_uneven_batches_is_validated_as_in_one(
+  straight, monkeypatch
+):
   workdir, states = straight
   session = Session(workdir, beam=1)
   plan = session.plan
@@ -156,16 +157,18 @@ def test_a_split_in_uneven_batches_is_validated_as_in_one(straight, make):
     plan,
     Layout("jit", plan.config.train.mesh),
     "validation",
-    features_for(plan.needs, ["source", "target"]),
     session.run.vocabulary("target"),
   )
-  ids = np.concatenate([b.ids for b in validator._batches])
-  shapes = [dataclasses.astuple(b.shape) for b in validator._batches]
+  split = validator._split
+  planned = split.plan.in_order()
+  ids = np.concatenate([b.ids for b in planned])
+  shapes = [dataclasses.astuple(b.shape) for b in planned]
   shape = Shape(24, *np.max(shapes, axis=0)[1:].tolist())
   assert len(ids) == 24
   found = []
   for pieces in ([ids], [ids[:1], ids[1:4], ids[4:]]):
-    validator._batches = [Planned(shape, piece) for piece in pieces]
+    batches = [Planned(shape, piece) for piece in pieces]
+    monkeypatch.setattr(split.plan, "in_order", lambda b=batches: b)
     found.append(validator(states[STEPS]["ema"]).values)
     del found[-1]["seconds"]
   assert {"loss/nll", "loss/source_heads", "uas/source", "perplexity"} <= {

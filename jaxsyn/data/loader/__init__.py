@@ -1,8 +1,10 @@
 """The third story: from a prepared split to batches.
 
 Reading order:
-  columns        all facts of a split, decoded once; `column_cache`, `private`
-  tasks          a second task: more examples out of the same pairs
-  batch_plan     which pairs form which batch, in which static shape
-  batches        the arrays of a batch
+  split          the door: `open_split`, and how a batch is made; or begin here
+  tasks          a second task: another example out of the same pair
+  examples       the examples of a split as a run reads them
+  columns        all of them, one flat array a feature, and padded from there
+  column_cache   columns on a disk; `private`, a place that is the user's alone
+  batch_plan     which examples form which batch, in which static shape
 """

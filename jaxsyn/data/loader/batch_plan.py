@@ -5,24 +5,35 @@ examples, so a position in the data is a pair of integers, and resuming is
 exact and immediate. Batches come in a small declared set of shapes, so that
 the number of compilations is bounded.
 
-Before this file: `columns` (lengths). After it: `batches` (arrays).
+Before this file: `columns`, which knows the lengths. After it: `split`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxsyn.errors import InputError
 
 
+class Lengths(NamedTuple):
+  """Subwords, the end sign included, and words of each example; 0: no tree."""
+
+  source: np.ndarray
+  target: np.ndarray
+  source_words: np.ndarray
+  target_words: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True)
 class Shape:
   """A batch's static sizes: rows, subwords and words of source and target.
 
-  Words have a size of their own, since they may outnumber the subwords; it is
-  1 where no example has any.
+  Words have a size of their own, since they may outnumber the subwords.
   """
 
   rows: int
@@ -42,6 +53,14 @@ class Planned:
 
   shape: Shape
   ids: np.ndarray  # at most shape.rows; the rest of the rows is padding
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+  """Where a run stands in the data: the next batch to be read."""
+
+  epoch: int = 0
+  batch: int = 0
 
 
 def choose_lengths(
@@ -88,6 +107,16 @@ def _up(length, multiple):
   return -(-length // multiple) * multiple
 
 
+def doubled(length: int, least: int) -> int:
+  """The first of least, 2 · least, 4 · least, ... that holds a length.
+
+  So that what comes in any length is padded to few.
+  """
+  while least < length:
+    least *= 2
+  return least
+
+
 class BatchPlan:
   """The batches of every epoch.
 
@@ -97,23 +126,19 @@ class BatchPlan:
 
   def __init__(
     self,
-    source: np.ndarray,
-    target: np.ndarray,
-    source_words: np.ndarray | None = None,
-    target_words: np.ndarray | None = None,
+    lengths: Lengths,
     *,
     tokens: int,
     shapes: int,
     seed: int,
-    row_multiple: int = 8,
-    length_multiple: int = 1,
+    row_multiple: int,
+    length_multiple: int,
   ):
     """Makes the plan of a split.
 
     Args:
-      source, target: lengths of each pair in subwords, end sign included.
-      source_words, target_words: words of each pair; None where the data has
-        no trees. Shapes are as wide in words as what fits them needs.
+      lengths: of all pairs. Shapes are as wide in words as what fits them
+        needs.
       tokens: budget of a batch: rows times the longer padded length.
       shapes: largest number of shapes.
       seed: of the order; epoch e is shuffled by (seed, e).
@@ -123,8 +148,10 @@ class BatchPlan:
     Raises:
       InputError: no pairs, or a pair that is longer than the budget allows.
     """
+    source, target, *words = lengths
     if len(source) == 0:
       raise InputError("the split has no examples; nothing to plan.")
+    every = np.arange(len(source))
     self._lengths = np.stack([source, target], 1).astype(np.int64)
     self._seed = seed
     longest = int(self._lengths.max())
@@ -141,17 +168,15 @@ class BatchPlan:
       shape = Shape(rows, s, t)
       # Of all that fit, not of those whose cheapest shape it is: what fills no
       # batch of its own shape moves on to larger ones.
-      fits = self._fits(np.arange(len(source)), shape)
-      words = [
-        1 if of is None else _up(int(of[fits].max(initial=1)), length_multiple)
-        for of in (source_words, target_words)
+      fits = self._fits(every, shape)
+      widest = [
+        _up(int(side[fits].max(initial=1)), length_multiple) for side in words
       ]
-      self.shapes.append(Shape(rows, s, t, *words))
+      self.shapes.append(Shape(rows, s, t, *widest))
     # The cheapest shape of each pair: shapes are sorted by s + t.
     self._shape = np.full(len(source), -1)
     for number, shape in reversed(list(enumerate(self.shapes))):
-      self._shape[self._fits(np.arange(len(source)), shape)] = number
-    self._epochs: dict[int, list[Planned]] = {}
+      self._shape[self._fits(every, shape)] = number
 
   def _fits(self, ids: np.ndarray, shape: Shape) -> np.ndarray:
     limits = np.array([shape.source, shape.target])
@@ -163,11 +188,6 @@ class BatchPlan:
     What does not fill a batch of its own shape moves on to a larger shape, so
     an epoch has few short batches, usually one.
     """
-    if number not in self._epochs:
-      self._epochs = {number: self._make(number)}  # keep only the last
-    return self._epochs[number]
-
-  def _make(self, number: int) -> list[Planned]:
     rng = np.random.default_rng([self._seed, number])
     batches: list[Planned] = []
     carried = np.empty(0, np.int64)
@@ -184,6 +204,19 @@ class BatchPlan:
       ]
       carried = np.concatenate([carried, ids[full:]])
     return [batches[i] for i in rng.permutation(len(batches))]
+
+  def walk(self, start: Position) -> Iterator[tuple[Position, Planned]]:
+    """The batches from a position on, without end, epoch after epoch.
+
+    Yields: the position after the batch (what a checkpoint keeps), the batch.
+    """
+    for number in itertools.count(start.epoch):
+      batches = self.epoch(number)
+      first = start.batch if number == start.epoch else 0
+      for i in range(first, len(batches)):
+        last = i + 1 == len(batches)
+        after = Position(number + 1) if last else Position(number, i + 1)
+        yield after, batches[i]
 
   def padding(self, number: int = 0) -> float:
     """Share of an epoch's positions, both sides, that hold no subword."""
@@ -202,16 +235,3 @@ class BatchPlan:
         for i in range(0, len(ids), shape.rows)
       ]
     return batches
-
-
-@dataclasses.dataclass(frozen=True)
-class Position:
-  """Where a run stands in the data: the next batch to be read."""
-
-  epoch: int = 0
-  batch: int = 0
-
-  def next(self, plan: BatchPlan) -> Position:
-    if self.batch + 1 < len(plan.epoch(self.epoch)):
-      return Position(self.epoch, self.batch + 1)
-    return Position(self.epoch + 1, 0)

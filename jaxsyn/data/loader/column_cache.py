@@ -4,7 +4,8 @@ A folder holds two files a feature, its values and where each example's begin,
 and a page with the sums of all files. What is damaged, cut or missing is made
 again, and one line says so; nothing here can be wrong and used.
 
-Before this file: `records`. After it: `columns`.
+Before this file: `examples`, which are written. After it: `columns`, which are
+read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -23,8 +26,11 @@ import numpy as np
 
 from jaxsyn import files
 from jaxsyn.data.loader import private
+from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.examples import Notes
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store.manifest_format import File
+from jaxsyn.data.store.records import Records
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, from_config
@@ -37,17 +43,7 @@ _BOOT = pathlib.Path("/proc/sys/kernel/random/boot_id")
 _PATIENCE = 5  # looks for a file, a twentieth of a second apart
 _STALE = 24 * 3600.0  # seconds after which what is unfinished was given up
 
-Notes = collections.Counter
 Make = Callable[[Notes], Iterable[Rows]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Arrays:
-  """Ragged columns: example i of a feature is flat[start[i]:start[i + 1]]."""
-
-  flat: dict[str, np.ndarray]
-  start: dict[str, np.ndarray]
-  notes: dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +55,28 @@ class _Page:
   notes: dict[str, int]
 
 
-def open_cache(
+def folder_of(
+  records: Records, features: Iterable[str], about: Iterable[str | int | None]
+) -> pathlib.Path:
+  """Folder for columns of a prepared split; its name tells what is in it.
+
+  Args:
+    records: the opened split.
+    features: names of those to keep.
+    about: all else that decides the examples.
+  """
+  page = json.dumps([records.fingerprint, sorted(features), *about])
+  name = hashlib.sha256(page.encode()).hexdigest()[:16]
+  return records.directory / "work" / "columns" / name
+
+
+def open_columns(
   make: Make,
   features: tuple[str, ...],
   cache: pathlib.Path,
+  *,
   memory_gib: float,
-) -> Arrays:
+) -> Columns:
   """The columns of a split, from the cache or made now.
 
   Where the folder cannot be written to, or its disk is full, the cache is in
@@ -75,7 +87,7 @@ def open_cache(
       given; called where there is no cache, or one that is not as it was
       written, and again where a place turns out to be full.
     features: names of those to keep.
-    cache: folder of the columns; its name must tell what is in it.
+    cache: of `folder_of`.
     memory_gib: columns that are larger together are memory-mapped.
 
   Raises:
@@ -83,9 +95,9 @@ def open_cache(
   """
   damaged = []
   for place in (cache, *(_aside(root, cache) for root in private.there())):
-    found, why = _load(place, features, memory_gib)
-    if found:
-      return found
+    columns, why = _load(place, features, memory_gib)
+    if columns:
+      return columns
     if why:
       damaged.append(f"{place} is made again from the records: {why}.")
   # Not before: beside one that cannot be mended another may have been made.
@@ -105,9 +117,9 @@ def open_cache(
       continue
     if refused:
       private.tell(f"columns are cached in {place}: {refused[0]}.")
-    found, why = _load(place, features, memory_gib, written=True)
-    if found:
-      return found
+    columns, why = _load(place, features, memory_gib, written=True)
+    if columns:
+      return columns
     refused.append(f"{why}, though it was just written")
   raise InputError(
     "there is no place for the columns of the data set, which are made once and"
@@ -124,12 +136,13 @@ def _load(
   folder: pathlib.Path,
   features: tuple[str, ...],
   memory_gib: float,
+  *,
   written: bool = False,
-) -> tuple[Arrays | None, str]:
+) -> tuple[Columns | None, str]:
   """The columns in a folder; or None, and what is wrong if it is there.
 
   Args:
-    folder, features, memory_gib: see `open_cache`.
+    folder, features, memory_gib: see `open_columns`.
     written: this process has just made it, so it is there.
   """
   if not written and not os.path.lexists(folder):
@@ -149,7 +162,7 @@ def _load(
 
 def _read(
   folder: pathlib.Path, features: tuple[str, ...], memory_gib: float
-) -> Arrays:
+) -> Columns:
   """The columns in a folder.
 
   Raises:
@@ -158,41 +171,46 @@ def _read(
   """
   page = files.unsealed(files.read_json(folder / PAGE))
   about = from_config(_Page, page, At(PAGE), bounded=False)
-  names = [file for name in features for file in _files(name)]
+  names = [file for feature in features for file in _files(feature)]
   if about.format != FORMAT or set(about.files) != set(names):
     raise ValueError(f"{PAGE} is of other columns, or of another version")
   if wrong := files.damaged(folder, page["files"], lambda name: False):
     raise ValueError(wrong)
-  size = sum(about.files[_files(name)[0]].bytes for name in features)
+  size = sum(about.files[_files(feature)[0]].bytes for feature in features)
   mapped = size > memory_gib * 2**30
   # From before they are read: what changes meanwhile is not what was checked.
   state = _state(folder, names) if mapped else None
   known = state is not None and _stamp(folder) == state
   flat, start = {}, {}
-  for name in features:
-    values, begins = _files(name)
-    start[name] = _array(folder / begins, _START, about.files[begins])
-    flat[name] = _array(
-      folder / values, FEATURES[name].dtype, about.files[values], mapped, known
+  for feature in features:
+    values, begins = _files(feature)
+    start[feature] = _array(folder / begins, _START, about.files[begins])
+    flat[feature] = _array(
+      folder / values,
+      FEATURES[feature].dtype,
+      about.files[values],
+      mapped=mapped,
+      known=known,
     )
-    _check_starts(name, start[name], len(flat[name]))
+    _check_starts(feature, start[feature], len(flat[feature]))
   if len({len(array) for array in start.values()}) > 1:
     raise ValueError("features have different numbers of examples")
   if state and not known:
     with contextlib.suppress(OSError):  # not ours: read again then
       files.write_json(folder / STAMP, files.sealed(state))
-  return Arrays(flat, start, about.notes)
+  return Columns(flat, start, about.notes)
 
 
-def _files(name: str) -> tuple[str, str]:
+def _files(feature: str) -> tuple[str, str]:
   """Files of a feature: its values, and where each example's begin."""
-  return f"{name}.bin", f"{name}.start.bin"
+  return f"{feature}.bin", f"{feature}.start.bin"
 
 
 def _array(
   path: pathlib.Path,
   dtype: np.dtype,
   about: File,
+  *,
   mapped: bool = False,
   known: bool = False,
 ) -> np.ndarray:
@@ -210,11 +228,11 @@ def _array(
   return array
 
 
-def _check_starts(name: str, start: np.ndarray, size: int) -> None:
+def _check_starts(feature: str, start: np.ndarray, size: int) -> None:
   if len(start) == 0 or start[0] != 0 or start[-1] != size:
-    raise ValueError(f"{name} begins or ends elsewhere than its values")
+    raise ValueError(f"{feature} begins or ends elsewhere than its values")
   if (np.diff(start) < 0).any():
-    raise ValueError(f"an example of {name} ends before it begins")
+    raise ValueError(f"an example of {feature} ends before it begins")
 
 
 def _stamp(folder: pathlib.Path) -> dict[str, Any] | None:
@@ -233,13 +251,13 @@ def _state(folder: pathlib.Path, names: Iterable[str]) -> dict[str, Any] | None:
   another file; what a disk loses on its own shows at the next boot.
   """
   try:
-    found: dict[str, Any] = {"boot": _BOOT.read_text()}
+    state: dict[str, Any] = {"boot": _BOOT.read_text()}
   except OSError:
     return None
   for name in names:
     now = os.stat(folder / name)
-    found[name] = [now.st_dev, now.st_ino, now.st_mtime_ns, now.st_ctime_ns]
-  return found
+    state[name] = [now.st_dev, now.st_ino, now.st_mtime_ns, now.st_ctime_ns]
+  return state
 
 
 class _Column:
@@ -270,15 +288,15 @@ def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
   notes: Notes = collections.Counter()
   with files.publish_folder(folder) as new, contextlib.ExitStack() as stack:
     columns = {}
-    for name in features:
-      file = stack.enter_context(open(new / _files(name)[0], "wb"))
-      columns[name] = _Column(file, FEATURES[name].dtype)
+    for feature in features:
+      file = stack.enter_context(open(new / _files(feature)[0], "wb"))
+      columns[feature] = _Column(file, FEATURES[feature].dtype)
     for rows in make(notes):
-      for name, column in columns.items():
-        column.add(rows.flat[name], rows.size[name])
+      for feature, column in columns.items():
+        column.add(rows.flat[feature], rows.size[feature])
     sums = {}
-    for name, column in columns.items():
-      values, begins = _files(name)
+    for feature, column in columns.items():
+      values, begins = _files(feature)
       sums[values], start = column.close()
       start.tofile(new / begins)
       sums |= files.sums(new, [begins])

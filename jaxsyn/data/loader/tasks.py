@@ -3,8 +3,11 @@
 config.data.second says which. "parse" teaches to translate and to parse, and
 tags around the source say which of the two is wanted; "source" teaches to
 translate plain sources and bracketed ones. Examples of both tasks are columns
-of one data set; `jaxsyn.data.loader.batch_plan` shuffles them together. Validation and
-translation know the first task alone (`tag`), so they need no trees.
+of one data set, shuffled together. Validation and translation know the first
+task alone (`tag`), so they need no trees. A task is an entry of TASKS; what its
+trees are made from, one of BRACKETS.
+
+Before this file: `jaxsyn.data.sentence.linearise`. After it: `examples`.
 
 Source: Currey & Heafield 2019, "Incorporating Source Syntax into
 Transformer-Based Neural Machine Translation", as summed up and re-done by
@@ -13,120 +16,167 @@ Bugliarello & Okazaki 2020 (arXiv:1909.03149), section 5, "+C&H".
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxsyn.config import Data, Second
-from jaxsyn.data.loader import columns
+from jaxsyn.config import Second
 from jaxsyn.data.schema import EOS, FEATURES, NO_WORD
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import rearranged, tagged
-from jaxsyn.data.store.records import Records
-from jaxsyn.data.store.rows import Example, together
-from jaxsyn.errors import InputError
-
-RECIPE = 1  # raise it when the same pairs give other examples
+from jaxsyn.data.store.rows import Example
+from jaxsyn.options import Choice, Table
 
 
 @dataclasses.dataclass(frozen=True)
-class Trees:
-  """A kind of trees, as bracketings between whose brackets subwords stand.
+class Brackets(Choice):
+  """What brackets show: a kind of trees of the source, as bracketings."""
 
-  Attributes:
-    labels: manifest -> labels of the brackets, from 1.
-    there: manifest -> whether the data has such trees.
-    lacking: what to do where it has none.
-    bracketing: example -> the tree between whose brackets words or subwords
-      stand; empty where the example has none.
-    placed: that bracketing, example -> the same between subwords.
-    heads: whether marks of heads are needed without the words.
-  """
+  dependencies: ClassVar[bool]  # of words, and of the trees of config.data.tree
+  lacking: ClassVar[str]  # what to prepare where the data has none
 
-  labels: Callable[[Mapping], list[str]]
-  there: Callable[[Mapping], bool]
-  lacking: str
-  bracketing: Callable[[Example], np.ndarray]
-  placed: Callable[[np.ndarray, Example], np.ndarray]
-  heads: bool
+  def there(self, manifest: Mapping[str, Any]) -> bool:
+    """Whether the data has such trees."""
+    raise NotImplementedError
 
+  def labels(self, manifest: Mapping[str, Any]) -> list[str]:
+    """Labels of the brackets, from 1."""
+    raise NotImplementedError
 
-def _dependencies(example: Example) -> np.ndarray:
-  if not example["source_parsed"]:
-    return np.zeros(0, np.int32)
-  return linearise.linearise(example["source_head"], example["source_relation"])
+  def bracketing(self, example: Example) -> np.ndarray:
+    """The tree between whose brackets words or subwords stand, maybe empty."""
+    raise NotImplementedError
+
+  def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
+    """That bracketing, between subwords."""
+    raise NotImplementedError
 
 
-TREES = {
-  "dependency": Trees(
-    labels=lambda manifest: manifest["relations"].get("source", []),
-    there=lambda manifest: "source" in manifest["sides"],
-    lacking="--config.prepare.parse.sides=\"('source',)\"",
-    bracketing=_dependencies,
-    placed=lambda signs, example: linearise.of_subwords(
-      signs, example["source_word"]
-    ),
-    heads=True,
-  ),
-  "constituency": Trees(
-    labels=lambda manifest: manifest.get("brackets", {}).get("source", []),
-    there=lambda manifest: "source" in manifest.get("brackets", {}),
-    lacking="config.prepare.parse.source_brackets",
-    bracketing=lambda example: example["source_brackets"],
-    placed=lambda signs, example: signs,
-    heads=False,
-  ),
-}
+@dataclasses.dataclass(frozen=True)
+class Dependency(Brackets):
+  """Dependency trees, those of config.data.tree."""
+
+  dependencies: ClassVar[bool] = True
+  lacking: ClassVar[str] = "--config.prepare.parse.sides=\"('source',)\""
+
+  def there(self, manifest):
+    return "source" in manifest["sides"]
+
+  def labels(self, manifest):
+    return manifest["relations"].get("source", [])
+
+  def bracketing(self, example):
+    if not example["source_parsed"]:
+      return np.zeros(0, np.int32)
+    return linearise.linearise(
+      example["source_head"], example["source_relation"]
+    )
+
+  def placed(self, bracketing, example):
+    return linearise.of_subwords(bracketing, example["source_word"])
 
 
-def _parse(
-  example: Example, bracketing: np.ndarray, trees: Trees, sizes: Mapping
-) -> Example:
+@dataclasses.dataclass(frozen=True)
+class Constituency(Brackets):
+  """Constituency trees, where those were given."""
+
+  dependencies: ClassVar[bool] = False
+  lacking: ClassVar[str] = "config.prepare.parse.source_brackets"
+
+  def there(self, manifest):
+    return "source" in manifest.get("brackets", {})
+
+  def labels(self, manifest):
+    return manifest.get("brackets", {}).get("source", [])
+
+  def bracketing(self, example):
+    return example["source_brackets"]
+
+  def placed(self, bracketing, example):
+    return bracketing
+
+
+BRACKETS: Table[Brackets] = Table(
+  "kind of trees", {"dependency": Dependency, "constituency": Constituency}
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task(Choice):
+  """What else is learnt of a pair than to translate it."""
+
+  any: ClassVar[bool] = True
+  tags: ClassVar[bool] = False  # tags around the source tell it from the first
+
+  def make(
+    self,
+    example: Example,
+    bracketing: np.ndarray,
+    brackets: Brackets,
+    sizes: Mapping[str, int],
+  ) -> Example:
+    """The example of this task.
+
+    Args:
+      example: of the first task.
+      bracketing: of its source, not empty.
+      brackets: what that is.
+      sizes: side -> ids of its vocabulary; symbols come after them.
+    """
+    raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Nothing(Task):
+  """Nothing else."""
+
+  any: ClassVar[bool] = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Parse(Task):
   """From the source, between tags, to its tree without words."""
-  number = linearise.skeleton(bracketing, trees.heads)
-  new = tagged(example, sizes["source"] + linearise.PARSE)
-  id_T = np.array([*(sizes["target"] + number), EOS])
-  facts = {  # brackets are no sentence: they have no words and no tree
-    "id": id_T,
-    "word": np.full(len(id_T), NO_WORD),
-    "parent_mid": np.arange(len(id_T)),
-    "parsed": 0,
-  }
-  for name in new:
-    side, _, fact = name.partition("_")
-    if side == "target":
-      new[name] = np.asarray(facts.get(fact, []), FEATURES[name].dtype)
-  return new
 
+  tags: ClassVar[bool] = True
 
-def _source(
-  example: Example, bracketing: np.ndarray, trees: Trees, sizes: Mapping
-) -> Example:
-  """From the source's tree with its words to the same target."""
-  signs = trees.placed(bracketing, example)
-  place_S = np.append(signs, len(example["source_id"]) - 1)
-  id_S = sizes["source"] + linearise.numbers(place_S)
-  return rearranged(example, place_S, id_S)
+  def make(self, example, bracketing, brackets, sizes):
+    number = linearise.skeleton(bracketing, heads=brackets.dependencies)
+    new = tagged(example, sizes["source"] + linearise.PARSE)
+    id_T = np.array([*(sizes["target"] + number), EOS])
+    values = {  # brackets are no sentence: they have no words and no tree
+      "id": id_T,
+      "word": np.full(len(id_T), NO_WORD),
+      "parent_mid": np.arange(len(id_T)),
+      "parsed": 0,
+    }
+    for feature in new:
+      side, _, own = feature.partition("_")
+      if side == "target":
+        new[feature] = np.asarray(values.get(own, []), FEATURES[feature].dtype)
+    return new
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
-  """A second task.
+class Source(Task):
+  """From the source's tree with its words to the same target."""
 
-  Attributes:
-    make: example, its bracketing, the trees' kind and the sizes of the
-      vocabularies -> the task's example.
-    tags: whether tags around the source tell it from the first.
-  """
-
-  make: Callable[[Example, np.ndarray, Trees, Mapping[str, int]], Example]
-  tags: bool
+  def make(self, example, bracketing, brackets, sizes):
+    signs = brackets.placed(bracketing, example)
+    place_S = np.append(signs, len(example["source_id"]) - 1)
+    id_S = sizes["source"] + linearise.numbers(place_S)
+    return rearranged(example, place_S, id_S)
 
 
-TASKS = {"parse": Task(_parse, tags=True), "source": Task(_source, tags=False)}
+TASKS: Table[Task] = Table(
+  "second task", {"none": Nothing, "parse": Parse, "source": Source}
+)
+
+
+def names(second: Second) -> tuple[str, str]:
+  """What config.data.second calls its task and its brackets."""
+  return TASKS.name_of(second.task), BRACKETS.name_of(second.brackets)
 
 
 def symbols(second: Second, manifest: Mapping[str, Any]) -> tuple[str, ...]:
@@ -136,111 +186,13 @@ def symbols(second: Second, manifest: Mapping[str, Any]) -> tuple[str, ...]:
     second: config.data.second.
     manifest: of the prepared folder.
   """
-  if second.task not in TASKS:
+  if not second.task.any:
     return ()
-  return linearise.symbols(TREES[second.brackets].labels(manifest))
+  return linearise.symbols(second.brackets.labels(manifest))
 
 
 def tag(second: Second, manifest: Mapping[str, Any]) -> int | None:
   """Id of the tag around a source that is to be translated; None: no tags."""
-  task = TASKS.get(second.task)
-  if task is None or not task.tags:
+  if not second.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE
-
-
-def of_split(
-  records: Records,
-  features: tuple[str, ...],
-  data: Data,
-  seed: int,
-  memory_gib: float,
-) -> columns.Columns:
-  """The columns of a split to train on: both tasks', the first one's first.
-
-  Args:
-    records: the opened split.
-    features: names of those to keep.
-    data: config.data.
-    seed: config.seed, for random trees.
-    memory_gib: see `jaxsyn.data.loader.column_cache`.
-
-  Returns:
-    columns; where there is a second task, their `notes` count the examples of
-    the "first" and the "second", and the pairs that had "no tree" or were "too
-    long".
-
-  Raises:
-    InputError: the prepared data has no such trees, or no pair is left.
-  """
-  second, manifest = data.second, records.manifest
-  if second.task not in TASKS:
-    return columns.of_split(records, features, data.tree, seed, memory_gib)
-  trees = TREES[second.brackets]
-  if not trees.there(manifest):
-    raise InputError(
-      f"config.data.second.task={second.task!r} needs {second.brackets} trees "
-      f"of the source, and {records.directory} has none. Prepare it again with "
-      f"{trees.lacking}."
-    )
-  trees_used = columns.tree_facts(data.tree, seed)
-  facts = (*trees_used, second.task, second.brackets, second.longest, RECIPE)
-  found = columns.open_columns(
-    lambda notes: together(examples(records, data, seed, notes)),
-    features,
-    columns.cache_of(records, features, *facts),
-    memory_gib,
-  )
-  first, made = found.notes.get("first", 0), found.notes.get("second", 0)
-  if not made:
-    raise InputError(
-      f"config.data.second: no example is left of {len(records)} pairs "
-      f"({told(found.notes)}). Raise config.data.second.longest, or look at the "
-      f"{second.brackets} trees."
-    )
-  weight = np.ones(first + made)
-  weight[first:] = second.weight
-  return found.weighted(weight)
-
-
-def examples(
-  records: Records, data: Data, seed: int, notes: collections.Counter
-) -> Iterator[Example]:
-  """The examples of the first task in order, then those of the second.
-
-  Args:
-    records: the opened split.
-    data: config.data, with a second task.
-    seed: config.seed, for random trees.
-    notes: counts on the way, see `of_split`.
-  """
-  second, manifest = data.second, records.manifest
-  task, trees = TASKS[second.task], TREES[second.brackets]
-  task_tag = tag(second, manifest)
-  for example in columns.examples_of(records, data.tree, seed, task_tag):
-    notes["first"] += 1
-    yield example
-  sizes = {s: about["size"] for s, about in manifest["vocabulary"].items()}
-  for example in columns.examples_of(records, data.tree, seed):
-    bracketing = trees.bracketing(example)
-    if not (bracketing < 0).any():
-      notes["no tree"] += 1
-      continue
-    new = task.make(example, bracketing, trees, sizes)
-    if max(len(new["source_id"]), len(new["target_id"])) > second.longest:
-      notes["too long"] += 1
-      continue
-    notes["second"] += 1
-    yield new
-
-
-def told(notes: Mapping[str, int]) -> str:
-  """What `notes` count, for the reader; "" where there is no second task."""
-  if not notes:
-    return ""
-  count = {k: notes.get(k, 0) for k in ("second", "no tree", "too long")}
-  return (
-    f"second task: {count['second']:,} examples beside {notes['first']:,} "
-    f"translations; left out: {count['no tree']:,} without a tree, "
-    f"{count['too long']:,} too long"
-  )

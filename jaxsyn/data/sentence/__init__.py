@@ -8,6 +8,7 @@ Reading order:
   vocabulary    subwords, with their places in the raw line
   align         which subword belongs to which word
   tree          what a tree says of its words: distances, parents' middles
+  controls      other trees than the parser's, to compare with
   example       all of this as the arrays of `jaxsyn.data.schema`
   linearise     a tree as a row of brackets
 """

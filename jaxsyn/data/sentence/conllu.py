@@ -17,9 +17,16 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from jaxsyn.data.sentence import text as plain
 from jaxsyn.data.sentence.align import visible, visible_positions
 from jaxsyn.data.sentence.conllu_rows import COLUMNS, joined, shortened
+from jaxsyn.data.sentence.text import (
+  PAUSE,
+  Faulty,
+  decoded,
+  name_of,
+  raw_lines,
+  whole,
+)
 from jaxsyn.errors import InputError
 
 NOT_PARSED = "# parsed = no"  # marks a block that is only cut at blanks
@@ -40,6 +47,7 @@ class Block:
     head_W: parent of each, from 0; a root is its own.
     relation_W: dependency relation of each.
     space_after_W: whether a blank follows each in the text.
+    row_W: the ten columns of each; of its member nearest to the root.
   """
 
   file: str
@@ -49,6 +57,7 @@ class Block:
   head_W: tuple[int, ...]
   relation_W: tuple[str, ...]
   space_after_W: tuple[bool, ...]
+  row_W: tuple[list[str], ...]
 
   @property
   def name(self) -> str:
@@ -94,6 +103,7 @@ class Parse:
     relation_W: dependency relation of each word.
     parsed: False if there is no tree: the words are then the tokens between
       blanks, each its own root.
+    row_W: the ten columns that CoNLL-U has of each word; empty without a tree.
   """
 
   text: str
@@ -102,6 +112,7 @@ class Parse:
   head_W: tuple[int, ...]
   relation_W: tuple[str, ...]
   parsed: bool = True
+  row_W: tuple[list[str], ...] = dataclasses.field(default=(), compare=False)
 
 
 def read(path: str | Path) -> Iterator[Block]:
@@ -113,28 +124,28 @@ def read(path: str | Path) -> Iterator[Block]:
     InputError: the file cannot be read, or a line is malformed; the message
       starts with FILE:LINE.
   """
-  return _whole(arriving(path))
+  return whole(arriving(path))
 
 
 def arriving(
-  path: str | Path, errors: str = "strict"
-) -> Iterator[Block | plain.Faulty | None]:
+  path: str | Path, replace: bool = False
+) -> Iterator[Block | Faulty | None]:
   """The same as they come: a malformed block is a Faulty, and others follow.
 
   Args:
     path: of a file, a pipe, or "-".
-    errors: "replace": bytes that are not UTF-8 are U+FFFD, not a fault.
+    replace: bytes that are not UTF-8 are U+FFFD, not a fault.
 
   Raises:
     InputError: the file is missing, no gzip or cut off.
   """
-  name = plain.name_of(path)
-  return _blocks(plain.raw_lines(path), name, errors == "replace")
+  name = name_of(path)
+  return _blocks(raw_lines(path), name, replace)
 
 
 def blocks_of_text(text: str, name: str) -> list[Block]:
   """The trees of CoNLL-U in a string; `name` stands for the file in errors."""
-  return list(_whole(_blocks(text.encode().split(b"\n"), name)))
+  return list(whole(_blocks(text.encode().split(b"\n"), name)))
 
 
 def attach(blocks: Iterable[Block], text: str) -> Parse:
@@ -150,7 +161,7 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
   blocks = [block for block in blocks if block.visible]
   positions = visible_positions(text)
   wanted = visible(text)
-  start, end, head, relation = [], [], [], []
+  start, end, head, relation, row = [], [], [], [], []
   done = 0
   for block in blocks:
     offset = len(start)
@@ -171,6 +182,7 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
       end.append(positions[done - 1] + 1 if seen else start[-1])
     head.extend(h + offset for h in block.head_W)
     relation.extend(block.relation_W)
+    row.extend(block.row_W)
   if done < len(positions):
     last = blocks[-1] if blocks else None
     where = f"{last.file}:{last.line}: " if last else ""
@@ -179,7 +191,8 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
       " parse the same text that is given."
     )
   parsed = bool(blocks) and all(block.parsed for block in blocks)
-  return Parse(text, *map(tuple, (start, end, head, relation)), parsed)
+  row_W = tuple(row) if parsed else ()
+  return Parse(text, *map(tuple, (start, end, head, relation)), parsed, row_W)
 
 
 def match(
@@ -239,11 +252,16 @@ def unparsed(text: str) -> Parse:
   return Parse(text, start, end, head, relation, parsed=False)
 
 
-def to_text(parse: Parse, sentence_id: str) -> str:
+def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
   """A parse as one CoNLL-U block, its blank line included.
 
   Reading the block back and attaching it to the same text gives the parse
   again. A parse without words has no CoNLL-U: "".
+
+  Args:
+    parse: what to write.
+    sentence_id: its `# sent_id`.
+    whole: with the columns that only annotations read, where it has them.
   """
   if not parse.head_W:
     return ""
@@ -255,30 +273,24 @@ def to_text(parse: Parse, sentence_id: str) -> str:
     # A word that holds no character is written as one that cannot be seen.
     form = _one_line(parse.text[start:end]) or "\u200b"
     glued = i + 1 < len(parse.head_W) and parse.start_W[i + 1] == end
-    rows.append(
-      f"{i + 1}\t{form}\t_\t_\t_\t_\t{0 if head == i else head + 1}"
-      f"\t{relation}\t_\t{'SpaceAfter=No' if glued else '_'}"
-    )
+    row = parse.row_W[i] if whole and parse.row_W else ["_"] * COLUMNS
+    misc = [m for m in row[9].split("|") if not m.startswith("SpaceAfter=")]
+    misc = [*misc, "SpaceAfter=No"] if glued else misc
+    said = "|".join(m for m in misc if m != "_") or "_"
+    above = 0 if head == i else head + 1
+    columns = [str(i + 1), form, *row[2:6], str(above), relation, "_", said]
+    rows.append("\t".join(columns))
   return "\n".join(rows) + "\n\n"
-
-
-def _whole(items: Iterable[Block | plain.Faulty | None]) -> Iterator[Block]:
-  """The blocks of a file that must have no fault."""
-  for item in items:
-    if isinstance(item, plain.Faulty):
-      raise InputError(item.message)
-    if item is not plain.PAUSE:
-      yield item
 
 
 def _blocks(
   lines: Iterable[bytes | None], file: str, replace: bool = False
-) -> Iterator[Block | plain.Faulty | None]:
+) -> Iterator[Block | Faulty | None]:
   """Blocks of lines without their ends, but for a carriage return."""
   comments, rows, first, number, fault = [], [], 1, 0, ""
   for raw in itertools.chain(lines, [b""]):
-    if raw is plain.PAUSE:
-      yield plain.PAUSE
+    if raw is PAUSE:
+      yield PAUSE
       continue
     number += 1
     raw = raw.rstrip(b"\r")
@@ -291,7 +303,7 @@ def _blocks(
         yield _block(file, first, comments, rows, fault)
       comments, rows, first, fault = [], [], number + 1, ""
       continue
-    wrong, line = plain.decoded(raw)
+    wrong, line = decoded(raw)
     if wrong and not replace:
       fault = fault or f"{file}:{number}: {wrong}"
     if line.startswith("#"):
@@ -322,14 +334,14 @@ def _lost(file: str, first: int, comments: list[str]) -> str:
   return ""
 
 
-def _block(file, first, comments, rows, fault) -> Block | plain.Faulty:
+def _block(file, first, comments, rows, fault) -> Block | Faulty:
   """The tree of one sentence, or what is wrong with it."""
   if not fault:
     try:
       return Block(file, first, tuple(comments), *joined(file, rows))
     except InputError as error:
       fault = str(error)
-  return plain.Faulty(fault, name=_name(comments))
+  return Faulty(fault, name=_name(comments))
 
 
 def _name(comments: Iterable[str]) -> str:

@@ -18,9 +18,7 @@ _ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
 _HEAD = re.compile(r"\d{1,9}", re.ASCII)
 
 
-def joined(
-  file: str, rows: Sequence[Row]
-) -> tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], tuple[bool, ...]]:
+def joined(file: str, rows: Sequence[Row]) -> tuple[tuple, ...]:
   """The surface tokens of a sentence.
 
   Args:
@@ -28,8 +26,8 @@ def joined(
     rows: at least one, each of COLUMNS columns.
 
   Returns:
-    form, head (from 0; a root is its own), relation of each surface token, and
-    whether a blank follows it.
+    form, head (from 0; a root is its own), relation of each surface token,
+    whether a blank follows it, and the row of its member nearest to the root.
 
   Raises:
     InputError: the rows are no tree; the message starts with FILE:LINE.
@@ -39,7 +37,8 @@ def joined(
   unit_of = [0] * (len(heads) + 1)  # syntactic word -> its surface token
   for unit, (low, high, _, _) in enumerate(units):
     unit_of[low : high + 1] = [unit] * (high + 1 - low)
-  head_W, relation_W = [], []
+  head_W, relation_W, row_W = [], [], []
+  words = [columns for _, columns in rows if columns[0].isdecimal()]
   for unit, (low, high, _, _) in enumerate(units):
     # The member nearest to the root hangs outside its token, and taking it
     # cannot close a cycle: the token above is nearer to the root still.
@@ -47,8 +46,9 @@ def joined(
     head = heads[top - 1]
     head_W.append(unit_of[head] if head else unit)
     relation_W.append(relations[top - 1])
+    row_W.append(words[top - 1])
   _, _, form_W, space_after_W = zip(*units)
-  return form_W, tuple(head_W), tuple(relation_W), space_after_W
+  return form_W, *map(tuple, (head_W, relation_W)), space_after_W, tuple(row_W)
 
 
 def _words(file, rows):

@@ -9,26 +9,31 @@ those of a system that is told by a tag what to do.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import EOS, FEATURES, NO_RELATION, NO_WORD, SIDES
-from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.controls import Parsed, Tree
+from jaxsyn.data.sentence.tree import parent_mid, tree_distance
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 
-TREES = ("parsed", "linear", "random")
+PARSED = Parsed()
 
 
 def encode(
   source: Parse | str,
   target: Parse | str | None,
+  *,
   vocabularies: tuple[Vocabulary, Vocabulary],
   relations: Mapping[str, Mapping[str, int]],
+  annotations: Sequence[str] = (),
   line: int = 0,
-  tree: str = "parsed",
+  tree: Tree = PARSED,
   seed: int = 0,
   tag: int | None = None,
 ) -> dict[str, np.ndarray]:
@@ -42,8 +47,9 @@ def encode(
     vocabularies: of the source and the target; twice the same if joint.
     relations: side ("source", "target") -> relation label -> id, from
       `schema.relation_ids`; needed for sides that are parses.
+    annotations: names of `jaxsyn.data.annotations`, for sides that are parses.
     line: number of the pair in the raw files, from 1.
-    tree: "parsed", or the control "linear" or "random": see `retree`.
+    tree: which tree is to be given: see `retree`.
     seed: of the run, for random trees.
     tag: symbol to put around the source, see `tagged`; None: none.
 
@@ -57,53 +63,56 @@ def encode(
       continue
     text = sentence if isinstance(sentence, str) else sentence.text
     pieces = vocabulary.encode(text)
-    facts = {"id": [*pieces.id, EOS]}
+    values = {"id": [*pieces.id, EOS]}
     if not isinstance(sentence, str):
       ids = relations[side]
       word = words_of_pieces(
         text, pieces.begin, pieces.end, sentence.start_W, sentence.end_W
       )
-      facts |= {
+      values |= {
         "word": [*word, NO_WORD],
         "relation": [ids.get(r, NO_RELATION) for r in sentence.relation_W],
         "parsed": sentence.parsed,
+        "head": sentence.head_W,
+        **{name: ANNOTATIONS[name]().array(sentence) for name in annotations},
       }
-    for name, value in facts.items():
-      name = f"{side}_{name}"
-      example[name] = np.asarray(value, FEATURES[name].dtype)
+    example |= _features(side, values)
     if not isinstance(sentence, str):
-      head_W = (
-        sentence.head_W
-        if tree == "parsed"
-        else _control(example[f"{side}_id"], len(sentence.head_W), tree, seed)
-      )
-      example |= _tree_facts(side, example[f"{side}_word"], head_W)
+      example = retree(example, side, tree=tree, seed=seed)
   return example if tag is None else tagged(example, tag)
 
 
 def retree(
-  example: Mapping[str, np.ndarray], side: str, kind: str, seed: int
+  example: Mapping[str, np.ndarray], side: str, *, tree: Tree, seed: int
 ) -> dict[str, np.ndarray]:
-  """The same example with a control tree on one side.
+  """The same example with what follows from the heads of a tree on one side.
 
   Args:
-    example: of `encode`, with a tree on this side.
+    example: of `encode`, or with heads alone, on this side.
     side: "source" or "target".
-    kind: "linear": each word hangs on the word before it; "random": a random
-      tree of the same words, drawn from the seed and the subword ids alone, so
-      that a sentence has the same one in training and in translation of a
-      run, and another in runs of other seeds; "parsed": nothing changes.
+    tree: of `jaxsyn.data.sentence.controls`.
     seed: of the run.
 
   Returns:
     a new dict; heads, parent middles and tree distances differ, relations and
     all else are the same arrays.
   """
-  if kind == "parsed":
-    return dict(example)
-  words = len(example[f"{side}_head"])
-  head_W = _control(example[f"{side}_id"], words, kind, seed)
-  return {**example, **_tree_facts(side, example[f"{side}_word"], head_W)}
+  # From the seed and the subword ids alone, so that a sentence has the same tree
+  # in training and in translation of a run, and another in runs of other seeds;
+  # side by side, so that no two (seed, sentence) share their number.
+  sentence = zlib.crc32(example[f"{side}_id"].astype("<i4").tobytes())
+  head_W = tree.heads(example[f"{side}_head"], seed << 32 | sentence)
+  return {
+    **example,
+    **_features(
+      side,
+      {
+        "head": head_W,
+        "parent_mid": parent_mid(example[f"{side}_word"], head_W),
+        "tree_distance": tree_distance(head_W).reshape(-1),
+      },
+    ),
+  }
 
 
 def tagged(
@@ -144,40 +153,17 @@ def rearranged(
   old_S = place_S >= 0
   was_S = np.where(old_S, place_S, 0)
   ids = np.where(old_S, example["source_id"][was_S], id_S)
-  new["source_id"] = ids.astype(example["source_id"].dtype)
+  new |= _features("source", {"id": ids})
   if "source_word" in example:
     word_S = np.where(old_S, example["source_word"][was_S], NO_WORD)
-    word_S = word_S.astype(example["source_word"].dtype)
-    new["source_word"] = word_S
-    new |= _middles("source", word_S, example["source_head"])
+    middle_S = parent_mid(word_S, example["source_head"])
+    new |= _features("source", {"word": word_S, "parent_mid": middle_S})
   return new
 
 
-def _control(id_S: np.ndarray, words: int, kind: str, seed: int) -> np.ndarray:
-  """Heads of a control tree."""
-  if kind == "linear":
-    return trees.linear(words)
-  if kind == "random":
-    # Side by side, so that no two (seed, sentence) share their numbers.
-    sentence = zlib.crc32(id_S.astype("<i4").tobytes())
-    return trees.random(words, seed << 32 | sentence)
-  raise ValueError(f"tree must be one of {TREES}, got {kind!r}.")
-
-
-def _tree_facts(side, word_S, head_W) -> dict[str, np.ndarray]:
-  """What follows from the heads."""
-  facts = {
-    "head": head_W,
-    "tree_distance": trees.tree_distance(head_W).reshape(-1),
-  }
-  return _middles(side, word_S, head_W) | {
+def _features(side: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+  """Values of one side as its features, by name."""
+  return {
     f"{side}_{name}": np.asarray(value, FEATURES[f"{side}_{name}"].dtype)
-    for name, value in facts.items()
+    for name, value in values.items()
   }
-
-
-def _middles(side, word_S, head_W) -> dict[str, np.ndarray]:
-  """What follows from the heads and from where their subwords stand."""
-  name = f"{side}_parent_mid"
-  middle_S = trees.parent_mid(word_S, head_W)
-  return {name: np.asarray(middle_S, FEATURES[name].dtype)}

@@ -1,4 +1,4 @@
-"""Trees as brackets in a line, and back: what a second task writes or reads.
+"""Trees as brackets in a line: what a second task writes or reads.
 
 A *bracketing* is one integer a sign: CLOSE; `opening(k)`, the bracket of label
 k; or a number from 0, what stands between the brackets (a word, or a subword).
@@ -103,56 +103,6 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
   leaf = inside & (before < CLOSE) & (after == CLOSE)
   kept = ~leaf if heads else ~inside
   return numbers(bracketing)[kept]
-
-
-def delinearise(number: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-  """The dependency tree of a skeleton; words count in the order of brackets.
-
-  Args:
-    number: of symbols, from `skeleton` with heads.
-
-  Returns: head_W and relation_W, as `linearise` takes them.
-
-  Raises:
-    ValueError: the symbols are no brackets of a dependency tree.
-  """
-  head, relation = [], []
-  # Of each open bracket: label, words on its left, its own word, all on it.
-  todo: list[tuple[int, list[int], list[int]]] = [(0, [], [])]
-
-  def stand(entry) -> None:
-    """The word of a bracket takes the next place of the sentence."""
-    label, _, own = entry
-    if own:
-      raise ValueError("a bracket has two heads.")
-    own.append(len(head))
-    head.append(-1)
-    relation.append(label)
-
-  for sign in map(int, number):
-    if sign >= OPEN:
-      todo.append((sign - OPEN, [], []))
-    elif len(todo) == 1:
-      raise ValueError(f"symbol {sign} stands outside of all brackets.")
-    elif sign == HEAD:
-      stand(todo[-1])
-    elif sign == END:
-      entry = todo.pop()
-      _, hanging, own = entry
-      if not own:
-        if hanging:
-          raise ValueError("a bracket with brackets in it has no head.")
-        stand(entry)
-      for word in hanging:
-        head[word] = own[0]
-      todo[-1][1].append(own[0])
-    else:
-      raise ValueError(f"symbol {sign} is no bracket.")
-  if len(todo) > 1:
-    raise ValueError(f"{len(todo) - 1} brackets are not closed.")
-  for root in todo[0][1]:
-    head[root] = root
-  return np.array(head, np.int32), np.array(relation, np.int32)
 
 
 def of_subwords(bracketing: np.ndarray, word_S: np.ndarray) -> np.ndarray:

@@ -3,27 +3,22 @@
 `preprocess` stores `UDPipe.conllu` of every line; `jaxsyn.translate` calls the
 same object on the user's text, so that both see the same words. A line that
 the parser cannot handle is no error: it stays, cut at its blanks and flagged.
-UDPipe and spaCy are imported where they are used: who trains needs neither.
+UDPipe is imported where it is used: who trains needs none.
 """
 
 from __future__ import annotations
 
 import functools
-import types
-from collections.abc import Mapping
+import hashlib
 from pathlib import Path
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.store import fetch
-from jaxsyn.data.store.manifest import sha256_file
-from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.errors import InputError
 
 # UDPipe's time grows faster than a line, and tree distances as its square: a
 # line of more characters is no sentence, and is kept as one unparsed word.
 LONGEST_LINE = 5000
-MOST_BYTES = 1 << 30  # of a model that is fetched; the largest have 0.1 GB
-_NONE: Mapping[str, fetch.Address] = types.MappingProxyType({})
 
 
 def load_udpipe():
@@ -83,7 +78,8 @@ class UDPipe:
   @functools.cached_property
   def sha256(self) -> str:
     """Hash of the model's file, as manifests and checkpoints name it."""
-    return sha256_file(self.path)
+    with open(self.path, "rb") as file:
+      return hashlib.file_digest(file, "sha256").hexdigest()
 
   def __call__(self, line: str) -> conllu.Parse:
     """The parse of a line; `parsed` is False where there is none."""
@@ -133,54 +129,3 @@ class UDPipe:
       sentence.setSentId(sentence_id)
       blocks.append(self._format.writeSentence(sentence))
     return "".join(blocks)
-
-
-def find(
-  model: str,
-  language: str,
-  directory: str | Path,
-  downloads: Mapping[str, fetch.Address] = _NONE,
-) -> Path:
-  """The parser model that a config means.
-
-  Args:
-    model: a file; or a name that spacy-udpipe knows ("en", "en-gum", "de");
-      or one of `downloads`; or "" for the `language`.
-    language: code of the side's language.
-    directory: where a downloaded model is kept and looked for.
-    downloads: file name -> address. For a model of spacy-udpipe's it may say
-      another place, or the SHA-256; else what comes first is taken, written
-      down (`jaxsyn.data.store.fetch`), and must be the same ever after.
-
-  Raises:
-    InputError: no such file and no such name, or the download failed.
-  """
-  if model and Path(model).is_file():
-    return Path(model)
-  name = model or language
-  if name in downloads:
-    file = name
-  else:
-    from spacy_udpipe import utils as spacy_udpipe
-
-    if name not in spacy_udpipe.LANGUAGES:
-      known = [*spacy_udpipe.LANGUAGES, *downloads]
-      raise InputError(
-        f"parser model {name!r} is no file and no name of spacy-udpipe."
-        f" {did_you_mean(name, known)}"
-      )
-    file = spacy_udpipe.LANGUAGES[name]
-    place = fetch.Address(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
-    downloads = {file: place, **downloads}
-  path = Path(directory) / file
-  try:
-    fetch.get(path, downloads[file], UDPipe)
-  except InputError as error:
-    raise InputError(
-      f"parser model {name!r}: download of {file} from {downloads[file].url}"
-      f" failed ({error}). Put the file into {path.parent} by hand, or name"
-      " another .udpipe file in config.prepare.parse.source_model or"
-      " target_model. Systems without trees, as transformer, need none:"
-      ' --config.prepare.parse.sides="()" prepares for them alone.'
-    ) from None
-  return path

@@ -42,26 +42,27 @@ def sentences(
     InputError: with "strict"; or all of it cannot be read.
   """
   if not trees:
-    return text.arriving_lines(path, errors)
-  return _parses(conllu.arriving(path, errors), errors)
+    return text.treated(text.arriving_lines(path), errors)
+  blocks = conllu.arriving(path, replace=errors == "replace")
+  return text.treated(_parses(blocks), errors)
 
 
-def _parses(items, errors: str) -> Iterator[conllu.Parse | Faulty | None]:
+def _parses(items) -> Iterator[conllu.Parse | Faulty | None]:
   group: list[conllu.Block | Faulty] = []
   for item in itertools.chain(items, [Faulty("", name="the end")]):
     if item is PAUSE:
       yield PAUSE
       continue
     if group and not (item.name and item.name == group[0].name):
-      yield _parse(group, errors)
+      yield _parse(group)
       group = []
     group.append(item)
     if not item.name:
-      yield _parse(group, errors)
+      yield _parse(group)
       group = []
 
 
-def _parse(group, errors: str) -> conllu.Parse | Faulty:
+def _parse(group) -> conllu.Parse | Faulty:
   """One sentence of its trees."""
   faults = [item.message for item in group if isinstance(item, Faulty)]
   if not faults:
@@ -69,14 +70,7 @@ def _parse(group, errors: str) -> conllu.Parse | Faulty:
       return conllu.attach(group, " ".join(block.text for block in group))
     except InputError as error:
       faults = [str(error)]
-  if errors == "strict":
-    raise InputError(faults[0])
   return Faulty(faults[0])
-
-
-def whole(items: Iterable[Source | Faulty | None]) -> Iterator[Source]:
-  """The sentences of strict input, without its pauses."""
-  return (item for item in items if item is not PAUSE)
 
 
 def chunks(

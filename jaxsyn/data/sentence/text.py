@@ -5,9 +5,9 @@ line N of another whatever the text holds. A byte order mark at the start is
 dropped, and so is one carriage return at the end of a line. What is packed by
 gzip is unpacked, by its content.
 
-Corpora are read strictly (`read_lines`, `lines_of`). Input that is answered
-while it comes may say what a line that is no text becomes, and where nothing
-more is there for the moment (`arriving_lines`).
+Input that is answered while it comes (`arriving_lines`) says where nothing more
+is there for the moment, and what a line is that is no text; `treated` is what
+becomes of that. Corpora must have no fault (`read_lines`, `lines_of`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO
+from typing import IO, Any
 
 from jaxsyn import files
 from jaxsyn.errors import InputError
@@ -65,29 +65,24 @@ def lines_of(path: str | os.PathLike) -> Iterator[str]:
     InputError: the file is missing, no gzip, cut off, or not UTF-8, or a line
       is longer than LONGEST; the message gives the line.
   """
-  for item in _lines(path, "strict", nul=True):
-    if item is not PAUSE:
-      yield item
+  return whole(arriving_lines(path, nul=True))
 
 
 def arriving_lines(
-  path: str | os.PathLike, errors: str = "strict"
+  path: str | os.PathLike, nul: bool = False
 ) -> Iterator[str | Faulty | None]:
   """The same as they come, with a PAUSE wherever the writer makes one.
 
+  A line that is not UTF-8, holds NUL or is too long is a Faulty, whose text has
+  U+FFFD in the place of what cannot be read.
+
   Args:
     path: of a file, a pipe, or "-".
-    errors: what a line becomes that is not UTF-8, holds NUL (which is no text,
-      but the mark of UTF-16) or is too long. "strict": raises. "replace": what
-      can be read of it, U+FFFD in the place of what cannot. "skip": nothing.
+    nul: whether NUL is a character as others are, not the mark of UTF-16.
 
   Raises:
-    InputError: as `lines_of`.
+    InputError: the file is missing, no gzip or cut off.
   """
-  return _lines(path, errors, nul=False)
-
-
-def _lines(path, errors: str, nul: bool) -> Iterator[str | Faulty | None]:
   name = name_of(path)
   number = 0
   for raw in raw_lines(path):
@@ -102,10 +97,32 @@ def _lines(path, errors: str, nul: bool) -> Iterator[str | Faulty | None]:
     if not fault:
       yield line
       continue
-    fault = f"{name}:{number}: {fault}"
-    if errors == "strict":
-      raise InputError(fault)
-    yield Faulty(fault, line if errors == "replace" else None)
+    yield Faulty(f"{name}:{number}: {fault}", line)
+
+
+def treated(items: Iterable[Any], errors: str) -> Iterator[Any]:
+  """The same items; what cannot be read becomes what is asked.
+
+  Args:
+    items: texts or trees, each a Faulty, and each PAUSE, among them.
+    errors: "strict": raises. "replace": a Faulty has as text what can be read
+      of it. "skip": it has none.
+
+  Raises:
+    InputError: with "strict", for the first Faulty; says where it is.
+  """
+  for item in items:
+    if isinstance(item, Faulty):
+      if errors == "strict":
+        raise InputError(item.message)
+      if errors == "skip":
+        item = dataclasses.replace(item, text=None)
+    yield item
+
+
+def whole(items: Iterable[Any]) -> Iterator[Any]:
+  """The items of input that must have no fault, without its pauses."""
+  return (item for item in treated(items, "strict") if item is not PAUSE)
 
 
 def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Dependency trees as NumPy arrays: depths, distances, crossings, controls.
+"""Dependency trees as NumPy arrays: depths, distances, crossings.
 
 A tree is `head_W`: the parent word of each word, from 0; a root is its own
 parent. A sentence may have several roots (a forest). Heads come checked from
@@ -6,8 +6,6 @@ parent. A sentence may have several roots (a forest). Heads come checked from
 """
 
 from __future__ import annotations
-
-import random as random_numbers
 
 import numpy as np
 
@@ -115,53 +113,6 @@ def parent_mid(word_S: np.ndarray, head_W: np.ndarray) -> np.ndarray:
   parent_W = np.where(count_W[parent_W] > 0, parent_W, np.arange(len(head_W)))
   result_S = np.where(inside_S, mid_W[parent_W[word_S]], position_S)
   return result_S.astype(np.float32)
-
-
-def linear(words: int) -> np.ndarray:
-  """The control tree in which each word's parent is the word before it."""
-  return np.maximum(np.arange(words, dtype=np.int32) - 1, 0)
-
-
-def random(words: int, seed: int) -> np.ndarray:
-  """A control tree: uniform among the labelled trees, root uniform too.
-
-  A random Prüfer sequence names each labelled tree equally often. The numbers
-  come from Python's Mersenne Twister, whose floats are the same for ever, so
-  a seed means the same tree in any version and on any machine.
-  """
-  draw = random_numbers.Random(seed).random
-  if words < 2:
-    return np.zeros(words, np.int32)
-  sequence = [int(draw() * words) for _ in range(words - 2)]
-  root = int(draw() * words)
-
-  # Decode in linear time: the smallest leaf joins the next of the sequence.
-  degree = [1] * words
-  for word in sequence:
-    degree[word] += 1
-  neighbours = [[] for _ in range(words)]
-  pointer = leaf = degree.index(1)
-  for word in [*sequence, words - 1]:
-    neighbours[word].append(leaf)
-    neighbours[leaf].append(word)
-    degree[word] -= 1
-    if degree[word] == 1 and word < pointer:
-      leaf = word
-    else:
-      pointer = leaf = next(
-        (i for i in range(pointer + 1, words) if degree[i] == 1), words - 1
-      )
-
-  head_W = np.zeros(words, np.int32)
-  head_W[root] = root
-  open_words = [root]
-  while open_words:
-    parent = open_words.pop()
-    for child in neighbours[parent]:
-      if child != head_W[parent]:
-        head_W[child] = parent
-        open_words.append(child)
-  return head_W
 
 
 def _checked(head_W: np.ndarray) -> np.ndarray:

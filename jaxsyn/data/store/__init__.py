@@ -8,4 +8,5 @@ Reading order:
   records         random access to a split
   tfds_builder    the same folder as a data set of TensorFlow Datasets
   fetch           files from elsewhere, with checksums
+  parser_models   models of UDPipe, by file or by name
 """

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import EOS, SIDES
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.store.decoding import NotAnExample
@@ -33,6 +34,7 @@ class Check:
     self._pieces = {s: e["size"] for s, e in manifest["vocabulary"].items()}
     self._labels = {s: len(e) for s, e in manifest["relations"].items()}
     self._brackets = len(manifest.get("brackets", {}).get("source", ()))
+    self._annotations = tuple(manifest.get("annotations", ()))
 
   def __call__(self, rows: Rows) -> None:
     """Raises NotAnExample for the first that is none."""
@@ -58,20 +60,26 @@ class Check:
     self, rows: Rows, side: str
   ) -> Iterator[tuple[np.ndarray, str, str]]:
     word, head, relation, middle, distance, parsed = (
-      f"{side}_{fact}"
-      for fact in (
+      f"{side}_{own}"
+      for own in (
         *("word", "head", "relation"),
         *("parent_mid", "tree_distance", "parsed"),
       )
     )
     pieces, words = rows.size[f"{side}_id"], rows.size[head]
+    said = [f"{side}_{name}" for name in self._annotations]
     for name, due in (
       (word, pieces),
       (middle, pieces),
       (relation, words),
       (distance, words * words),
+      *((name, words) for name in said),
     ):
       yield rows.size[name] != due, name, "has another number of values"
+    for name, annotation in zip(said, map(ANNOTATIONS.get, self._annotations)):
+      if annotation.labels:
+        bad = _beyond(rows.flat[name], len(annotation.labels) + 1)
+        yield rows.which(name, bad), name, "has an unknown label"
     words_S = np.repeat(words, pieces)
     bad = _beyond(rows.flat[word] + 1, words_S + 1)
     yield rows.which(word, bad), word, "has a word that is not in the sentence"

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from jaxsyn import files
@@ -99,14 +99,61 @@ def names(manifest: Mapping[str, Any]) -> list[str]:
 
 def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
   """What each example holds, by name."""
-  return schema.features(manifest["sides"], bool(manifest.get("brackets")))
+  return schema.features(
+    manifest["sides"],
+    brackets=bool(manifest.get("brackets")),
+    annotations=manifest.get("annotations", ()),
+  )
 
 
-def relation_ids(manifest: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-  """Side -> relation label -> id, of the sides with trees."""
+def features_for(
+  manifest: Mapping[str, Any], reads: Collection[str]
+) -> tuple[str, ...]:
+  """Names of the features of a batch for a system, in their order in it.
+
+  Args:
+    manifest: of the data.
+    reads: features that its parts and losses read, e.g. "source_parent_mid".
+
+  Raises:
+    InputError: the data lacks one; the message says how to get it.
+  """
+  if unknown := sorted(set(reads) - set(schema.FEATURES)):
+    raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
+  sides, names = manifest["sides"], ["source_id", "target_id"]
+  for name in sorted(reads):
+    side = name.partition("_")[0]
+    names += [f"{side}_word", f"{side}_parsed", name]
+  lacking = sorted(set(reads) - set(features(manifest)))
+  of = sorted({name.partition("_")[0] for name in lacking})
+  read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
+  if set(of) - set(sides):
+    wanted = ",".join(f"'{side}'" for side in sorted({*sides, *of}))
+    raise InputError(
+      f"{read} trees of the {' and the '.join(of)} side. Prepare it again with "
+      f'--config.prepare.parse.sides="({wanted},)".'
+    )
+  if lacking:
+    own = {name.partition("_")[2] for name in lacking}
+    wanted = sorted(own.union(manifest.get("annotations", ())))
+    raise InputError(
+      f"{read} such annotation. Prepare it again with "
+      f'--config.prepare.parse.annotations="{tuple(wanted)}".'
+    )
+  return tuple(dict.fromkeys(names))
+
+
+def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
+  """What `jaxsyn.data.sentence.example.encode` must know of a data set.
+
+  Returns: "relations", side -> relation label -> id, and "annotations".
+  """
   return {
-    side: schema.relation_ids(labels)
-    for side, labels in manifest["relations"].items()
+    "relations": {
+      side: schema.relation_ids(labels)
+      for side, labels in manifest["relations"].items()
+    },
+    "annotations": tuple(manifest.get("annotations", ())),
   }
 
 

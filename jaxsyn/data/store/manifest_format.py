@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from jaxsyn.config import Prepare
+from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, Range, from_config
@@ -89,6 +90,7 @@ class Manifest:
   options: Prepare
   files: dict[str, File]
   brackets: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+  annotations: tuple[str, ...] = ()
   # For people alone, and `preprocess.build`.
   source_language: str = ""
   target_language: str = ""
@@ -154,6 +156,13 @@ def _parts(manifest: Manifest) -> Iterator[Fault]:
   for side, entry in manifest.parser.items():
     if entry and (entry.file or entry.sha256):  # else CoNLL-U was given
       yield from _file(f"parser.{side}", entry, ".udpipe")
+  if unknown := set(manifest.annotations) - set(ANNOTATIONS):
+    known = ", ".join(ANNOTATIONS)
+    yield (
+      "annotations",
+      sorted(unknown),
+      f"of {known}, of jaxsyn.data.annotations",
+    )
   if not set(manifest.brackets) <= {"source"}:
     yield "brackets", sorted(manifest.brackets), "of the source"
   for field in ("relations", "brackets"):

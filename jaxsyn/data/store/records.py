@@ -2,8 +2,7 @@
 
 `preprocess.build` writes the records, `jaxsyn.data.store.tfds_builder` their index;
 here they are read back, checked and decoded, with neither TensorFlow nor JAX.
-`jaxsyn.data.loader.columns` loads all of a split, `jaxsyn.data.loader.batches` plans from
-the index alone.
+`jaxsyn.data.loader` loads all of a split and makes batches of it.
 """
 
 from __future__ import annotations

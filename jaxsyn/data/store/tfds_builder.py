@@ -62,6 +62,7 @@ def serializer(
 
 def write(
   directory: pathlib.Path,
+  *,
   name: str,
   version: str,
   features: tfds.features.FeaturesDict,
@@ -74,7 +75,7 @@ def write(
     directory: the prepared folder.
     name: lower case, digits and underscores, as TFDS wants.
     version: three numbers, "1.0.0".
-    features: what an example holds.
+    features: what an example holds, of `jaxsyn.data.schema.tfds_features`.
     splits: split name -> (number of examples, the examples in order).
     shards: files a split; fewer where there are fewer examples.
 
@@ -87,28 +88,37 @@ def write(
   """
   with files.publish_folder(pathlib.Path(directory) / name / version) as folder:
     facts = {
-      split: _write_split(folder, name, split, features, *value, shards)
+      split: _write_split(
+        folder,
+        f"{name}-{split}.tfrecord",
+        *value,
+        index=f"index-{split}.npz",
+        shards=shards,
+        serialize=serializer(features),
+      )
       for split, value in splits.items()
     }
-    _write_metadata(folder, name, version, features, facts)
+    _write_metadata(
+      folder, name=name, version=version, features=features, splits=facts
+    )
   return facts
 
 
 def _write_split(
   folder: pathlib.Path,
-  name: str,
-  split: str,
-  features: tfds.features.FeaturesDict,
+  stem: str,
   count: int,
   examples: Iterable[Mapping[str, np.ndarray]],
+  *,
+  index: str,
   shards: int,
+  serialize: Callable[[Mapping[str, Any]], bytes],
 ) -> dict[str, Any]:
-  serialize = serializer(features)
   examples = iter(examples)
   shards = max(1, min(shards, count))
   rows, facts = [], []
   for shard in range(shards):
-    file = f"{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
+    file = f"{stem}-{shard:05d}-of-{shards:05d}"
     size = (shard + 1) * count // shards - shard * count // shards
     with tfrecord.Writer(folder / file) as writer:
       for example in itertools.islice(examples, size):
@@ -124,9 +134,9 @@ def _write_split(
       }
     )
   if len(rows) != count or next(examples, None) is not None:
-    raise ValueError(f"split {split} does not hold {count} examples.")
+    raise ValueError(f"{stem}: the split does not hold {count} examples.")
   digest = records_sha256([shard["sha256"] for shard in facts])
-  Index.of(rows, digest).save(folder / f"index-{split}.npz")
+  Index.of(rows, digest).save(folder / index)
   return {
     "examples": count,
     "shards": facts,
@@ -136,22 +146,23 @@ def _write_split(
 
 def _write_metadata(
   folder: pathlib.Path,
+  *,
   name: str,
   version: str,
   features: tfds.features.FeaturesDict,
-  facts: Mapping[str, Mapping[str, Any]],
+  splits: Mapping[str, Mapping[str, Any]],
 ) -> None:
   template = tfds.core.ShardedFileTemplate(
     data_dir=folder, dataset_name=name, filetype_suffix="tfrecord"
   )
-  splits = [
+  infos = [
     tfds.core.SplitInfo(
       name=split,
       shard_lengths=[shard["examples"] for shard in fact["shards"]],
       num_bytes=sum(shard["bytes"] for shard in fact["shards"]),
       filename_template=template.replace(split=split),
     )
-    for split, fact in facts.items()
+    for split, fact in splits.items()
   ]
   info = dataset_info.DatasetInfo(
     builder=dataset_info.DatasetIdentity(
@@ -163,7 +174,7 @@ def _write_metadata(
     description=DESCRIPTION,
     features=features,
     disable_shuffling=True,  # records keep the order of the text
-    split_dict=tfds.core.splits.SplitDict(splits),
+    split_dict=tfds.core.splits.SplitDict(infos),
   )
   info.set_file_format(tfds.core.FileFormat.TFRECORD)
   info.write_to_directory(folder)
@@ -318,16 +329,21 @@ class _Encode:
         )
       parsers[side] = UDPipe(path, manifest["options"]["parse"]["beam"])
       manifests.check_parser(manifest, parsers[side], side)
-    return parsers, tuple(vocabularies), manifests.relation_ids(manifest)
+    # No annotations: what examples hold follows from the sides alone.
+    known = {
+      "relations": manifests.encoding(manifest)["relations"],
+      "vocabularies": tuple(vocabularies),
+    }
+    return parsers, known
 
   def __getstate__(self):
     return {"_prepared": self._prepared}  # models cannot be sent
 
   def __call__(self, pair: tuple[int, str, str]):
     line, *texts = pair
-    parsers, vocabularies, relations = self._models
+    parsers, known = self._models
     sentences = [
       parsers[side](text) if side in parsers else text
       for side, text in zip(schema.SIDES, texts)
     ]
-    return line, encode(*sentences, vocabularies, relations, line)
+    return line, encode(*sentences, line=line, **known)

@@ -1,10 +1,20 @@
 """The plan of batches: complete, bounded in shapes, the same everywhere."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from jaxsyn.data.loader.batch_plan import BatchPlan, Position, choose_lengths
+from jaxsyn.data.loader import batch_plan
+from jaxsyn.data.loader.batch_plan import Lengths, Position, choose_lengths
 from jaxsyn.errors import InputError
+
+
+def BatchPlan(source, target, *words, **sizes):
+  none = np.zeros(len(source), int)
+  lengths = Lengths(source, target, *(words or (none, none)))
+  sizes = {"row_multiple": 8, "length_multiple": 1, **sizes}
+  return batch_plan.BatchPlan(lengths, **sizes)
 
 
 @pytest.fixture
@@ -65,11 +75,6 @@ def test_shapes_have_room_for_the_words_of_all_that_fit(lengths, multiple):
 
 def test_data_without_trees_has_no_words(lengths):
   plan = BatchPlan(*lengths, tokens=512, shapes=2, seed=0)
-  none = np.zeros(3000, int)
-  assert (
-    plan.shapes
-    == BatchPlan(*lengths, none, none, tokens=512, shapes=2, seed=0).shapes
-  )
   assert {(s.source_words, s.target_words) for s in plan.shapes} == {(1, 1)}
 
 
@@ -85,9 +90,16 @@ def test_order_depends_on_seed_and_epoch_alone(lengths):
 
 def test_positions_walk_over_epochs(lengths):
   plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=0)
+  batches = [*plan.epoch(0), *plan.epoch(1)]
   last = len(plan.epoch(0)) - 1
-  assert Position(0, 0).next(plan) == Position(0, 1)
-  assert Position(0, last).next(plan) == Position(1, 0)
+  after, walked = zip(
+    *itertools.islice(plan.walk(Position()), len(batches)), strict=True
+  )
+  assert after[0] == Position(0, 1) and after[last] == Position(1, 0)
+  for one, other in zip(batches, walked, strict=True):
+    assert one.shape == other.shape and (one.ids == other.ids).all()
+  for start, planned in zip(after[3:last], walked[4:]):
+    assert (next(plan.walk(start))[1].ids == planned.ids).all()
 
 
 def test_more_shapes_waste_less(lengths):

@@ -67,7 +67,7 @@ def gib(request):
 
 def opened(cache, gib=1.0, make=rows):
   """Opens a cache; True if that was right in all values."""
-  found = column_cache.open_cache(make, NAMES, cache, gib)
+  found = column_cache.open_columns(make, NAMES, cache, memory_gib=gib)
   assert found.notes == {"made": 11}
   for name, expected in EXPECTED.items():
     assert found.flat[name].dtype == expected.dtype
@@ -424,8 +424,11 @@ def test_no_cache_is_taken_that_others_could_write(tmp_path, kind):
     pytest.skip("only root can give a folder away")
   # What they put there is whole, and wrong.
   home, forged = tmp_path / "home", tmp_path / "forged"
-  column_cache.open_cache(
-    lambda notes: together(list(examples(notes))[::-1]), NAMES, forged, 1.0
+  column_cache.open_columns(
+    lambda notes: together(list(examples(notes))[::-1]),
+    NAMES,
+    forged,
+    memory_gib=1.0,
   )
   in_the_way(home, kind)
   with disks.disk(tmp_path / "disk", "1m") as disk:

@@ -7,13 +7,12 @@ import itertools
 import numpy as np
 import pytest
 import toy_folders
-from toy_folders import SHA256
+from toy_folders import SHA256, values
 
-from jaxsyn.config import Data, Second
 from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
-from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position, Shape
-from jaxsyn.data.loader.batches import assemble, stream
+from jaxsyn.data.loader.batch_plan import Planned, Position, Shape
+from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.store import tfds_builder
@@ -23,10 +22,7 @@ from jaxsyn.errors import InputError
 SOURCE, TARGET = 50, 60  # sizes of the vocabularies
 TR, PA, END, HEAD, UNKNOWN, DET, OBJ, ROOT = range(8)  # symbols
 EOS = schema.EOS
-NAMES = (
-  *("source_id", "target_id", "source_word", "source_parsed"),
-  *("source_parent_mid", "source_tree_distance", "source_head"),
-)
+READS = ("source_parent_mid", "source_tree_distance", "source_head")
 
 
 def example(i, word_S, head_W, relation_W, brackets=(), parsed=1):
@@ -60,9 +56,7 @@ EXAMPLES = [
 
 
 def data(**second):
-  fields = {"task": "parse", "brackets": "dependency", "weight": 1.0}
-  second = Second(**({"longest": 14} | fields | second))
-  return Data("toy", "", "en", "de", "train", "", (), "parsed", second)
+  return toy_folders.data_of(**({"task": "parse", "longest": 14} | second))
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +65,14 @@ def make(tmp_path_factory):
 
   def prepare(brackets: bool) -> Records:
     folder = tmp_path_factory.mktemp("prepared")
-    kept = schema.features(["source"], brackets)
+    kept = schema.features(["source"], brackets=brackets)
     examples = [{name: one[name] for name in kept} for one in EXAMPLES]
     facts = tfds_builder.write(
       folder,
-      "toy",
-      "1.0.0",
-      schema.tfds_features(["source"], brackets),
-      {"train": (len(examples), examples)},
+      name="toy",
+      version="1.0.0",
+      features=schema.tfds_features(["source"], brackets=brackets),
+      splits={"train": (len(examples), examples)},
     )
     manifest = {
       "sides": ["source"],
@@ -104,7 +98,8 @@ def records(make):
 
 def made(records, data):
   notes = collections.Counter()
-  return list(tasks.examples(records, data, 0, notes)), dict(notes)
+  examples = Examples(records, data, 0, both=True)
+  return list(examples.counted(notes)), dict(notes)
 
 
 def source(*symbols):
@@ -191,7 +186,7 @@ def test_the_length_is_that_of_the_longer_side_with_all_signs(records):
 
 
 def test_control_trees_reach_the_second_task(records):
-  linear = dataclasses.replace(data(), tree="linear")
+  linear = data(tree="linear")
   found, _ = made(records, linear)
   # Word 1 hangs on word 0: (det ^ (root ) ), relations as they were.
   assert found[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
@@ -199,62 +194,58 @@ def test_control_trees_reach_the_second_task(records):
 
 def test_random_trees_of_the_second_task_follow_the_seed(records):
   """Of the three words of the third pair there are nine rooted trees."""
-  random = dataclasses.replace(data(), tree="random")
+  random = data(tree="random")
 
   def heads(seed):
-    both = tasks.of_split(records, NAMES, random, seed, memory_gib=1.0)
-    rows = both.rows("source_head", np.array([2, 6]), 3, 0)
-    np.testing.assert_array_equal(*rows)  # translated and parsed
-    return tuple(rows[0].tolist())
+    both = toy_folders.opened(records, READS, data=random, seed=seed).columns
+    heads, again = (values(both, "source_head", i).tolist() for i in (2, 6))
+    assert heads == again  # translated and parsed
+    return tuple(heads)
 
   assert len({heads(seed) for seed in range(6)}) > 2
 
 
-def columns(records, data):
-  return tasks.of_split(records, NAMES, data, 0, memory_gib=1.0)
+def opened(records, data):
+  sizes = {"tokens": 32, "shapes": 1, "row_multiple": 1}
+  return toy_folders.opened(records, READS, data=data, **sizes)
 
 
 def test_columns_hold_both_tasks_and_are_kept(records):
   parse = data(weight=0.5)
   found, _ = made(records, parse)
   for _ in range(2):  # made, then from the cache
-    both = columns(records, parse)
-    assert both.notes["second"] == 2
+    both = opened(records, parse)
+    assert both.columns.notes["second"] == 2
     assert (
       "2 examples beside 5 translations; left out: 2 without a tree, 1"
-      in (tasks.told(both.notes))
+      in both.told
     )
-    for name in NAMES:
-      sizes = both.sizes(name)
-      assert sizes.tolist() == [np.size(one[name]) for one in found]
+    for name in both.features:
       for i, one in enumerate(found):
-        row = both.rows(name, np.array([i]), sizes[i], 0)[0]
-        np.testing.assert_array_equal(row, one[name].ravel())
-    assert both.weights(np.array([6, 4, 0])).tolist() == [0.5, 1, 1]
+        stored = values(both.columns, name, i)
+        np.testing.assert_array_equal(stored, one[name].ravel())
+    assert both.weight_I[[6, 4, 0]].tolist() == [0.5, 1, 1]
   # Other options, other columns.
-  assert columns(records, data(task="source")).notes["second"] == 2
-  assert columns(records, data(longest=7)).notes["second"] == 1
-  plain = columns(records, data(task="none"))
-  assert len(plain.sizes("source_id")) == 5 and not tasks.told(plain.notes)
+  other = opened(records, data(task="source"))
+  assert other.columns.notes["second"] == 2
+  assert opened(records, data(longest=7)).columns.notes["second"] == 1
+  plain = opened(records, data(task="none"))
+  assert len(plain.columns.sizes("source_id")) == 5 and not plain.told
 
 
 def test_a_batch_says_what_each_row_counts(records):
-  both = columns(records, data(weight=0.5))
+  both = opened(records, data(weight=0.5))
   planned = Planned(Shape(4, 8, 9, source_words=3), np.array([5, 0, 6]))
-  batch = assemble(both, NAMES, planned)
+  batch = both.batch(planned)
   assert batch["weight_B"].tolist() == [0.5, 1, 0.5, 0]
   assert batch["weight_B"].dtype == np.float32
-  halves = [assemble(both, NAMES, planned, host, 2) for host in (0, 1)]
+  hosts = [dataclasses.replace(both, host=i, hosts=2) for i in (0, 1)]
+  halves = [half.batch(planned) for half in hosts]
   assert [h["weight_B"].tolist() for h in halves] == [[0.5, 1], [0.5, 0]]
 
 
-def plan_of(columns):
-  sizes = columns.lengths()
-  return BatchPlan(*sizes, tokens=32, shapes=1, seed=0, row_multiple=1)
-
-
 def test_an_epoch_has_both_tasks_in_any_order(records):
-  plan = plan_of(columns(records, data()))
+  plan = opened(records, data()).plan
   epochs = [
     np.concatenate([p.ids for p in plan.epoch(number)]) for number in (0, 1)
   ]
@@ -267,8 +258,7 @@ def test_a_run_that_goes_on_gets_the_same_batches(records):
   """Columns opened anew, from a position in the middle."""
 
   def batches(position):
-    both = columns(records, data(weight=0.25))
-    return stream(both, NAMES, plan_of(both), position)
+    return opened(records, data(weight=0.25)).batches(position)
 
   whole = list(itertools.islice(batches(Position()), 12))
   rest = itertools.islice(batches(whole[4][0]), 7)
@@ -284,11 +274,9 @@ def test_a_target_that_reads_trees_finds_none_in_brackets(records):
   side = {f"target_{k.partition('_')[2]}": v for k, v in one.items()}
   names = schema.features(["source", "target"])
   one |= {k: v for k, v in side.items() if k in names and k != "target_id"}
-  bracketing = tasks.TREES["dependency"].bracketing(one)
+  brackets = tasks.Dependency()
   sizes = {"source": SOURCE, "target": TARGET}
-  new = tasks.TASKS["parse"].make(
-    one, bracketing, tasks.TREES["dependency"], sizes
-  )
+  new = tasks.Parse().make(one, brackets.bracketing(one), brackets, sizes)
   assert new["target_word"].tolist() == [-1] * 6
   assert new["target_parent_mid"].tolist() == [*range(6)]
   assert new["target_head"].shape == new["target_tree_distance"].shape == (0,)
@@ -302,14 +290,14 @@ def test_what_the_data_lacks_is_named(make, tmp_path):
   assert "source_brackets" not in older[0]
   assert made(older, data())[1]["second"] == 2
   with pytest.raises(InputError, match=r"needs constituency trees .* has none"):
-    columns(older, data(brackets="constituency"))
+    opened(older, data(brackets="constituency"))
   older.manifest["sides"] = []
   with pytest.raises(
     InputError, match=r"needs dependency trees .*parse\.sides"
   ):
-    columns(older, data())
+    opened(older, data())
 
 
 def test_nothing_left_is_an_error(records):
   with pytest.raises(InputError, match=r"no example is left .* 3 too long"):
-    columns(records, data(longest=2))
+    opened(records, data(longest=2))

@@ -11,6 +11,7 @@ import pytest
 from jaxsyn.data import schema
 from jaxsyn.data.schema import EOS, NO_RELATION, NO_WORD, OTHER_TREE, UNK
 from jaxsyn.data.sentence import align, conllu, example, parser, tree
+from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 
 MONKEY = conllu.Parse(
@@ -40,8 +41,9 @@ def characters(tmp_path_factory) -> Vocabulary:
 
 
 def encode(source, vocabulary, target=None, **options):
+  both = (vocabulary, vocabulary)
   return example.encode(
-    source, target, (vocabulary, vocabulary), RELATIONS, **options
+    source, target, vocabularies=both, relations=RELATIONS, **options
   )
 
 
@@ -115,7 +117,7 @@ def test_spelt_out_characters_stay_in_their_word(characters):
 
 def test_features_by_side(whole_words):
   both = encode(MONKEY, whole_words, conllu.unparsed("a banana"))
-  assert set(both) == set(schema.FEATURES) - set(schema.GIVEN)
+  assert set(both) == set(schema.features(["source", "target"]))
   assert both["target_parsed"] == 0
   assert both["target_relation"].tolist() == [1, 1]
   neither = encode(MONKEY.text, whole_words, "a banana")
@@ -146,11 +148,11 @@ def test_an_unparsed_line_has_no_tree(whole_words):
 
 def test_control_trees(whole_words):
   parsed = encode(MONKEY, whole_words, "a")
-  linear = example.retree(parsed, "source", "linear", 3)
+  linear = example.retree(parsed, "source", tree=TREES["linear"](), seed=3)
   assert linear["source_head"].tolist() == [0, 0, 1, 2, 3]
   assert linear["source_parent_mid"].tolist() == [0, 0, 1, 2, 3, 5]
   assert linear["source_tree_distance"].reshape(5, 5)[0].tolist() == [*range(5)]
-  random = example.retree(parsed, "source", "random", 3)
+  random = example.retree(parsed, "source", tree=TREES["random"](), seed=3)
   assert np.sum(random["source_head"] == np.arange(5)) == 1
   for kind, changed in (("linear", linear), ("random", random)):
     assert set(changed) == set(parsed)
@@ -161,32 +163,31 @@ def test_control_trees(whole_words):
     }:
       assert changed[name] is parsed[name]
     # The same straight from text, as in translation.
-    direct = encode(MONKEY, whole_words, "a", tree=kind, seed=3)
+    direct = encode(MONKEY, whole_words, "a", tree=TREES[kind](), seed=3)
     for name, array in changed.items():
       np.testing.assert_array_equal(array, direct[name])
       assert array.dtype == direct[name].dtype == parsed[name].dtype
-  unchanged = example.retree(parsed, "source", "parsed", 3)
-  assert all(unchanged[name] is parsed[name] for name in parsed)
+  unchanged = example.retree(parsed, "source", tree=TREES["parsed"](), seed=3)
+  for name in parsed:
+    np.testing.assert_array_equal(unchanged[name], parsed[name])
   assert unchanged is not parsed
-  with pytest.raises(ValueError, match="tree must be one of"):
-    example.retree(parsed, "source", "upside down", 3)
 
 
 @pytest.mark.parametrize("kind", ["linear", "random"])
 def test_control_trees_on_both_sides(whole_words, kind):
   target = conllu.unparsed("a banana The monkey")
   parsed = encode(MONKEY, whole_words, target)
-  direct = encode(MONKEY, whole_words, target, tree=kind)
-  source = example.retree(parsed, "source", kind, 0)
-  both = example.retree(source, "target", kind, 0)
+  direct = encode(MONKEY, whole_words, target, tree=TREES[kind]())
+  source = example.retree(parsed, "source", tree=TREES[kind](), seed=0)
+  both = example.retree(source, "target", tree=TREES[kind](), seed=0)
   for name, array in both.items():
     np.testing.assert_array_equal(array, direct[name])
   # The source's is what it is without trees of the target.
-  alone = encode(MONKEY, whole_words, target.text, tree=kind)
+  alone = encode(MONKEY, whole_words, target.text, tree=TREES[kind]())
   for name in alone:
     np.testing.assert_array_equal(alone[name], direct[name])
   # The target's comes from its own ids.
-  turned = encode(target, whole_words, tree=kind)
+  turned = encode(target, whole_words, tree=TREES[kind]())
   assert turned["source_head"].tolist() == direct["target_head"].tolist()
 
 
@@ -194,16 +195,20 @@ def test_random_trees_depend_on_the_words_and_the_seed_alone(whole_words):
   other = conllu.Parse(
     MONKEY.text, MONKEY.start_W, MONKEY.end_W, (0, 0, 0, 0, 0), ("dep",) * 5
   )
-  one = encode(MONKEY, whole_words, "a", line=3, tree="random")
-  two = encode(other, whole_words, line=9, tree="random")
+  one = encode(MONKEY, whole_words, "a", line=3, tree=TREES["random"]())
+  two = encode(other, whole_words, line=9, tree=TREES["random"]())
   np.testing.assert_array_equal(one["source_head"], two["source_head"])
   heads = {
-    tuple(encode(parse, whole_words, tree="random")["source_head"].tolist())
+    tuple(
+      encode(parse, whole_words, tree=TREES["random"]())["source_head"].tolist()
+    )
     for parse in map(conllu.unparsed, ("a a a a", "a a a The", "The a a a"))
   }
   assert len(heads) > 1
   by_seed = {
-    seed: encode(MONKEY, whole_words, tree="random", seed=seed)["source_head"]
+    seed: encode(MONKEY, whole_words, tree=TREES["random"](), seed=seed)[
+      "source_head"
+    ]
     for seed in range(8)
   }
   np.testing.assert_array_equal(by_seed[0], one["source_head"])
@@ -223,8 +228,8 @@ def test_tags_stand_around_the_sentence_and_belong_to_no_word(whole_words):
     if name not in ("source_id", "source_word", "source_parent_mid"):
       np.testing.assert_array_equal(facts[name], plain[name])
   # A random tree does not change with the tag.
-  one = encode(MONKEY, whole_words, tree="random")
-  two = encode(MONKEY, whole_words, tree="random", tag=77)
+  one = encode(MONKEY, whole_words, tree=TREES["random"]())
+  two = encode(MONKEY, whole_words, tree=TREES["random"](), tag=77)
   np.testing.assert_array_equal(one["source_head"], two["source_head"])
   text = encode(MONKEY.text, whole_words, tag=77)
   assert text["source_id"].tolist() == facts["source_id"].tolist()

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from jaxsyn.data.sentence import conllu, tree
+from jaxsyn.data.sentence import conllu, controls
 from jaxsyn.data.sentence.linearise import (
   CLOSE,
-  delinearise,
+  END,
+  HEAD,
+  OPEN,
   linearise,
   numbers,
   of_subwords,
@@ -17,6 +19,56 @@ from jaxsyn.data.sentence.linearise import (
 
 LABELS = ("det", "nsubj", "obj", "root")  # 1, 2, 3, 4
 NAMES = symbols(LABELS)
+
+
+def delinearise(number):
+  """The dependency tree of a skeleton; words count in the order of brackets.
+
+  Args:
+    number: of symbols, from `skeleton` with heads.
+
+  Returns: head_W and relation_W, as `linearise` takes them.
+
+  Raises:
+    ValueError: the symbols are no brackets of a dependency tree.
+  """
+  head, relation = [], []
+  # Of each open bracket: label, words on its left, its own word, all on it.
+  todo: list[tuple[int, list[int], list[int]]] = [(0, [], [])]
+
+  def stand(entry) -> None:
+    """The word of a bracket takes the next place of the sentence."""
+    label, _, own = entry
+    if own:
+      raise ValueError("a bracket has two heads.")
+    own.append(len(head))
+    head.append(-1)
+    relation.append(label)
+
+  for sign in map(int, number):
+    if sign >= OPEN:
+      todo.append((sign - OPEN, [], []))
+    elif len(todo) == 1:
+      raise ValueError(f"symbol {sign} stands outside of all brackets.")
+    elif sign == HEAD:
+      stand(todo[-1])
+    elif sign == END:
+      entry = todo.pop()
+      _, hanging, own = entry
+      if not own:
+        if hanging:
+          raise ValueError("a bracket with brackets in it has no head.")
+        stand(entry)
+      for word in hanging:
+        head[word] = own[0]
+      todo[-1][1].append(own[0])
+    else:
+      raise ValueError(f"symbol {sign} is no bracket.")
+  if len(todo) > 1:
+    raise ValueError(f"{len(todo) - 1} brackets are not closed.")
+  for root in todo[0][1]:
+    head[root] = root
+  return np.array(head, np.int32), np.array(relation, np.int32)
 
 
 def shown(bracketing, words=None):
@@ -113,7 +165,7 @@ def test_thousands_of_projective_trees_come_back():
 
 def test_any_tree_keeps_its_arcs():
   for seed in range(300):
-    head_W = tree.random(3 + seed % 20, seed)
+    head_W = controls.random(3 + seed % 20, seed)
     relation_W = np.arange(len(head_W))  # names the words
     signs = linearise(head_W, relation_W)
     head, relation = delinearise(skeleton(signs, heads=True))
@@ -136,9 +188,9 @@ def test_gold_trees_come_back(shared_data):
 def test_a_deep_chain():
   words = 5000
   head, _ = delinearise(
-    skeleton(linearise(tree.linear(words), [0] * words), heads=True)
+    skeleton(linearise(controls.linear(words), [0] * words), heads=True)
   )
-  np.testing.assert_array_equal(head, tree.linear(words))
+  np.testing.assert_array_equal(head, controls.linear(words))
 
 
 @pytest.mark.parametrize(

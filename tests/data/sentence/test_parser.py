@@ -7,12 +7,9 @@ import hashlib
 import itertools
 
 import pytest
-import spacy_udpipe.utils
-import web_server
 
 from jaxsyn.data.sentence import conllu, parser
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 
 
@@ -138,72 +135,3 @@ def test_files_that_are_no_model(tmp_path, english):
     bad.write_bytes(content)
     with pytest.raises(InputError, match=r"bad.udpipe: not a \(whole\) UDPipe"):
       parser.UDPipe(bad)
-
-
-def test_find_takes_a_file(tmp_path):
-  model = tmp_path / "my.udpipe"
-  model.touch()
-  assert parser.find(str(model), "en", tmp_path / "kept") == model
-
-
-@pytest.fixture
-def models(monkeypatch):
-  """The server that models come from, on this machine."""
-  with web_server.serve() as server:
-    monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", server.url("udpipe"))
-    yield server
-
-
-GERMAN = "german-gsd-ud-2.5-191206.udpipe"
-
-
-def test_find_downloads_once(models, tmp_path, shared_data, capsys):
-  model = (shared_data / "udpipe" / "german.udpipe").read_bytes()
-  models.answers[f"udpipe/{GERMAN}"] = model
-  path = parser.find("", "de", tmp_path)
-  assert path == parser.find("de", "en", tmp_path) == tmp_path / GERMAN
-  assert models.asked == [f"/udpipe/{GERMAN}"]
-  assert capsys.readouterr().out == ""  # stdout belongs to translations
-  assert parser.UDPipe(path)("Er geht.").parsed
-  # What came first must come again: another model is refused, a damaged one
-  # fetched again.
-  path.write_bytes(model[:-1])
-  assert parser.find("", "de", tmp_path).read_bytes() == model
-  path.unlink()
-  models.answers[f"udpipe/{GERMAN}"] = model + b"x"
-  with pytest.raises(InputError, match=rf"has changed .*{GERMAN}\.sha256"):
-    parser.find("", "de", tmp_path)
-
-
-def test_a_config_says_the_checksum_of_a_model(models, tmp_path, shared_data):
-  path = shared_data / "udpipe" / "german.udpipe"
-  models.answers |= {"mine": path.read_bytes()}
-  address = fetch.Address(models.url("mine"), parser.UDPipe(path).sha256)
-  found = parser.find("", "de", tmp_path, {GERMAN: address})
-  assert found.read_bytes() == path.read_bytes()
-  found = parser.find("my.udpipe", "de", tmp_path, {"my.udpipe": address})
-  assert found == tmp_path / "my.udpipe"
-  other = address._replace(sha256="0" * 64)
-  with pytest.raises(InputError, match="downloads says 0000"):
-    parser.find("", "de", tmp_path / "other", {GERMAN: other})
-
-
-def test_find_says_what_to_do_without_network(tmp_path, monkeypatch):
-  nowhere = "http://127.0.0.1:9"
-  monkeypatch.setattr(spacy_udpipe.utils, "BASE_URL", nowhere)
-  message = r"refused.*by hand, or name.*Systems without trees.*sides=\"\(\)\""
-  with pytest.raises(InputError, match=message):
-    parser.find("", "de", tmp_path)
-  assert not list(tmp_path.iterdir())
-
-
-def test_find_refuses_what_is_no_model(models, tmp_path):
-  models.answers[f"udpipe/{GERMAN}"] = b"<html>moved</html>"
-  with pytest.raises(InputError, match=r"download of german.*not a \(whole\)"):
-    parser.find("", "de", tmp_path)
-  assert not list(tmp_path.iterdir())
-
-
-def test_find_of_an_unknown_name(tmp_path):
-  with pytest.raises(InputError, match=r"'englsh' is no file and no name"):
-    parser.find("englsh", "en", tmp_path)

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from jaxsyn.data.sentence import text
-from jaxsyn.data.sentence.stream import chunks, sentences, whole
-from jaxsyn.data.sentence.text import PAUSE, Faulty
+from jaxsyn.data.sentence.stream import chunks, sentences
+from jaxsyn.data.sentence.text import PAUSE, Faulty, whole
 from jaxsyn.errors import InputError
 
 BAD = b"one\nso f\xfcr\nthree\nnul\0in\nfive\n"

@@ -227,3 +227,35 @@ def test_nothing_is_written_outside_of_a_run(folder, tmp_path, tiny):
   with pytest.raises(InputError, match=r"vocabulary.source.file must be"):
     workdir.create(tmp_path / "deep" / "run", config)
   assert sorted(p.name for p in tmp_path.iterdir()) == ["copy", "payload"]
+
+
+def test_a_batch_has_what_is_read_and_what_that_needs():
+  manifest = toy_folders.manifest_of()
+  reads = ["source_parent_mid"]
+  assert manifests.features_for(manifest, reads) == (
+    "source_id",
+    "target_id",
+    "source_word",
+    "source_parsed",
+    "source_parent_mid",
+  )
+  with pytest.raises(InputError, match="no trees of the target side"):
+    manifests.features_for(manifest, ["target_head"])
+
+
+def test_what_is_lacking_is_named_with_a_line_to_paste():
+  reads = ("source_head", "target_head", "source_relation")
+  with pytest.raises(InputError) as error:
+    manifests.features_for(toy_folders.manifest_of(sides=[]), reads)
+  assert str(error.value) == (
+    "this system reads source_head, source_relation, target_head, but the "
+    "prepared data has no trees of the source and the target side. Prepare it "
+    "again with --config.prepare.parse.sides=\"('source','target',)\"."
+  )
+  with pytest.raises(InputError) as error:
+    manifests.features_for(toy_folders.manifest_of(), ["source_upos"])
+  assert str(error.value) == (
+    "this system reads source_upos, but the prepared data has no such "
+    "annotation. Prepare it again with "
+    "--config.prepare.parse.annotations=\"('upos',)\"."
+  )

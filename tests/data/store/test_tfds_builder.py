@@ -40,7 +40,14 @@ EXAMPLES = [example(i) for i in range(7)]
 def write(folder):
   splits = {"train": (7, iter(EXAMPLES)), "validation": (2, EXAMPLES[:2])}
   features = schema.tfds_features(SIDES)
-  return tfds_builder.write(folder, "toy", "1.2.3", features, splits, 2)
+  return tfds_builder.write(
+    folder,
+    name="toy",
+    version="1.2.3",
+    features=features,
+    splits=splits,
+    shards=2,
+  )
 
 
 def same(a, b):
@@ -86,7 +93,9 @@ def test_wrong_count_leaves_nothing(tmp_path, count):
   features = schema.tfds_features(SIDES)
   splits = {"train": (count, EXAMPLES)}
   with pytest.raises(ValueError, match=rf"does not hold {count} examples"):
-    tfds_builder.write(tmp_path, "toy", "1.0.0", features, splits)
+    tfds_builder.write(
+      tmp_path, name="toy", version="1.0.0", features=features, splits=splits
+    )
   assert list(tmp_path.rglob("*.tfrecord*")) == []
 
 
@@ -96,7 +105,11 @@ def test_old_folder_stays_when_writing_fails(tmp_path):
   features = schema.tfds_features(SIDES)
   with pytest.raises(ValueError, match=r"does not hold"):
     tfds_builder.write(
-      tmp_path, "toy", "1.2.3", features, {"train": (9, EXAMPLES)}
+      tmp_path,
+      name="toy",
+      version="1.2.3",
+      features=features,
+      splits={"train": (9, EXAMPLES)},
     )
   assert sorted(tmp_path.rglob("*")) == before
 

@@ -1,4 +1,4 @@
-"""Columns and batches: the same numbers as the examples, padded."""
+"""A split and its batches: the same numbers as the examples, padded."""
 
 import itertools
 import threading
@@ -6,18 +6,18 @@ import time
 
 import numpy as np
 import pytest
+from toy_folders import values
 
-from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position, Shape
-from jaxsyn.data.loader.batches import (
-  ahead,
-  assemble,
+from jaxsyn.data.loader.batch_plan import (
+  BatchPlan,
+  Planned,
+  Position,
+  Shape,
   doubled,
-  features_for,
-  pad,
-  stream,
-  words_of,
 )
-from jaxsyn.data.loader.columns import open_columns
+from jaxsyn.data.loader.column_cache import open_columns
+from jaxsyn.data.loader.columns import Columns, pad, words_of
+from jaxsyn.data.loader.split import Split, ahead
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
 
@@ -44,6 +44,18 @@ def example(words: int, target: int, start: int):
   }
 
 
+def split_of(columns, features=None, host=0, hosts=1, **sizes):
+  sizes = {"shapes": 1, "row_multiple": 1, **sizes}
+  plan = BatchPlan(columns.lengths(), seed=0, length_multiple=1, **sizes)
+  features = tuple(features or columns.flat)
+  return Split(columns, features, plan, host=host, hosts=hosts)
+
+
+def assembled(columns, features, planned, host=0, hosts=1):
+  split = split_of(columns, features, host, hosts, tokens=64)
+  return split.batch(planned)
+
+
 @pytest.fixture
 def examples():
   return [example(w, t, 4 + 10 * w) for w, t in [(1, 3), (3, 2), (2, 4)]]
@@ -52,14 +64,17 @@ def examples():
 @pytest.fixture(params=[1.0, 0.0], ids=["memory", "mapped"])
 def columns(examples, tmp_path, request):
   return open_columns(
-    lambda _: together(examples), NAMES, tmp_path / "cache", request.param
+    lambda _: together(examples),
+    NAMES,
+    tmp_path / "cache",
+    memory_gib=request.param,
   )
 
 
 def test_a_batch_by_hand(columns):
   shape = Shape(rows=3, source=5, target=4, source_words=6)
   planned = Planned(shape, np.array([2, 0]))
-  batch = assemble(columns, NAMES, planned)
+  batch = assembled(columns, NAMES, planned)
   assert batch["source_id_BS"].tolist() == [
     [24, 25, 26, 0, 0],
     [14, 15, 0, 0, 0],
@@ -82,8 +97,8 @@ def test_a_batch_by_hand(columns):
 
 def test_hosts_share_the_rows(columns):
   planned = Planned(Shape(4, 5, 4, source_words=3), np.array([2, 0, 1]))
-  whole = assemble(columns, NAMES, planned)
-  halves = [assemble(columns, NAMES, planned, host, 2) for host in (0, 1)]
+  whole = assembled(columns, NAMES, planned)
+  halves = [assembled(columns, NAMES, planned, host, 2) for host in (0, 1)]
   for name, array in whole.items():
     joined = np.concatenate([half[name] for half in halves])
     np.testing.assert_array_equal(joined, array)
@@ -92,8 +107,8 @@ def test_hosts_share_the_rows(columns):
 def test_a_translation_batch_is_the_same_as_a_training_batch(columns, examples):
   names = [name for name in NAMES if name.startswith("source")]
   planned = Planned(Shape(4, 6, 4, source_words=5), np.arange(3))
-  trained = assemble(columns, names, planned)
-  translated = pad(examples, names, 6, 5, 4)
+  trained = assembled(columns, names, planned)
+  translated = pad(examples, names, subwords=6, words=5, rows=4)
   for name, array in translated.items():
     np.testing.assert_array_equal(array, trained[name])
 
@@ -113,39 +128,32 @@ def shared_piece():
   }
 
 
-def test_words_that_outnumber_subwords_are_all_there(tmp_path):
+def test_words_that_outnumber_subwords_are_all_there():
   one = shared_piece()
-  columns = open_columns(
-    lambda _: together([one]), tuple(one), tmp_path / "cache", 1.0
-  )
-  plan = BatchPlan(
-    *columns.lengths(), tokens=8, shapes=1, seed=0, row_multiple=1
-  )
-  (shape,) = plan.shapes
+  split = split_of(Columns.of([one], one), NARROW, tokens=8)
+  (shape,) = split.plan.shapes
   assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
-  trained = assemble(columns, NARROW, plan.epoch(0)[0])
+  (trained,) = split.in_order()
   assert words_of(one, NARROW) == words_of(one, NARROW[2:]) == 4
-  translated = pad([one], NARROW, 2, 4, shape.rows)
+  translated = pad([one], NARROW, subwords=2, words=4, rows=shape.rows)
   for batch in (trained, translated):
     assert batch["source_head_BW"][0].tolist() == [1, 2, 3, 3]
     assert batch["source_tree_distance_BWW"][0, 0].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["source_id", *NARROW])
-def test_nothing_is_cut(name, tmp_path):
+def test_nothing_is_cut(name):
   one = shared_piece()
-  columns = open_columns(
-    lambda _: together([one]), tuple(one), tmp_path / "cache", 1.0
-  )
+  columns = Columns.of([one], one)
   source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
   planned = Planned(Shape(1, source, 2, words), np.array([0]))
   why = (
     rf"{name}: an example of {source + 1 if source == 1 else 4} does not fit"
   )
   with pytest.raises(ValueError, match=why):
-    assemble(columns, [name], planned)
+    assembled(columns, [name], planned)
   with pytest.raises(ValueError, match=why):
-    pad([one], [name], source, words, 1)
+    pad([one], [name], subwords=source, words=words, rows=1)
 
 
 def test_a_split_without_any_word(tmp_path):
@@ -156,10 +164,9 @@ def test_a_split_without_any_word(tmp_path):
     "source_tree_distance": np.zeros(0, np.uint8),
   }
   columns = open_columns(
-    lambda _: together([none]), tuple(none), tmp_path / "cache", 1.0
+    lambda _: together([none]), tuple(none), tmp_path / "cache", memory_gib=1.0
   )
-  plan = BatchPlan(*columns.lengths(), tokens=8, shapes=1, seed=0)
-  batch = assemble(columns, tuple(none), plan.epoch(0)[0])
+  (batch,) = split_of(columns, tokens=8, row_multiple=8).in_order()
   assert batch["source_head_BW"].tolist() == [[0]] * 8
   assert batch["source_tree_distance_BWW"].tolist() == [[[255]]] * 8
 
@@ -170,30 +177,26 @@ def test_lengths_are_padded_to_few():
 
 def test_the_cache_is_used_and_made_again(examples, tmp_path):
   cache = tmp_path / "cache"
-  open_columns(lambda _: together(examples), NAMES, cache, 1.0)
+
+  def opened(make=lambda _: together(examples)):
+    return open_columns(make, NAMES, cache, memory_gib=1.0)
 
   def never(_):
     raise AssertionError("read again")
 
-  again = open_columns(never, NAMES, cache, 1.0)
-  assert again.rows("target_id", np.array([1]), 2, 0).tolist() == [[34, 35]]
+  opened()
+  assert values(opened(never), "target_id", 1).tolist() == [34, 35]
   (cache / "columns.json").unlink()  # as if a kill had come in between
-  open_columns(lambda _: together(examples), NAMES, cache, 1.0)
+  opened()
   assert (cache / "columns.json").is_file()
   assert [p.name for p in tmp_path.iterdir()] == ["cache"]
 
 
 def test_the_stream_goes_on_from_any_position(columns):
-  plan = BatchPlan(
-    *columns.lengths(),
-    tokens=8,
-    shapes=2,
-    seed=0,
-    row_multiple=1,
-  )
-  whole = list(itertools.islice(stream(columns, NAMES, plan, Position()), 9))
+  split = split_of(columns, tokens=8, shapes=2)
+  whole = list(itertools.islice(split.batches(Position()), 9))
   middle = whole[4][0]
-  rest = itertools.islice(stream(columns, NAMES, plan, middle), 4)
+  rest = itertools.islice(split.batches(middle), 4)
   for (_, a), (_, b) in zip(whole[5:], rest):
     for name, array in a.items():
       np.testing.assert_array_equal(array, b[name])
@@ -223,26 +226,3 @@ def test_closing_ends_the_thread():
       return
     time.sleep(0.1)
   raise AssertionError("the thread still runs")
-
-
-def test_a_fact_the_data_lacks_is_named():
-  assert features_for(["source_parent_mid"], ["source"]) == (
-    "source_id",
-    "target_id",
-    "source_word",
-    "source_parsed",
-    "source_parent_mid",
-  )
-  with pytest.raises(InputError, match="no trees of the target side"):
-    features_for(["target_head"], ["source"])
-
-
-def test_lacking_trees_are_named_with_a_line_to_paste():
-  needs = ("source_head", "target_head", "source_relation")
-  with pytest.raises(InputError) as error:
-    features_for(needs, ())
-  assert str(error.value) == (
-    "this system reads source_head, source_relation, target_head, but the "
-    "prepared data has no trees of the source and the target side. Prepare it "
-    "again with --config.prepare.parse.sides=\"('source','target',)\"."
-  )

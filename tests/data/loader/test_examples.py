@@ -1,23 +1,21 @@
-"""Columns of a prepared split: which trees they hold."""
+"""The examples of a prepared split: which trees they hold."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from toy_folders import data_of, opened, values
 
-from jaxsyn.data.loader.columns import (
-  cache_of,
-  examples_of,
-  of_split,
-  rows_of,
-  tree_facts,
-)
+from jaxsyn.data.loader.column_cache import folder_of
+from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.schema import FEATURES
-from jaxsyn.data.sentence import example, tree
+from jaxsyn.data.sentence import controls, example
+from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store.records import Records
 from jaxsyn.data.store.rows import Rows
+from jaxsyn.errors import InputError
 
-TREE_FACTS = ("head", "parent_mid", "tree_distance")
+OF_TREES = ("head", "parent_mid", "tree_distance")
 
 
 @pytest.fixture(scope="module")
@@ -28,24 +26,34 @@ def records(prepared):
 @pytest.mark.parametrize("kind", ["linear", "random"])
 def test_a_control_replaces_the_trees_of_both_sides(records, kind):
   changed = {"source": 0, "target": 0}
-  controls = examples_of(records, kind, 7)
-  for parsed, control in zip(records, controls, strict=True):
+  found = Examples(records, data_of(kind), 7)
+  for parsed, control in zip(records, found, strict=True):
     for side in changed:
       words = len(parsed[f"{side}_head"])
       if kind == "linear":
-        assert control[f"{side}_head"].tolist() == tree.linear(words).tolist()
-      alone = example.retree(parsed, side, kind, 7)  # the other side as it was
-      for name in TREE_FACTS:
+        assert (
+          control[f"{side}_head"].tolist() == controls.linear(words).tolist()
+        )
+      # The other side as it was.
+      alone = example.retree(parsed, side, tree=TREES[kind](), seed=7)
+      for name in OF_TREES:
         name = f"{side}_{name}"
         np.testing.assert_array_equal(control[name], alone[name])
       changed[side] += any(control[f"{side}_head"] != parsed[f"{side}_head"])
-    for name in set(parsed) - {f"{s}_{n}" for s in changed for n in TREE_FACTS}:
+    for name in set(parsed) - {f"{s}_{n}" for s in changed for n in OF_TREES}:
       np.testing.assert_array_equal(control[name], parsed[name])
   assert min(changed.values()) > 20  # of 24 sentences
 
 
+def test_trees_that_there_are_none_of_are_refused():
+  with pytest.raises(
+    InputError, match=r"data\.tree has no trees 'upside down'"
+  ):
+    data_of("upside down")
+
+
 def test_parsed_trees_stay(records):
-  examples = examples_of(records, "parsed", 7)
+  examples = Examples(records, data_of(), 7)
   for parsed, same in zip(records, examples, strict=True):
     assert parsed.keys() == same.keys()
     for name in parsed:
@@ -53,21 +61,25 @@ def test_parsed_trees_stay(records):
 
 
 @pytest.mark.parametrize(
-  ("tree", "tag", "one_by_one"),
-  [("parsed", None, False), ("parsed", 9, True), ("linear", None, True)],
+  ("tree", "task", "one_by_one"),
+  [
+    ("parsed", "none", False),
+    ("parsed", "parse", True),
+    ("linear", "none", True),
+  ],
 )
 @pytest.mark.parametrize("count", [1, 5, 1000])
 def test_rows_are_the_examples_and_made_of_them_only_if_they_change(
-  records, tree, tag, one_by_one, count, monkeypatch
+  records, tree, task, one_by_one, count, monkeypatch
 ):
-  expected = list(examples_of(records, tree, 7, tag))
-  made, whole = [], Rows.examples
+  examples = Examples(records, data_of(tree, task=task), 7)
+  expected, made, whole = list(examples), [], Rows.examples
   monkeypatch.setattr("jaxsyn.data.store.rows.TOGETHER", count)
   monkeypatch.setattr("jaxsyn.data.store.records.TOGETHER", count)
   monkeypatch.setattr(
     Rows, "examples", lambda self: made.append(1) or whole(self)
   )
-  found = list(rows_of(records, tree, 7, tag))
+  found = list(examples.rows({}))
   assert bool(made) == one_by_one
   for name, feature in FEATURES.items():
     if name in records.features:
@@ -80,30 +92,27 @@ def test_rows_are_the_examples_and_made_of_them_only_if_they_change(
 
 
 def test_columns_hold_those_of_their_seed(records):
-  names = ("source_head", "target_head")
-  ids = np.arange(len(records))
-  drawn = []
+  names, data, drawn = ("source_head", "target_head"), data_of("random"), []
   for seed in (0, 1, 0):  # made, made, and from the cache
-    found = of_split(records, names, "random", seed, memory_gib=1.0)
+    found = opened(records, names, data=data, seed=seed).columns
     for name in names:
-      wanted = [one[name] for one in examples_of(records, "random", seed)]
-      drawn.append(found.rows(name, ids, max(map(len, wanted)), -1))
-      for row, heads in zip(drawn[-1], wanted):
-        assert row[row >= 0].tolist() == heads.tolist()
-  assert (drawn[0] != drawn[2]).any(1).sum() > 20  # of 24 sentences
-  np.testing.assert_array_equal(drawn[0], drawn[4])
+      drawn.append([values(found, name, i).tolist() for i in range(24)])
+      wanted = [one[name].tolist() for one in Examples(records, data, seed)]
+      assert drawn[-1] == wanted
+  assert sum(a != b for a, b in zip(drawn[0], drawn[2])) > 20
+  assert drawn[0] == drawn[4]
 
 
 @pytest.mark.parametrize("tree, folders", [("parsed", 1), ("random", 2)])
 def test_only_random_trees_are_kept_by_seed(records, tree, folders):
   names = ("source_id", "source_head")
-  caches = {cache_of(records, names, *tree_facts(tree, s)) for s in (0, 1)}
-  assert len(caches) == folders
+  abouts = [Examples(records, data_of(tree), seed).about for seed in (0, 1)]
+  assert len({folder_of(records, names, about) for about in abouts}) == folders
 
 
 def test_lengths_are_of_subwords_and_words(records):
-  names = ("source_id", "target_id", "source_tree_distance", "target_head")
-  found = of_split(records, names, "parsed", 0, memory_gib=1.0).lengths()
+  found = opened(records, ("source_tree_distance", "target_head"))
+  found = found.columns.lengths()
   for own, one in zip(zip(*found, strict=True), records, strict=True):
     assert own == tuple(
       len(one[name])

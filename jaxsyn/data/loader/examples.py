@@ -1,0 +1,147 @@
+"""The examples of a split as a run reads them: its trees, its tasks.
+
+What stands in the records is one example a pair, with the parser's trees. A run
+may ask for other trees (config.data.tree), and for a second task beside
+translation (config.data.second), whose examples come after those of the first.
+
+Before this file: `jaxsyn.data.store.records`. After it: `column_cache`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from jaxsyn.config import Data
+from jaxsyn.data.loader import tasks
+from jaxsyn.data.schema import SIDES
+from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.sentence.example import retree, tagged
+from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.rows import Example, Rows, together
+from jaxsyn.errors import InputError
+
+RECIPE = 1  # raise it when the same pairs give other examples
+
+Notes = collections.Counter  # what is counted while examples are made
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+  """Iterates over the translations: the examples of the first task, in order.
+
+  Attributes:
+    records: the opened split.
+    data: config.data, which says the trees and the second task.
+    seed: config.seed, for random trees.
+    both: whether `rows` has the examples of the second task too; validation
+      and translation know the first one alone.
+  """
+
+  records: Records
+  data: Data
+  seed: int
+  both: bool = False
+
+  def __post_init__(self):
+    """Raises InputError where the data has no trees for the second task."""
+    second, manifest = self.data.second, self.records.manifest
+    if self._two and not second.brackets.there(manifest):
+      task, kind = tasks.names(second)
+      raise InputError(
+        f"config.data.second.task={task!r} needs {kind} trees of the source, "
+        f"and {self.records.directory} has none. Prepare it again with "
+        f"{second.brackets.lacking}."
+      )
+
+  def __iter__(self) -> Iterator[Example]:
+    tag = tasks.tag(self.data.second, self.records.manifest)
+    for example in self._with_trees():
+      yield example if tag is None else tagged(example, tag)
+
+  def rows(self, notes: Notes) -> Iterator[Rows]:
+    """All of them, some at a time.
+
+    Args:
+      notes: counts, where there is a second task: examples of the "first" and
+        the "second", and pairs that had "no tree" or were "too long" for it.
+    """
+    tag = tasks.tag(self.data.second, self.records.manifest)
+    if tag is None and not self.data.tree.control and not self._two:
+      return self.records.rows()  # as they are stored, which is faster
+    return together(self.counted(notes) if self._two else self)
+
+  def counted(self, notes: Notes) -> Iterator[Example]:
+    """The examples of both tasks, counted; see `rows`."""
+    for example in self:
+      notes["first"] += 1
+      yield example
+    second, manifest = self.data.second, self.records.manifest
+    sizes = {s: about["size"] for s, about in manifest["vocabulary"].items()}
+    for example in self._with_trees():
+      bracketing = second.brackets.bracketing(example)
+      if not (bracketing < 0).any():
+        notes["no tree"] += 1
+        continue
+      new = second.task.make(example, bracketing, second.brackets, sizes)
+      if max(len(new["source_id"]), len(new["target_id"])) > second.longest:
+        notes["too long"] += 1
+        continue
+      notes["second"] += 1
+      yield new
+
+  @property
+  def about(self) -> list[str | int | None]:
+    """What decides the examples beside the records: part of a cache's name."""
+    second, tree = self.data.second, self.data.tree
+    about = [RECIPE, TREES.name_of(tree), self.seed if tree.seeded else None]
+    about.append(tasks.tag(second, self.records.manifest))
+    return about + ([*tasks.names(second), second.longest] if self._two else [])
+
+  def weight_I(self, notes: Mapping[str, int]) -> np.ndarray | None:
+    """What each example counts in the loss; None: 1 each.
+
+    Args:
+      notes: of `rows`.
+
+    Raises:
+      InputError: no example of the second task is left.
+    """
+    if not self._two:
+      return None
+    second, made = self.data.second, notes.get("second", 0)
+    if not made:
+      raise InputError(
+        f"config.data.second: no example is left of {len(self.records)} pairs "
+        f"({told(notes)}). Raise config.data.second.longest, or look at the "
+        f"{tasks.names(second)[1]} trees."
+      )
+    return np.repeat([1.0, second.weight], [notes["first"], made])
+
+  @property
+  def _two(self) -> bool:
+    return self.both and self.data.second.task.any
+
+  def _with_trees(self) -> Iterator[Example]:
+    """The stored examples, with the trees that config.data.tree asks for."""
+    tree = self.data.tree
+    for example in self.records:
+      for side in SIDES:
+        if tree.control and f"{side}_head" in example:
+          example = retree(example, side, tree=tree, seed=self.seed)
+      yield example
+
+
+def told(notes: Mapping[str, int]) -> str:
+  """What `notes` count, for the reader; "" where there is no second task."""
+  if not notes:
+    return ""
+  count = {k: notes.get(k, 0) for k in ("second", "no tree", "too long")}
+  return (
+    f"second task: {count['second']:,} examples beside {notes['first']:,} "
+    f"translations; left out: {count['no tree']:,} without a tree, "
+    f"{count['too long']:,} too long"
+  )

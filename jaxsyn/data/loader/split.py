@@ -1,0 +1,229 @@
+"""The door of the loader: a split, opened, gives batches.
+
+Training walks over its batches without end, from any position; evaluation takes
+all of them once. A batch passes through `ahead`, `Split.batches`,
+`BatchPlan.walk` (which examples), `Split.batch`, `Columns.padded` (a feature)
+and `changed`.
+
+`weight_B` of a batch is 1 for a pair, its weight for an example of a second
+task, and 0 for a row of padding. No JAX here: arrays are NumPy, on the host, and
+who trains says which of several hosts this is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import queue
+import threading
+from collections.abc import Callable, Collection, Iterator
+
+import numpy as np
+
+from jaxsyn import config
+from jaxsyn.data.loader import column_cache, examples
+from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
+from jaxsyn.data.loader.columns import Batch, Columns
+from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
+from jaxsyn.errors import InputError
+
+Change = Callable[[Batch], Batch]  # a caller's own function on host batches
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """A split as this host sees it: its rows of every batch.
+
+  Attributes:
+    columns: features of all examples.
+    features: names of those in a batch.
+    plan: which examples form which batch.
+    examples: those of the first task, one by one.
+    weight_I: what each example counts in the loss; None: 1.
+    host, hosts: this one takes rows [host, host + 1) · rows / hosts.
+    change: a caller's own function on every batch.
+  """
+
+  columns: Columns
+  features: tuple[str, ...]
+  plan: BatchPlan
+  examples: Examples | None = None
+  weight_I: np.ndarray | None = None
+  host: int = 0
+  hosts: int = 1
+  change: Change | None = None
+
+  def batches(self, start: Position) -> Iterator[tuple[Position, Batch]]:
+    """Batches without end, from a position on.
+
+    Yields: the position after the batch (what a checkpoint keeps), the batch.
+    """
+    for position, planned in self.plan.walk(start):
+      yield position, self.batch(planned)
+
+  def in_order(self) -> Iterator[Batch]:
+    """All examples once, in few shapes: to evaluate."""
+    return map(self.batch, self.plan.in_order())
+
+  def empty(self) -> list[Batch]:
+    """A batch of padding in every shape, to compile with."""
+    nobody = np.empty(0, np.int64)
+    return [self.batch(Planned(shape, nobody)) for shape in self.plan.shapes]
+
+  def batch(self, planned: Planned) -> Batch:
+    """The arrays of a planned batch, or of this host's share of its rows.
+
+    Raises:
+      ValueError: the shape is too narrow for an example.
+    """
+    rows = planned.shape.rows // self.hosts
+    shape = dataclasses.replace(planned.shape, rows=rows)
+    ids = planned.ids[self.host * rows : (self.host + 1) * rows]
+    batch = {
+      f"{feature}_B{FEATURES[feature].axes}": self.columns.padded(
+        feature, ids, shape
+      )
+      for feature in self.features
+    }
+    weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
+    weight_B[: len(ids)] = 1 if self.weight_I is None else self.weight_I[ids]
+    return changed(batch, self.change)
+
+  @property
+  def told(self) -> str:
+    """What a second task made of the pairs, for the reader; "" without one."""
+    return examples.told(self.columns.notes)
+
+
+def open_split(
+  records: Records,
+  reads: Collection[str],
+  *,
+  data: config.Data,
+  batch: config.Batch,
+  seed: int,
+  both_tasks: bool = True,
+  rows: int = 1,
+  host: int = 0,
+  hosts: int = 1,
+  change: Change | None = None,
+) -> Split:
+  """Opens a prepared split; its features are cached beside its records.
+
+  Args:
+    records: of the split.
+    reads: features that parts and losses read, beyond the subwords.
+    data: config.data: which trees, which second task.
+    batch: config.batch: how large batches are.
+    seed: config.seed: of random trees, and of the order.
+    both_tasks: whether the examples of a second task are there as well.
+    rows: the rows of every batch are a multiple of this, for devices.
+    host, hosts: which of how many hosts this is.
+    change: function on every batch (NumPy). Rows and columns of padding are in
+      it too.
+
+  Raises:
+    InputError: the data lacks what is read, no example is left, or one is too
+      long for a batch.
+  """
+  own = Examples(records, data, seed, both_tasks)
+  features = manifests.features_for(records.manifest, reads)
+  columns = column_cache.open_columns(
+    own.rows,
+    features,
+    column_cache.folder_of(records, features, own.about),
+    memory_gib=batch.memory_gib,
+  )
+  weight_I = own.weight_I(columns.notes)
+  plan = BatchPlan(
+    columns.lengths(),
+    tokens=batch.tokens,
+    shapes=batch.shapes,
+    seed=seed,
+    row_multiple=math.lcm(batch.row_multiple, rows),
+    length_multiple=batch.length_multiple,
+  )
+  return Split(
+    columns,
+    features,
+    plan,
+    examples=own,
+    weight_I=weight_I,
+    host=host,
+    hosts=hosts,
+    change=change,
+  )
+
+
+def changed(batch: Batch, change: Change | None) -> Batch:
+  """The batch after a caller's own function, e.g. with its weighting matrix.
+
+  Double precision becomes single, as the model computes.
+
+  Raises:
+    InputError: the function gave no dict of arrays with as many rows.
+  """
+  if change is None:
+    return batch
+  rows = len(batch["source_id_BS"])
+  new = change(dict(batch))
+  if not isinstance(new, dict):
+    raise InputError(f"the change of a batch returned {type(new).__name__}.")
+  for name, array in new.items():
+    array = np.asarray(array)
+    if array.ndim == 0 or len(array) != rows:
+      raise InputError(
+        f"the change of a batch made {name} of shape {array.shape}; its first "
+        f"axis must be the {rows} rows of the batch."
+      )
+    single = array.dtype == np.float64
+    new[name] = array.astype(np.float32) if single else array
+  return new
+
+
+def ahead(items: Iterator, depth: int) -> Iterator:
+  """The same items, made in a thread up to `depth` before they are asked for.
+
+  An exception of the maker is raised where the item would have come. Closing
+  the generator ends the thread.
+  """
+  if depth <= 0:
+    yield from items
+    return
+  box: queue.Queue = queue.Queue(depth)
+  stop = threading.Event()
+
+  def put(entry) -> bool:
+    while not stop.is_set():
+      try:
+        box.put(entry, timeout=0.1)
+        return True
+      except queue.Full:
+        continue
+    return False
+
+  def work():
+    try:
+      for item in items:
+        if not put((item, None)):
+          return
+      put((None, StopIteration()))
+    except BaseException as error:  # handed on to the reader
+      put((None, error))
+
+  thread = threading.Thread(target=work, daemon=True, name="batches")
+  thread.start()
+  try:
+    while True:
+      item, error = box.get()
+      if isinstance(error, StopIteration):
+        return
+      if error is not None:
+        raise error
+      yield item
+  finally:
+    stop.set()
+    thread.join(timeout=5.0)

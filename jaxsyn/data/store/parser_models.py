@@ -1,0 +1,71 @@
+"""Models of UDPipe, by file or by name; fetched where they are not there.
+
+Before this file: `fetch`. After it: `preprocess.inputs`, which loads them with
+`jaxsyn.data.sentence.parser`. Names are those of spacy-udpipe, which is imported
+where it is used: who has files needs it not.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from pathlib import Path
+
+from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.store import fetch
+from jaxsyn.errors import InputError, did_you_mean
+
+MOST_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
+_NONE: Mapping[str, fetch.Address] = types.MappingProxyType({})
+
+
+def find(
+  model: str,
+  language: str,
+  directory: str | Path,
+  *,
+  downloads: Mapping[str, fetch.Address] = _NONE,
+) -> Path:
+  """The parser model that a config means.
+
+  Args:
+    model: a file; or a name that spacy-udpipe knows ("en", "en-gum", "de");
+      or one of `downloads`; or "" for the `language`.
+    language: code of the side's language.
+    directory: where a downloaded model is kept and looked for.
+    downloads: file name -> address. For a model of spacy-udpipe's it may say
+      another place, or the SHA-256; else what comes first is taken, written
+      down (`jaxsyn.data.store.fetch`), and must be the same ever after.
+
+  Raises:
+    InputError: no such file and no such name, or the download failed.
+  """
+  if model and Path(model).is_file():
+    return Path(model)
+  name = model or language
+  if name in downloads:
+    file = name
+  else:
+    from spacy_udpipe import utils as spacy_udpipe
+
+    if name not in spacy_udpipe.LANGUAGES:
+      known = [*spacy_udpipe.LANGUAGES, *downloads]
+      raise InputError(
+        f"parser model {name!r} is no file and no name of spacy-udpipe."
+        f" {did_you_mean(name, known)}"
+      )
+    file = spacy_udpipe.LANGUAGES[name]
+    place = fetch.Address(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
+    downloads = {file: place, **downloads}
+  path = Path(directory) / file
+  try:
+    fetch.get(path, downloads[file], UDPipe)
+  except InputError as error:
+    raise InputError(
+      f"parser model {name!r}: download of {file} from {downloads[file].url}"
+      f" failed ({error}). Put the file into {path.parent} by hand, or name"
+      " another .udpipe file in config.prepare.parse.source_model or"
+      " target_model. Systems without trees, as transformer, need none:"
+      ' --config.prepare.parse.sides="()" prepares for them alone.'
+    ) from None
+  return path
