@@ -91,27 +91,27 @@ def label_embedding(config: Config) -> None:
   config.parts.encoder.label_embedding = PARTS.section("label_embedding")
 
 
-def _localness(config: Config, window: str) -> None:
-  config.parts.encoder.localness = PARTS.section("localness", window=window)
+def _localness(config: Config, **options: str) -> None:
+  config.parts.encoder.localness = PARTS.section("localness", **options)
 
 
 def localness_fixed(config: Config) -> None:
   """A bias around a predicted centre, window 10: Yang et al. 2018."""
-  _localness(config, "fixed")
+  _localness(config, window="fixed")
 
 
 def localness_layer(config: Config) -> None:
   """Localness with one predicted window a layer and head."""
-  _localness(config, "layer")
+  _localness(config, window="layer")
 
 
 def localness_query(config: Config) -> None:
   """Localness with a predicted window for each query."""
-  _localness(config, "query")
+  _localness(config)
 
 
-def _context(config: Config, context: str) -> None:
-  config.parts.encoder.context = PARTS.section("context", context=context)
+def _context(config: Config, **options: str) -> None:
+  config.parts.encoder.context = PARTS.section("context", **options)
 
 
 def context_global(config: Config) -> None:
@@ -120,17 +120,17 @@ def context_global(config: Config) -> None:
   Gates and transforms are full-width, as in the paper; the comparison by Peng
   et al. fits far smaller ones (74.90 M parameters, 78.02 M with ours).
   """
-  _context(config, "global")
+  _context(config)
 
 
 def context_deep(config: Config) -> None:
   """Queries and keys know the layers before."""
-  _context(config, "deep")
+  _context(config, context="deep")
 
 
 def context_deep_global(config: Config) -> None:
   """Queries and keys know the means of this layer and those before."""
-  _context(config, "deep_global")
+  _context(config, context="deep_global")
 
 
 def relative(config: Config) -> None:

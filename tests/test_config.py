@@ -287,7 +287,7 @@ def test_two_parts_that_replace_the_same_scores_clash(
   monkeypatch, one, other, clash
 ):
   for name in ("first", "second"):
-    monkeypatch.setitem(PARTS, name, Replacing)
+    monkeypatch.setitem(PARTS._specs, name, Replacing)
   config = read_config(changed(parts__encoder={"first": one, "second": other}))
   if not clash:
     assert len(resolve(config, JOINT).spec.parts.encoder) == 2

@@ -12,11 +12,23 @@ from configs import base, multi30k_en_de, systems
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, Decode, read_config
 from jaxsyn.errors import InputError
-from jaxsyn.options import Range, from_config, range_of
+from jaxsyn.models.families import FAMILIES
+from jaxsyn.options import At, Range, Table, from_config, range_of
+from jaxsyn.options.fields import fields_of, said
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import PARTS, WINDOWS
 from jaxsyn.training.losses import LOSSES
+from jaxsyn.training.optimiser import RULES
+from jaxsyn.training.schedules import SCHEDULES
 
+TABLES: dict[str, Table] = {
+  "parts.encoder": PARTS,
+  "model.gru.windows": WINDOWS,
+  "losses": LOSSES,
+  "model": FAMILIES,
+  "optimiser": RULES,
+  "optimiser, too": SCHEDULES,
+}
 SIDE = {"size": 100, "sha256": "a"}
 MANIFEST = {
   "vocabulary": {"source": SIDE, "target": SIDE},
@@ -28,14 +40,32 @@ NOT_NUMBERS = (math.nan, math.inf, -math.inf, True, "1", None, (1,), {"a": 1})
 
 def numbers(cls, path=()):
   """(dotted path, bare type, Range or None) of every number below a section."""
-  for name, hint in typing.get_type_hints(cls, include_extras=True).items():
+  for name, (field, hint) in fields_of(cls).items():
     form, here = None, (*path, name)
     if typing.get_origin(hint) is typing.Annotated:
       hint, form = hint.__origin__, hint.__metadata__[0]
-    if dataclasses.is_dataclass(hint):
+    if chooser := said(field).chooser:
+      for one, spec in chooser.beside().items():
+        yield from numbers(spec, (*path, one))
+    elif dataclasses.is_dataclass(hint):
       yield from numbers(hint, here)
     elif hint in (int, float):
       yield here, hint, form
+
+
+def chosen(path):
+  """The fields that are to be set for a section to count: path -> choice."""
+  cls, choices = Config, {}
+  for i, name in enumerate(path[:-1]):
+    for field, (own, hint) in fields_of(cls).items():
+      chooser = said(own).chooser
+      if chooser and name in chooser.beside():
+        choices[*path[:i], field] = name
+        inner = chooser.beside()[name]
+      elif field == name:
+        inner = hint
+    cls = inner
+  return choices
 
 
 FIELDS = list(numbers(Config))
@@ -43,10 +73,19 @@ FIELDS = list(numbers(Config))
 
 def changed(path, value):
   config = base.get_config().to_dict()
-  section = config
-  for name in path[:-1]:
-    section = section[name]
-  section[path[-1]] = value
+  for at, new in (chosen(path) | {tuple(path): value}).items():
+    section = config
+    for name in at[:-1]:
+      section = section[name]
+    section[at[-1]] = new
+  return config
+
+
+def value_at(config, path):
+  """What a checked config holds; the spec of a choice is at the choosing field."""
+  choices = {(*at[:-1], name): at[-1] for at, name in chosen(path).items()}
+  for i, name in enumerate(path):
+    config = getattr(config, choices.get(tuple(path[: i + 1]), name))
   return config
 
 
@@ -79,9 +118,7 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
       refused(value)
   inside = [v for v in (form.low, form.high, form.also) if v is not None]
   for value in (v for v in inside if v in form and isinstance(v, int)):
-    found = read_config(changed(path, value))
-    for name in path:
-      found = getattr(found, name)
+    found = value_at(read_config(changed(path, value)), path)
     assert found == value and type(found) is kind
 
 
@@ -93,8 +130,8 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
     ("seed", int("9" * 20), "from 0 to 4,294,967,295, got 9{20}"),
     ("decode.max_length_factor", -1, "from 0 to 1,000, got -1"),
     ("train.validation_sentences", -4, "from 0 to"),
-    ("optimiser.beta1", 2, "from 0 to below 1, got 2"),
-    ("optimiser.epsilon", -1, "from 1e-30 to 1, got -1"),
+    ("optimiser.adam.beta1", 2, "from 0 to below 1, got 2"),
+    ("optimiser.adam.epsilon", -1, "from 1e-30 to 1, got -1"),
     ("prepare.clean.max_ratio", math.nan, "from 0 to 1,000,000, got nan"),
     ("prepare.clean.max_words", -3, "from 0 to"),
     ("train.mesh.data", 0, "from 1 to 65,536, or -1, got 0"),
@@ -109,7 +146,7 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
     ("decode.checkpoint", ["best"], "must be one of 'best', 'last'"),
     ("prepare.splits", {"a\nb": ("a", "b")}, "a name in .*control character"),
     ("prepare.splits", {3: ("a", "b")}, "a name in .* type str, got 3"),
-    ("losses", {3: {}}, "a name in config.losses must be of type str"),
+    ("losses", {3: {}}, "config.losses has no loss 3"),
     ("model", {3: 4}, "config.model has no option 3"),
   ],
 )
@@ -129,24 +166,19 @@ def test_no_output_without_room():
   ("where", "name", "kind"),
   [
     (where, name, kind)
-    for where, table in (
-      ("parts.encoder", PARTS),
-      ("contexts", WINDOWS),
-      ("losses", LOSSES),
-    )
+    for where, table in TABLES.items()
     for name, kind in table.items()
   ],
 )
-def test_options_of_parts_windows_and_losses_are_finite(where, name, kind):
-  there = f"config.{where}.{name}"
-  hints = typing.get_type_hints(kind)
-  for field in dataclasses.fields(kind):
-    if hints[field.name] in (int, float):
-      far = [v for v in HUGE if hints[field.name] is int or abs(v) > 1e39]
-      for value in (*far, *NOT_NUMBERS):
-        with pytest.raises(InputError, match=rf"^{there}.{field.name} must be"):
-          from_config(kind, {field.name: value}, there)
-  if "layers" in hints:
+def test_options_of_choices_are_finite(where, name, kind):
+  there = At("config", where, name)
+  for (field,), number, form in numbers(kind):
+    assert form is not None
+    far = [v for v in HUGE if number is int or abs(v) > 1e39]
+    for value in (*far, *NOT_NUMBERS):
+      with pytest.raises(InputError, match=rf"^{there}.{field} must be"):
+        from_config(kind, {field: value}, there)
+  if "layers" in fields_of(kind):
     with pytest.raises(InputError, match=rf"^{there}.layers\[1\] must be"):
       from_config(kind, {"layers": (0, 10**18)}, there)
 
@@ -163,7 +195,7 @@ def test_smoothing_leaves_something_to_the_gold_subword():
 def test_what_was_measured_may_be_anything():
   values = {"loss": math.nan}
   point = {"step": 10**12, "minutes": math.inf, "values": values}
-  found = from_config(results.Point, point, "point", bounded=False)
+  found = from_config(results.Point, point, At("point"), bounded=False)
   assert found.step == 10**12 and math.isnan(found.values["loss"])
 
 

@@ -29,6 +29,7 @@ from jaxsyn.options.fields import (
   config_dict,
   from_config,
   option,
+  other_default,
   range_of,
   section,
 )
@@ -48,6 +49,7 @@ __all__ = [
   "from_config",
   "one_of",
   "option",
+  "other_default",
   "range_of",
   "section",
   "text",

@@ -73,6 +73,7 @@ MOST = 2**31 - 1  # counters on the device have 32 bits
 Count = Annotated[int, Range(1, MOST)]
 CountOrOff = Annotated[int, Range(0, MOST)]  # 0: off, all, or as many as fit
 Layers = Annotated[int, Range(1, 1000)]
+Layer = Annotated[int, Range(-1000, 999)]  # from 0, or from the end
 Units = Annotated[int, Range(1, 2**20)]
 Axis = Annotated[int, Range(1, 2**16, also=-1)]
 Rate = Annotated[float, Range(0, 1, below=True)]  # of dropout; also a decay

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from jaxsyn.options import option
+from jaxsyn.options import option, other_default
 from jaxsyn.syntax.heads import Chosen, OnHeads, chosen
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
@@ -137,7 +137,7 @@ class Context(OnHeads):
   layers: Chosen = option(
     None, "Layers of its place, from 0; None: all, as in the paper's encoder."
   )
-  heads: Chosen = option(None, "Heads of those layers, from 0; None: all.")
+  heads: Chosen = other_default(OnHeads, "heads", None)
   context: Literal["global", "deep", "deep_global"] = option(
     "global",
     'C: "global": mean over the positions of this layer\'s input; "deep": the '

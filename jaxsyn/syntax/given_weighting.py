@@ -13,7 +13,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.options import option
+from jaxsyn.options import other_default
 from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
@@ -54,6 +54,6 @@ class GivenWeighting(OnHeads):
   and pads included; pads are masked afterwards, whatever stands there.
   """
 
-  heads: Chosen = option((0, 1), "Heads of those layers, from 0; None: all.")
+  heads: Chosen = other_default(OnHeads, "heads", (0, 1))
 
   part: ClassVar[type[Part]] = _GivenWeighting

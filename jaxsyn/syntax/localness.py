@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from jaxsyn.options import option
+from jaxsyn.options import option, other_default
 from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.heads import Chosen, OnHeads, chosen
 from jaxsyn.syntax.maps import publish
@@ -132,10 +132,8 @@ class Localness(OnHeads):
   never 0.
   """
 
-  layers: Chosen = option(
-    None, "Layers of its place, from 0; None: all, or the `lowest`."
-  )
-  heads: Chosen = option(None, "Heads of those layers, from 0; None: all.")
+  layers: Chosen = other_default(OnHeads, "layers", None)
+  heads: Chosen = other_default(OnHeads, "heads", None)
   lowest: CountOrOff = option(
     3,
     "Where `layers` is None: the lowest so many, which the paper finds best; "

@@ -12,10 +12,10 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from jaxsyn.options import At, option
+from jaxsyn.options import At, option, other_default
 from jaxsyn.options.bounds import Probability
 from jaxsyn.syntax.gaussian import Gaussian, GaussianPart
-from jaxsyn.syntax.heads import Chosen
+from jaxsyn.syntax.heads import Chosen, OnHeads
 from jaxsyn.syntax.part import Part, Site, View
 
 Array = jax.Array
@@ -92,7 +92,7 @@ class ParentScaled(Gaussian):
   is part of the method (section 3.2).
   """
 
-  heads: Chosen = option((0, 1), "Heads of those layers, from 0; None: all.")
+  heads: Chosen = other_default(OnHeads, "heads", (0, 1))
   weighting: Literal["gaussian", "parent_only"] = option(
     "gaussian",
     '"gaussian", or "parent_only" (Table 7b): exactly 1 at the parent\'s middle '

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxsyn.options import option
+from jaxsyn.options import option, other_default
 from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
@@ -124,8 +124,8 @@ _collect.defvjp(
 class Labelled(OnHeads):
   """A learnt vector for each label of a pair, shared by a layer's heads."""
 
-  layers: Chosen = option(None, "Layers of its place, from 0; None: all.")
-  heads: Chosen = option(None, "Heads of those layers, from 0; None: all.")
+  layers: Chosen = other_default(OnHeads, "layers", None)
+  heads: Chosen = other_default(OnHeads, "heads", None)
   keys: bool = option(True, "Vectors beside the keys, a^K.")
   values: bool = option(True, "Vectors beside the values, a^V.")
   tie: bool = option(False, "One table for both; the papers have two.")

@@ -133,23 +133,24 @@ class Surroundings(nn.Module):
     return jnp.einsum("BSW,BWP->BSP", of_BSW, jnp.tanh(h_BWP))
 
 
-# Options of `Surroundings`, here and of the window of that name.
-LENGTH = "Words of a unit at most: parent, siblings, children; the paper's 10."
-KERNEL = "Words that the convolution sees at once, odd; the paper's 3."
+@dataclasses.dataclass(frozen=True)
+class Unit:
+  """Options of `Surroundings`, of the part here and the window of that name."""
 
+  length: Count = option(
+    10, "Words of a unit at most: parent, siblings, children; the paper's 10."
+  )
+  kernel: Count = option(
+    3, "Words that the convolution sees at once, odd; the paper's 3."
+  )
 
-def check_unit(at: At, kernel: int) -> None:
-  """Raises InputError for a kernel that has no middle.
-
-  Args:
-    at: where in the config its section stands.
-    kernel: see `Surroundings`.
-  """
-  if kernel % 2 == 0:
-    raise (at / "kernel").error(
-      f"={kernel} must be an odd number of words, 1 or more: as many on each "
-      "side of the one in the middle."
-    )
+  def check_unit(self, at: At) -> None:
+    """Raises InputError for a kernel that has no middle; `at`: the section."""
+    if self.kernel % 2 == 0:
+      raise (at / "kernel").error(
+        f"={self.kernel} must be an odd number of words, 1 or more: as many "
+        "on each side of the one in the middle."
+      )
 
 
 class _SourceDependency(Part):
@@ -168,7 +169,7 @@ class _SourceDependency(Part):
 
 
 @dataclasses.dataclass(frozen=True)
-class SourceDependency(LastDimensions):
+class SourceDependency(Unit, LastDimensions):
   """The last dimensions of a token embedding tell what its word hangs among.
 
   All subwords of a word bear its V. Words are embedded whole for it, with the
@@ -180,8 +181,6 @@ class SourceDependency(LastDimensions):
     48,
     "Dimensions that V takes, the last ones; 260 of 620 in the paper. 0: none.",
   )
-  length: Count = option(10, LENGTH)
-  kernel: Count = option(3, KERNEL)
 
   part: ClassVar[type[Part]] = _SourceDependency
   needs: ClassVar[tuple[str, ...]] = ("head",)
@@ -189,4 +188,4 @@ class SourceDependency(LastDimensions):
 
   def check(self, at: At, site: Site) -> None:
     super().check(at, site)
-    check_unit(at, self.kernel)
+    self.check_unit(at)

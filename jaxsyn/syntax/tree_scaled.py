@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxsyn.data.schema import FAR, OTHER_TREE
-from jaxsyn.options import option
+from jaxsyn.options import option, other_default
 from jaxsyn.options.bounds import CountOrOff, Probability
 from jaxsyn.syntax.gaussian import HIDDEN, Gaussian, GaussianPart
-from jaxsyn.syntax.heads import Chosen, on_heads
+from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
 from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
@@ -104,10 +104,8 @@ class TreeScaled(Gaussian):
   training and evaluation, whatever `fill` says.
   """
 
-  layers: Chosen = option(
-    None, "Layers of its place, from 0; None: all, or the `lowest`."
-  )
-  heads: Chosen = option(None, "Heads of those layers, from 0; None: all.")
+  layers: Chosen = other_default(OnHeads, "layers", None)
+  heads: Chosen = other_default(OnHeads, "heads", None)
   lowest: CountOrOff = option(
     3, "Where `layers` is None: the lowest so many, the paper's best; 0: all."
   )

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxsyn.models.contract import view_of
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import At, option
-from jaxsyn.options.bounds import Amount, Positive
+from jaxsyn.options.bounds import Amount, Layer, Positive
 from jaxsyn.syntax.maps import Address, Maps
 from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
 from jaxsyn.training.objective import Loss, Shares, real_targets
@@ -164,7 +164,7 @@ class Synchronisation(Loss):
   weight: Amount = option(
     0.5, "λ_sync, as chosen for WMT14 En-De; 0.1 for En-Ro, 10 for Ja-En."
   )
-  layer: int = option(
+  layer: Layer = option(
     -2,
     "Of the cross-attention, in the decoder, from 0, or from the end where "
     "negative. -2 is the paper's, the last but one; of a decoder of one layer, "

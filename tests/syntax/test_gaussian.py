@@ -58,7 +58,9 @@ def test_the_constant_cancels_in_the_log_but_not_in_the_product(family):
 
 
 def test_peak1_is_1_at_the_middle():
-  out = rescored(ParentScaled(normalise="peak1"), np.ones_like(SCORE), **FACTS)
+  out = rescored(
+    ParentScaled(heads=(0,), normalise="peak1"), np.ones_like(SCORE), **FACTS
+  )
   # Parent of word 0 is word 1; exp(-1/2) = .60653, exp(-2) = .13534.
   np.testing.assert_allclose(
     out[0, 0, 0], [0.60653, 1, 0.60653, 0.13534, 0.01111], atol=1e-5

@@ -17,12 +17,7 @@ import jax
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.part import View
-from jaxsyn.syntax.source_dependency import (
-  KERNEL,
-  LENGTH,
-  Surroundings,
-  check_unit,
-)
+from jaxsyn.syntax.source_dependency import Surroundings, Unit
 from jaxsyn.syntax.windows.whole import WholeWindow
 from jaxsyn.syntax.windows.window import Window, WindowSpec
 
@@ -39,7 +34,7 @@ class _SourceDependency(WholeWindow):
 
 
 @dataclasses.dataclass(frozen=True)
-class SourceDependency(WindowSpec):
+class SourceDependency(Unit, WindowSpec):
   """All of a second sequence of annotations, made from V alone.
 
   A bidirectional encoder of its own reads the V of every subword; an alignment
@@ -47,12 +42,10 @@ class SourceDependency(WindowSpec):
   """
 
   size: Count = option(48, "Dimensions of V; 260 in the paper.")
-  length: Count = option(10, LENGTH)
-  kernel: Count = option(3, KERNEL)
 
   window: ClassVar[type[Window]] = _SourceDependency
   needs: ClassVar[tuple[str, ...]] = ("head",)
   own_annotations: ClassVar[bool] = True
 
   def check(self, at: At) -> None:
-    check_unit(at, self.kernel)
+    self.check_unit(at)
