@@ -50,5 +50,4 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   config.train.steps = 1000
   config.train.log_every = 100
   config.train.evaluate_every = 250
-  config.train.save_every = 500
   return systems.apply(config, system)

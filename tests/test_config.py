@@ -108,29 +108,38 @@ def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
   assert sizes("mixed_encoder") == (107, 107, None)
 
 
-def test_every_missing_field_is_named():
+USUAL = {"model.transformer", "optimiser.adam", "optimiser.inverse_sqrt"}
+OTHER = {"model.gru", "optimiser.adadelta", "optimiser.noam"}
+
+
+@pytest.mark.parametrize("chosen, unchosen", [(USUAL, OTHER), (OTHER, USUAL)])
+def test_every_missing_field_is_named(chosen, unchosen):
   """The file of a run says all of them, also those of what was chosen."""
   open_ended = {"prepare.splits", "parts", "losses", "model.gru.windows"}
-  unchosen = {"model.gru", "optimiser.adadelta", "optimiser.noam"}
-  seen = 0
+  seen = set()
 
   def remove(section, where):
-    nonlocal seen
     for name in list(section):
       dotted = f"{where}{name}"
       if dotted in unchosen:
         continue
       value = section.pop(name)
-      with pytest.raises(InputError, match=f"config.{dotted} is missing; see"):
+      with pytest.raises(
+        InputError, match=f"config.{dotted} is missing; --help"
+      ):
         read_config(config)
       section[name] = value
-      seen += 1
+      seen.add(dotted)
       if isinstance(value, dict) and dotted not in open_ended:
         remove(value, f"{dotted}.")
 
-  config = base.get_config().to_dict()
+  config = base.get_config()
+  if chosen == OTHER:
+    config.model.family = "gru"
+    config.optimiser.update(name="adadelta", schedule="noam")
+  config = config.to_dict()
   remove(config, "")
-  assert seen > 110
+  assert len(seen) > 110 and seen > chosen
 
 
 def test_an_integer_is_a_float():

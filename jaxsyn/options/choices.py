@@ -33,6 +33,7 @@ import ml_collections
 from jaxsyn.errors import did_you_mean
 from jaxsyn.options.fields import (
   _KEY,
+  MISSING,
   At,
   Said,
   as_dict,
@@ -126,6 +127,8 @@ class _OneOf(_Chooser[S]):
     whole: bool,
   ) -> S:
     chosen = self.table.known(section[name], at / name)
+    if whole and chosen in self.beside() and chosen not in section:
+      raise (at / chosen).error(MISSING)
     specs = {
       other: from_config(
         cls,

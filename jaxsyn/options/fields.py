@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SHOWN = 80  # characters of a value in a message
+MISSING = " is missing; --helpconfig says what it is."
 _KEY = "jaxsyn"  # of what `option` says, among a field's metadata
 
 
@@ -183,8 +184,7 @@ def from_config(
     if name not in config:
       default = field.default is field.default_factory is dataclasses.MISSING
       if default or whole:
-        told = "; see jaxsyn/config.py" if whole else ""
-        raise (at / name).error(f" is missing{told}.")
+        raise (at / name).error(MISSING if whole else " is missing.")
     elif chooser := said(field).chooser:
       values[name] = chooser.read(
         name, config, at, bounded=bounded, whole=whole
