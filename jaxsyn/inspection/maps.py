@@ -164,22 +164,21 @@ class MapReader:
       place, layer, part = address.place, address.layer, address.part
       heads = self._heads(place, layer, part)
       rows, columns = (sides[side] for side in SIDES[place])
+      parts = tuple(self._parts(place, layer, head) for head in heads)
+      if part and kind == "weight":  # attention in a window
+        parts = ((part,),) * len(heads)
       yield SentenceMap(
         place,
         layer,
         part,
-        kind,
-        heads,
-        value_HQM[list(heads), :rows, :columns],
-        tuple(self._parts(place, layer, head, part) for head in heads),
+        kind=kind,
+        heads=heads,
+        value_HQM=value_HQM[list(heads), :rows, :columns],
+        parts=parts,
       )
 
-  def _parts(
-    self, place: str, layer: int, head: int, part: str
-  ) -> tuple[str, ...]:
-    """Names of the parts that work on a head; of a window, its own."""
-    if part in dict(getattr(self._spec.family, "windows", ())):
-      return (part,)
+  def _parts(self, place: str, layer: int, head: int) -> tuple[str, ...]:
+    """Names of the parts that work on a head."""
     return tuple(
       name
       for name, _ in self._spec.parts.at_layer(place, layer)

@@ -104,7 +104,7 @@ class Attention(nn.Module):
     lowest = jnp.finfo(jnp.float32).min
     score_BHQM = jnp.where(allowed_B1QM, score_BHQM, lowest)
     weight_BHQM = jax.nn.softmax(score_BHQM, axis=-1)
-    # Before dropout: losses and pictures want what the model means.
+    # Before dropout: losses and pictures are of the weights, not of its noise.
     publish(self, "weight_BHQM", weight_BHQM)
     weight_BHQM = self.drop(weight_BHQM, train=train).astype(v_BMHK.dtype)
     mixed_BQHK = jnp.einsum("BHQM,BMHK->BQHK", weight_BHQM, v_BMHK)

@@ -64,7 +64,14 @@ class Contexts(nn.Module):
 
   def setup(self):
     spec, model, gru = self.spec, self.spec.model, self.spec.family
-    where = Where("cross", 0, 1, gru.hidden, model.dtype, spec.source_relations)
+    where = Where(
+      "cross",
+      layer=0,
+      heads=1,
+      width=gru.hidden,
+      dtype=model.dtype,
+      relations=spec.source_relations,
+    )
     sequences, which = 1, []
     for name, window in gru.windows:
       setattr(self, name, window.make(where.for_part(name)))

@@ -126,7 +126,7 @@ def test_as_the_only_context_it_gives_way_where_there_is_no_tree():
 def test_its_weights_are_a_softmax_of_its_own_scores():
   context = encoded(DOUBLE, BATCH)
   model = DOUBLE.recipe.model.bind({"params": PARAMS})
-  cross = model.decoder[0].cross
+  cross = model.decoder.cross
   view = view_of(BATCH, "source")
   facts = cross.remember(context.annotations, view, train=False)
   query_BNG = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2, HIDDEN)))
