@@ -6,7 +6,7 @@ Train:   python -m jaxsyn.train --config configs/quickstart.py:pascal \
            --workdir runs/quickstart/pascal
 Sizes:   for about a minute of training on two CPU cores. It shows what a
          tree can do where words depend on their parents by construction
-         (preprocess/grammar.py); it says nothing about natural languages.
+         (preprocess/toy); it says nothing about natural languages.
 """
 
 from __future__ import annotations

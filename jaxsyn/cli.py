@@ -36,7 +36,8 @@ def config_flag() -> None:
   """Defines --config FILE[:SYSTEM] and its overrides --config.a.b=value."""
   config_flags.DEFINE_config_file(
     "config",
-    help_string="A file of configs/, after ':' a system of configs/systems.py. "
+    help_string="A file of configs/, after ':' a system of configs/systems.py; "
+    "of configs/papers, first a task: pascal.py:nc11_en_de:pascal. "
     "It is a Python program and is run: read one from elsewhere first. "
     "Any option can follow: --config.model.width=256; --helpconfig lists them, "
     "--helpconfig=model those of a section.",
@@ -153,16 +154,22 @@ def parse(argv: Sequence[str], *, several: bool = False) -> flags.FlagValues:
 
 
 def load(address: str) -> ml_collections.ConfigDict:
-  """The config of FILE[:SYSTEM].
+  """The config of FILE[:SYSTEM], or of FILE:TASK[:SYSTEM] in configs/papers.
 
   Raises:
-    InputError: no such file, no get_config in it, unknown system.
+    InputError: no such file, no get_config in it, unknown task or system.
   """
-  path, colon, system = address.partition(":")
+  path, colon, rest = address.partition(":")
   module = module_of(path)
   if not hasattr(module, "get_config"):
     raise InputError(f"{path} has no function get_config; see configs/.")
-  return module.get_config(system) if colon else module.get_config()
+  return module.get_config(rest) if colon else module.get_config()
+
+
+def names_system(address: str) -> bool:
+  """Whether an address says a system: after its task, where files have TASKS."""
+  path, _, rest = address.partition(":")
+  return ":" in rest if hasattr(module_of(path), "TASKS") else bool(rest)
 
 
 def module_of(path: str) -> types.ModuleType:
@@ -179,6 +186,7 @@ def module_of(path: str) -> types.ModuleType:
   if spec is None:
     raise InputError(f"{path} is no Python file; configs/ has examples.")
   module = importlib.util.module_from_spec(spec)
+  sys.modules[spec.name] = module  # dataclasses look there for their own module
   try:
     spec.loader.exec_module(module)
   except SyntaxError as error:

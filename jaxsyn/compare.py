@@ -205,7 +205,7 @@ def _systems(values: flags.FlagValues) -> list[asked.System]:
   """The systems of the command line, each with all overrides."""
   address = config_flags.get_config_filename(values["config"])
   overrides = cli.overrides(values)
-  if ":" in address:
+  if cli.names_system(address):
     raise InputError(
       f"--config {address} names a system; --systems or --table do that here."
     )
@@ -214,13 +214,7 @@ def _systems(values: flags.FlagValues) -> list[asked.System]:
       "config.seed is set by --seeds here: from 0, as many as you say."
     )
   if values.table:
-    rows = _table(values).rows
-    configs = [_of_row(row, address, overrides) for row in rows]
-    cli.check_chosen(configs, overrides)
-    return [
-      asked.System(row.name, read_config(config), dict(row.published or {}))
-      for row, config in zip(rows, configs)
-    ]
+    return _rows(values, address, overrides)
   plain = cli.load(address)
   configs = [cli.load(f"{address}:{name}") for name in values.systems]
   for name, config in zip(values.systems, configs):
@@ -242,41 +236,58 @@ def _systems(values: flags.FlagValues) -> list[asked.System]:
   ]
 
 
-def _of_row(
-  row: Any, address: str, overrides: dict[str, Any]
-) -> ml_collections.ConfigDict:
-  """A row of an ablation table on the data of a config."""
-  if both := sorted(set(row.overrides) & set(overrides)):
-    raise InputError(
-      f"--config.{both[0]} is what the table varies ({row.name} has "
-      f"{row.overrides[both[0]]!r}). Leave the option or the table out."
-    )
-  config = cli.load(address)
-  config.update_from_flattened_dict(overrides)
-  return row.on(config)
+def _rows(
+  values: flags.FlagValues, address: str, overrides: dict[str, Any]
+) -> list[asked.System]:
+  """The rows of an ablation table on the data of a config."""
+  file, name, table = _table(values)
+  own = file.samefile(address.partition(":")[0])
+  configs = []
+  for row in table.rows:
+    if both := sorted(set(row.overrides) & set(overrides)):
+      raise InputError(
+        f"--config.{both[0]} is what the table varies ({row.name} has "
+        f"{row.overrides[both[0]]!r}). Leave the option or the table out."
+      )
+    # On its own paper's task a row has what that paper sets for its system.
+    config = cli.load(f"{address}:{name}/{row.name}" if own else address)
+    config.update_from_flattened_dict(overrides)
+    configs.append(config if own else row.on(config))
+  cli.check_chosen(configs, overrides)
+  return [
+    asked.System(row.name, read_config(config), dict(row.published or {}))
+    for row, config in zip(table.rows, configs)
+  ]
 
 
-def _table(values: flags.FlagValues) -> Any:
-  """The ablation table: a file, or a name in papers/ beside the config."""
-  path = pathlib.Path(values.table)
-  if path.suffix != ".py":
-    beside = pathlib.Path(config_flags.get_config_filename(values["config"]))
-    folder = beside.parent / "papers"
-    path = folder / f"{values.table}.py"
-    if not path.is_file():
-      there = [
-        file.stem
-        for file in folder.glob("*.py")
-        if "\nTABLE = " in file.read_text("utf-8")
-      ]
+def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:
+  """The table of PAPER/TABLE: its file, its name there, itself.
+
+  PAPER is a file, or the name of one in papers/ beside the config.
+  """
+  paper, _, name = values.table.rpartition("/")
+  file = pathlib.Path(paper)
+  if file.suffix != ".py":
+    config = config_flags.get_config_filename(values["config"])
+    folder = pathlib.Path(config.partition(":")[0]).parent
+    folder = folder if folder.name == "papers" else folder / "papers"
+    file = folder / f"{paper}.py"
+    if not file.is_file():
+      tables = {
+        f"{path.stem}/{table}"
+        for path in folder.glob("*.py")
+        for table in getattr(cli.module_of(str(path)), "TABLES", ())
+      }
       raise InputError(
         f"{folder} has no table {values.table!r}. "
-        f"{did_you_mean(values.table, sorted(there))}"
+        f"{did_you_mean(values.table, tables)}"
       )
-  module = cli.module_of(str(path))
-  if not hasattr(module, "TABLE"):
-    raise InputError(f"{path} has no TABLE; see configs/papers/.")
-  return module.TABLE
+  tables = getattr(cli.module_of(str(file)), "TABLES", {})
+  if name not in tables:
+    raise InputError(
+      f"{file} has no table {name!r}. {did_you_mean(name, tables)}"
+    )
+  return file, name, tables[name]
 
 
 def _field(config: ml_collections.ConfigDict, path: str) -> Any:
@@ -294,7 +305,7 @@ def _main(values: flags.FlagValues) -> None:
   logging.set_verbosity(logging.WARNING)
   ablation = None
   if values.table:
-    table = _table(values)
+    _, _, table = _table(values)
     ablation = results.Ablation(table.source, table.question)
   origin = results.Origin(
     config_flags.get_config_filename(values["config"]),
@@ -335,9 +346,9 @@ if __name__ == "__main__":
   flags.DEFINE_string(
     "table",
     "",
-    "An ablation instead: a table of configs/papers by name, as in "
-    "pascal_layers, or a file (a Python program, which is run); its first row "
-    "is the baseline.",
+    "An ablation instead: a paper of configs/papers and a table of it, as in "
+    "pascal/layers, or FILE.py/layers (a Python program, which is run); its "
+    "first row is the baseline.",
   )
   cli.number_flag(
     "seeds",

@@ -1,25 +1,22 @@
 """Ablation tables: every row is a config, and says what the paper varies."""
 
-import dataclasses
 import importlib
 import pathlib
+import re
 
 import jax
 import pytest
 from models_under_test import JOINT, batch_of, sentence
 
-from configs import base, enja
+from configs import base, enja, systems
 from configs.papers import (
-  ablation,
   dbsa,
-  dbsa_synchronisation,
   dependency_relative,
   deps_san,
   pascal,
-  pascal_components,
-  pascal_layers,
   syntax_directed,
 )
+from configs.papers.ablation import Row
 from jaxsyn import cli
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
@@ -27,10 +24,10 @@ from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SETTINGS = (
-  *("__init__", "ablation"),
-  *("pascal", "deps_san", "dependency_relative", "dbsa", "syntax_directed"),
-)
+PAPERS = {
+  paper.__name__.split(".")[-1]: paper
+  for paper in (pascal, deps_san, dependency_relative, dbsa, syntax_directed)
+}
 # Systems that read no tree.
 TREELESS = {
   "transformer",
@@ -38,32 +35,46 @@ TREELESS = {
   *("gru_double_local", "gru_double_flexible"),
 }
 TABLES = {
-  path.stem: importlib.import_module(f"configs.papers.{path.stem}")
-  for path in sorted((ROOT / "configs" / "papers").glob("*.py"))
-  if path.stem not in SETTINGS
+  f"{name}/{table}": paper.TABLES[table]
+  for name, paper in PAPERS.items()
+  for table in paper.TABLES
 }
 ROWS = [
-  (name, row.name)
-  for name, module in TABLES.items()
-  for row in module.TABLE.rows
+  (name, row.name) for name, table in TABLES.items() for row in table.rows
 ]
+LAYERS = pascal.TABLES["layers"]
+
+
+def task_of(table):
+  """The task that a table is of in its paper."""
+  if table == "dependency_relative/keys_values":
+    return "wat_ja_en_100k"
+  return next(iter(PAPERS[table.split("/")[0]].TASKS))
+
+
+def row_of(table, row="", task=""):
+  """The config of a row, on its table's task unless another is said."""
+  name, _, own = table.partition("/")
+  task = task or task_of(table)
+  return PAPERS[name].get_config(f"{task}:{own}" + (f"/{row}" if row else ""))
+
 
 # Overrides that say what the paper's setting is already.
 SAME = {
-  "pascal_layers layer_1": {"layers"},
-  "pascal_variance variance_1": {"sigma"},
-  "pascal_components filtering": {"language"},
-  "deps_san_variance sigma_1": {"sigma"},
-  "dependency_relative_keys_values both": {"keys", "values"},
-  "dependency_relative_keys_values keys": {"keys"},
-  "dependency_relative_keys_values values": {"values"},
-  "dependency_relative_labels depth_1": {"label"},
-  "dependency_relative_labels depth_2": {"label", "clip"},
-  "dependency_relative_labels depth_4": {"label"},
-  "dependency_relative_labels depth_8": {"label"},
-  "dependency_relative_labels distance_2": {"clip"},
-  "dbsa_synchronisation weight_0.5": {"weight"},
-  "syntax_directed_position interp": {"position"},
+  "pascal/layers layer_1": {"layers"},
+  "pascal/variance variance_1": {"sigma"},
+  "pascal/components filtering": {"language"},
+  "deps_san/variance sigma_1": {"sigma"},
+  "dependency_relative/keys_values both": {"keys", "values"},
+  "dependency_relative/keys_values keys": {"keys"},
+  "dependency_relative/keys_values values": {"values"},
+  "dependency_relative/labels depth_1": {"label"},
+  "dependency_relative/labels depth_2": {"label", "clip"},
+  "dependency_relative/labels depth_4": {"label"},
+  "dependency_relative/labels depth_8": {"label"},
+  "dependency_relative/labels distance_2": {"clip"},
+  "dbsa/synchronisation weight_0.5": {"weight"},
+  "syntax_directed/position interp": {"position"},
 }
 
 
@@ -75,16 +86,22 @@ def field(config, path):
 
 def test_every_table_is_found_and_explained_in_the_folder_s_docstring():
   said = importlib.import_module("configs.papers").__doc__
+  files = {path.stem for path in (ROOT / "configs/papers").glob("*.py")}
+  assert files == {*PAPERS, "__init__", "ablation", "paper"}
   assert len(TABLES) == 13
-  for name in (*TABLES, *SETTINGS[2:]):
+  for name in PAPERS:
     assert f"\n  {name} " in said, name
+    listed = said.partition(f"\n  {name} ")[2]
+    for table in PAPERS[name].TABLES:
+      assert f"\n    {table} " in re.split(r"\n {0,2}\S", listed)[0], table
+      assert table not in systems.SYSTEMS  # an address names either
 
 
 @pytest.mark.parametrize("table, row", ROWS)
 def test_every_row_resolves(table, row):
-  config = TABLES[table].get_config(row)
+  config = row_of(table, row)
   plan = resolve(read_config(config), JOINT)
-  assert config.system == TABLES[table].TABLE.row(row).system
+  assert config.system == TABLES[table].row(row).system
   # A second task is made of trees while loading.
   treeless = config.system in TREELESS or config.data.second.task != "none"
   assert bool(plan.needs) != treeless
@@ -92,15 +109,10 @@ def test_every_row_resolves(table, row):
 
 @pytest.mark.parametrize("table, name", ROWS)
 def test_an_override_changes_its_system_s_setting(table, name):
-  row = TABLES[table].TABLE.row(name)
+  row, after = TABLES[table].row(name), row_of(table, name)
   # The same row, with nothing to override.
-  bare = ablation.Table("", "", (dataclasses.replace(row, overrides={}),))
-  setting = importlib.import_module(
-    f"configs.papers.{next(s for s in SETTINGS[2:] if table.startswith(s))}"
-  )
-  task = next(iter(TABLES[table].get_config.__defaults__[1:]))
-  before = ablation.of_task(bare, "", setting.get_config, task)
-  after = TABLES[table].get_config(name)
+  paper = PAPERS[table.split("/")[0]]
+  before = paper.get_config(f"{task_of(table)}:{row.system}")
   same = set()
   for path, value in row.overrides.items():
     assert field(after, path) == value
@@ -111,25 +123,25 @@ def test_an_override_changes_its_system_s_setting(table, name):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_rows_differ_in_name_and_in_what_they_run(table):
-  rows = TABLES[table].TABLE.rows
+  rows = TABLES[table].rows
   assert len({row.name for row in rows}) == len(rows)
   seen = []
   for row in rows:
-    config = TABLES[table].get_config(row.name).to_dict()
+    config = row_of(table, row.name).to_dict()
     assert config not in seen, row.name
     seen.append(config)
-  assert TABLES[table].get_config().to_dict() == seen[0]
+  assert row_of(table).to_dict() == seen[0]
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_published_figures_are_of_tasks_that_exist(table):
   tasks = pascal.TASKS | deps_san.TASKS | dependency_relative.TASKS | dbsa.TASKS
   tasks |= syntax_directed.TASKS
-  for row in TABLES[table].TABLE.rows:
+  for row in TABLES[table].rows:
     for key, bleu in (row.published or {}).items():
       task, split = key.split()
       assert task in tasks
-      config = TABLES[table].get_config(row.name, task)
+      config = row_of(table, row.name, task)
       assert split in ("average", *config.prepare.splits)
       assert 5 < bleu < 50
 
@@ -139,26 +151,26 @@ def test_published_figures_are_of_tasks_that_exist(table):
   [
     # Bugliarello & Okazaki, Table 7a, and Table 2's column of NC11 En-De.
     (
-      "pascal_layers",
+      "pascal/layers",
       "layer_3",
       {
         "parts.encoder.parent_scaled.layers": (2,),
         "parts.encoder.parent_scaled.heads": (0, 1),
         "parts.encoder.parent_scaled.ignore": 0.4,
         "optimiser.learning_rate": 0.0007,
-        "optimiser.beta2": 0.997,
+        "optimiser.adam.beta2": 0.997,
         "data.directory": "data/paper_pascal_nc11_en_de",
       },
     ),
     # Table 7b: variance 25 is σ = 5.
     (
-      "pascal_variance",
+      "pascal/variance",
       "variance_25",
       {"parts.encoder.parent_scaled.sigma": 5.0},
     ),
     # Table 5: the heads without ignoring; then with it.
     (
-      "pascal_components",
+      "pascal/components",
       "pascal",
       {
         "parts.encoder.parent_scaled.ignore": 0.0,
@@ -167,7 +179,7 @@ def test_published_figures_are_of_tasks_that_exist(table):
       },
     ),
     (
-      "pascal_components",
+      "pascal/components",
       "ignoring",
       {
         "parts.encoder.parent_scaled.ignore": 0.4,
@@ -176,7 +188,7 @@ def test_published_figures_are_of_tasks_that_exist(table):
     ),
     # Peng et al., Table 2a: "[4-6]"; section 3.3: 80K steps, beam 5, α 0.6.
     (
-      "deps_san_layers",
+      "deps_san/layers",
       "layers_4_6",
       {
         "parts.encoder.tree_scaled.layers": (3, 4, 5),
@@ -190,18 +202,18 @@ def test_published_figures_are_of_tasks_that_exist(table):
     ),
     # Table 2b, either reading.
     (
-      "deps_san_variance",
+      "deps_san/variance",
       "sigma_16",
       {"parts.encoder.tree_scaled.sigma": 16.0},
     ),
     (
-      "deps_san_variance",
+      "deps_san/variance",
       "variance_8",
       {"parts.encoder.tree_scaled.sigma": 8**0.5},
     ),
     # Section 3.3: k and q were 6 and 0.1.
     (
-      "deps_san_sparse",
+      "deps_san/sparse",
       "rs",
       {
         "parts.encoder.tree_scaled.random_sparse": 0.1,
@@ -210,7 +222,7 @@ def test_published_figures_are_of_tasks_that_exist(table):
       },
     ),
     (
-      "deps_san_sparse",
+      "deps_san/sparse",
       "wink",
       {
         "parts.encoder.tree_scaled.random_sparse": 0.0,
@@ -221,25 +233,25 @@ def test_published_figures_are_of_tasks_that_exist(table):
     # Omote et al., section 5.3: no absolute positions, 100,000 pairs, batches
     # of 100, 50 epochs: 1,000 updates an epoch, 50,000 in all.
     (
-      "dependency_relative_keys_values",
+      "dependency_relative/keys_values",
       "values",
       {
         "parts.encoder.dependency_relative.keys": False,
         "parts.encoder.dependency_relative.values": True,
         "parts.encoder.dependency_relative.clip": 2,
-        "model.positions": False,
+        "model.transformer.positions": False,
         "train.steps": 50_000,
         "train.evaluate_every": 1000,
       },
     ),
     # Section 5.1: greedy; 1,341,417 / 256 = 5,239.9 updates, 30 times.
     (
-      "dependency_relative_labels",
+      "dependency_relative/labels",
       "distance_4",
       {
         "parts.encoder.dependency_relative.label": "distance",
         "parts.encoder.dependency_relative.clip": 4,
-        "model.positions": True,
+        "model.transformer.positions": True,
         "decode.beam": 1,
         "train.steps": 157_200,
         "prepare.clean.max_words": 50,
@@ -248,7 +260,7 @@ def test_published_figures_are_of_tasks_that_exist(table):
     # Deguchi et al. 2021, section 5.1, appendices A and C: l_sync 5 of 6 from
     # 1; trees on both sides, for the baseline too.
     (
-      "dbsa_synchronisation",
+      "dbsa/synchronisation",
       "weight_10",
       {
         "losses.synchronisation.weight": 10.0,
@@ -271,18 +283,18 @@ def test_published_figures_are_of_tasks_that_exist(table):
     ),
     # The authors' scripts: SISA's and C&H's own learning rate and beta2.
     (
-      "pascal_results",
+      "pascal/results",
       "sisa",
       {
         "optimiser.learning_rate": 7e-4,
-        "optimiser.beta2": 0.997,
+        "optimiser.adam.beta2": 0.997,
         "losses.source_heads.weight": 1.0,
         "parts.encoder.sisa.layers": (0,),
         "parts.encoder.sisa.heads": (0,),
       },
     ),
     (
-      "pascal_results",
+      "pascal/results",
       "multitask",
       {
         "data.second.task": "parse",
@@ -295,7 +307,7 @@ def test_published_figures_are_of_tasks_that_exist(table):
     ),
     # Chen et al. 2018, sections 3.2 and 4.2; rates and clipping of Nematus.
     (
-      "syntax_directed_results",
+      "syntax_directed/results",
       "gru_double_syntax",
       {
         "model.family": "gru",
@@ -316,8 +328,8 @@ def test_published_figures_are_of_tasks_that_exist(table):
         "optimiser.name": "adadelta",
         "optimiser.learning_rate": 1.0,
         "optimiser.schedule": "constant",
-        "optimiser.rho": 0.95,
-        "optimiser.epsilon": 1e-6,
+        "optimiser.adadelta.rho": 0.95,
+        "optimiser.adadelta.epsilon": 1e-6,
         "optimiser.clip": 1.0,
         "train.steps": 400_000,
         "decode.beam": 12,
@@ -326,7 +338,7 @@ def test_published_figures_are_of_tasks_that_exist(table):
       },
     ),
     (
-      "syntax_directed_results",
+      "syntax_directed/results",
       "gru_local",
       {
         "model.gru.windows.local.reach": 10,
@@ -334,20 +346,20 @@ def test_published_figures_are_of_tasks_that_exist(table):
       },
     ),
     (
-      "dbsa_results",
+      "dbsa/results",
       "transformer",
       {
         "prepare.parse.sides": ("source", "target"),
         "data.directory": "data/paper_dbsa_wmt14_en_de",
         "optimiser.learning_rate": 7e-4,
-        "optimiser.warmup": 4000,
-        "model.attention_dropout": 0.1,
+        "optimiser.inverse_sqrt.warmup": 4000,
+        "model.transformer.attention_dropout": 0.1,
       },
     ),
   ],
 )
 def test_fields_are_the_paper_s(table, row, fields):
-  config = TABLES[table].get_config(row)
+  config = row_of(table, row)
   assert {path: field(config, path) for path in fields} == fields
 
 
@@ -356,35 +368,35 @@ def test_fields_are_the_paper_s(table, row, fields):
   [
     # Table 7a, layer 2; Table 7b, "Parent-only".
     (
-      "pascal_layers",
+      "pascal/layers",
       "layer_2",
       {"nc11_en_de validation": 22.5, "nc11_de_en validation": 20.1},
     ),
     (
-      "pascal_variance",
+      "pascal/variance",
       "parent_only",
       {"nc11_en_de validation": 22.5, "nc11_de_en validation": 22.4},
     ),
     # Table 2a, "[1-6]": 29.20, 28.79. Table 2b, variance 32: 30.46, 29.64.
     (
-      "deps_san_layers",
+      "deps_san/layers",
       "layers_1_6",
       {"iwslt14_de_en validation": 29.20, "iwslt14_de_en test": 28.79},
     ),
     (
-      "deps_san_variance",
+      "deps_san/variance",
       "sigma_32",
       {"iwslt14_de_en validation": 30.46, "iwslt14_de_en test": 29.64},
     ),
     # Omote et al., Table 3: b^V crossed out, b^K kept.
     (
-      "dependency_relative_keys_values",
+      "dependency_relative/keys_values",
       "keys",
       {"wat_ja_en_100k test": 16.60},
     ),
     # Tables 3 and 4, the row of SISA.
     (
-      "pascal_results",
+      "pascal/results",
       "sisa",
       {
         "nc11_en_de test": 25.5,
@@ -397,7 +409,7 @@ def test_fields_are_the_paper_s(table, row, fields):
     ),
     # Deguchi et al. 2021, Table 1.
     (
-      "dbsa_results",
+      "dbsa/results",
       "dbsa",
       {
         "wmt14_en_de test": 27.31,
@@ -405,10 +417,10 @@ def test_fields_are_the_paper_s(table, row, fields):
         "wat_ja_en test": 29.57,
       },
     ),
-    ("dbsa_synchronisation", "weight_0.1", {"wmt16_en_ro test": 24.33}),
+    ("dbsa/synchronisation", "weight_0.1", {"wmt16_en_ro test": 24.33}),
     # Chen et al. 2018, Table 2, +SDAtt.
     (
-      "syntax_directed_results",
+      "syntax_directed/results",
       "gru_double_syntax",
       {
         "wmt14_en_de validation": 18.65,
@@ -421,26 +433,27 @@ def test_fields_are_the_paper_s(table, row, fields):
   ],
 )
 def test_published_figures_are_the_paper_s(table, row, published):
-  assert TABLES[table].TABLE.row(row).published == published
+  assert TABLES[table].row(row).published == published
 
 
 def test_another_task_of_the_paper():
-  config = pascal_layers.get_config("layer_2", task="nc11_de_en")
+  config = row_of("pascal/layers", "layer_2", "nc11_de_en")
   part = config.parts.encoder.parent_scaled
   # Table 2's column of NC11 De-En: 8 heads, nothing is ignored.
   assert (part.layers, part.heads, part.ignore) == ((1,), tuple(range(8)), 0.0)
-  config = pascal_components.get_config("ignoring", task="wmt18_en_tr")
+  config = row_of("pascal/components", "ignoring", "wmt18_en_tr")
   assert config.parts.encoder.parent_scaled.ignore == 0.3
   assert not config.prepare.clean.language
 
 
 @pytest.mark.parametrize("task", deps_san.TASKS)
 def test_what_deps_san_s_paper_compares_with(task):
-  config = deps_san.get_config(task, "relative")
+  config = deps_san.get_config(f"{task}:relative")
   for place in ("encoder", "decoder"):
     relative = config.parts[place].relative
     assert (relative.clip, relative.tie) == (16, True)
-  part = deps_san.get_config(task, "pascal").parts.encoder.parent_scaled
+  config = deps_san.get_config(f"{task}:pascal")
+  part = config.parts.encoder.parent_scaled
   assert part.heads is None  # all
 
 
@@ -455,7 +468,7 @@ def test_what_deps_san_s_paper_compares_with(task):
   ],
 )
 def test_deps_san_s_models_are_as_large_as_published(task, system, hundredths):
-  config = read_config(deps_san.get_config(task, system))
+  config = read_config(deps_san.get_config(f"{task}:{system}"))
   side = {"size": config.prepare.vocabulary.size, "sha256": "a"}
   manifest = JOINT | {"vocabulary": {"source": side, "target": side}}
   model = resolve(config, manifest).recipe.model
@@ -469,7 +482,7 @@ def test_deps_san_s_models_are_as_large_as_published(task, system, hundredths):
 
 
 def test_relative_positions_of_omote_et_al_reach_two_words():
-  config = dependency_relative.get_config("wat_ja_en", "relative")
+  config = dependency_relative.get_config("wat_ja_en:relative")
   assert config.parts.encoder.relative.clip == 2  # section 5.1: k = 2
   assert config.parts.decoder.relative.clip == 2
 
@@ -478,7 +491,7 @@ def test_tasks_of_deguchi_et_al():
   """Section 5.1 and appendix A; λ_sync as tuned for each task."""
   facts = {}
   for task in dbsa.TASKS:
-    config = dbsa.get_config(task, "sync_attention")
+    config = dbsa.get_config(f"{task}:sync_attention")
     pieces = config.prepare.vocabulary
     facts[task] = (
       config.losses.synchronisation.weight,
@@ -491,7 +504,7 @@ def test_tasks_of_deguchi_et_al():
     "wmt16_en_ro": (0.1, 6_000, (40_000, True, True), False),
     "wat_ja_en": (10.0, 12_000, (16_000, False, False), False),
   }
-  rows = [row.name for row in dbsa_synchronisation.TABLE.rows]
+  rows = [row.name for row in TABLES["dbsa/synchronisation"].rows]
   grid = [
     "0.5",
     "0.01",
@@ -502,13 +515,13 @@ def test_tasks_of_deguchi_et_al():
     "10",
   ]  # the first task's first
   assert rows == [f"weight_{weight}" for weight in grid]
-  config = dbsa_synchronisation.get_config("weight_5", task="wmt16_en_ro")
+  config = row_of("dbsa/synchronisation", "weight_5", "wmt16_en_ro")
   assert config.losses.synchronisation.weight == 5
   assert config.batch.tokens == 6_000
 
 
 def test_averages_of_chen_et_al_are_of_their_three_tests():
-  rows = TABLES["syntax_directed_results"].TABLE.rows
+  rows = TABLES["syntax_directed/results"].rows
   off = {}
   for row in rows:
     _, *tests, average = row.published.values()
@@ -517,43 +530,52 @@ def test_averages_of_chen_et_al_are_of_their_three_tests():
   assert len(rows) == 9 and off == {"gru_sdr": 20.34}  # 20.31 in print
 
 
-@pytest.mark.parametrize(
-  "settings", [deps_san, dependency_relative, dbsa, syntax_directed]
-)
-def test_an_unknown_task_is_named(settings):
-  known = next(iter(settings.TASKS))
-  with pytest.raises(InputError, match=f"no task .* Did you mean '{known}'"):
-    settings.get_config(known[:-1], "transformer")
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_wrong_name_is_named(name):
+  paper = PAPERS[name]
+  task, table = next(iter(paper.TASKS)), next(iter(paper.TABLES))
+  for address, message in {
+    "": rf"needs a task after ':'.* There are {task}",
+    task[:-1]: f"no task .* Did you mean '{task}'",
+    f"{task}:{table[:-1]}/x": f"no table .* Did you mean '{table}'",
+    f"{task}:{table[:-1]}": f"no system or table .* Did you mean '{table}/'",
+    f"{task}:pascall": "no system or table 'pascall'.* Did you mean 'pascal'",
+    f"{task}:pascal+relativ": "no system 'relativ'.* Did you mean 'relative'",
+  }.items():
+    with pytest.raises(InputError, match=message):
+      paper.get_config(address)
 
 
 def test_the_command_line_takes_a_row():
-  address = f"{ROOT}/configs/papers/pascal_layers.py"
-  assert cli.load(f"{address}:layer_5").parts.encoder.parent_scaled.layers == (
-    4,
-  )
-  assert cli.load(address).parts.encoder.parent_scaled.layers == (0,)
+  address = f"{ROOT}/configs/papers/pascal.py:nc11_en_de"
+  assert cli.load(address).system == "transformer"
+  assert cli.load(f"{address}:pascal+relative").system == "pascal+relative"
+  address += ":layers"
+  layers = [
+    cli.load(f"{address}{row}").parts.encoder.parent_scaled.layers
+    for row in ("/layer_5", "")
+  ]
+  assert layers == [(4,), (0,)]
   with pytest.raises(
     InputError,
     match=r"no row 'layer5' in Bugliarello.*Did you mean 'layer_5'.*layer_1, ",
   ):
-    cli.load(f"{address}:layer5")
+    cli.load(f"{address}/layer5")
 
 
 def test_rows_serve_another_data_set():
-  row = pascal_layers.TABLE.row("layer_3")
-  config = ablation.apply(enja.get_config("transformer"), row)
+  row = LAYERS.row("layer_3")
+  config = row.on(enja.get_config("transformer"))
   assert config.system == "pascal_ignoring"
   assert config.data.directory == "data/enja"
   assert config.parts.encoder.parent_scaled.layers == (2,)
   assert config.model.width == 128  # of enja
   resolve(read_config(config), JOINT)
-  config = ablation.apply(
-    enja.get_config("transformer"), pascal_layers.TABLE.row("layer_5")
-  )
+  config = LAYERS.row("layer_5").on(enja.get_config("transformer"))
   with pytest.raises(InputError, match="4 is not one of the 4 layers"):
     resolve(read_config(config), JOINT)
   with pytest.raises(InputError, match=r"config\.system is 'pascal' already"):
-    ablation.apply(enja.get_config("pascal"), row)
+    row.on(enja.get_config("pascal"))
 
 
 def test_what_is_prepared_otherwise_lies_elsewhere():
@@ -563,18 +585,16 @@ def test_what_is_prepared_otherwise_lies_elsewhere():
   name = "paper_pascal_nc11_en_de"
   plain, unfiltered = (name, f"data/{name}"), f"{name}_unfiltered"
   other = (unfiltered, f"data/{unfiltered}")
-  assert data(pascal_components.get_config("transformer")) == other
-  assert data(pascal_components.get_config("filtering")) == plain
+  assert data(row_of("pascal/components", "transformer")) == other
+  assert data(row_of("pascal/components", "filtering")) == plain
   # enja.py does not filter, so there it is the other way round.
-  rows = pascal_components.TABLE
-  config = ablation.apply(enja.get_config("transformer"), rows.row("filtering"))
+  rows = TABLES["pascal/components"]
+  config = rows.row("filtering").on(enja.get_config("transformer"))
   assert data(config) == ("enja_filtered", "data/enja_filtered")
-  config = ablation.apply(
-    enja.get_config("transformer"), rows.row("transformer")
-  )
+  config = rows.row("transformer").on(enja.get_config("transformer"))
   assert data(config) == ("enja", "data/enja")
-  row = ablation.Row("all", "transformer", {"prepare.max_subwords": 9})
-  assert ablation.apply(base.get_config(), row).data.name == "corpus_all"
+  row = Row("all", "transformer", {"prepare.max_subwords": 9})
+  assert row.on(base.get_config()).data.name == "corpus_all"
 
 
 @pytest.mark.parametrize(
@@ -593,6 +613,6 @@ def test_what_is_prepared_otherwise_lies_elsewhere():
   ],
 )
 def test_a_wrong_override_is_named(path, value, message):
-  row = ablation.Row("wrong", "pascal", {path: value})
+  row = Row("wrong", "pascal", {path: value})
   with pytest.raises(InputError, match=message):
-    ablation.apply(base.get_config(), row)
+    row.on(base.get_config())

@@ -25,6 +25,18 @@ DATA_SETS = sorted(
   for path in (ROOT / "configs").glob("*.py")
   if path.stem not in ("__init__", "base") and "systems" not in path.stem
 )
+PAPERS = (
+  "pascal",
+  "deps_san",
+  "dependency_relative",
+  "dbsa",
+  "syntax_directed",
+)
+ADDRESSES = DATA_SETS + [
+  f"papers.{paper}:{task}"
+  for paper in PAPERS
+  for task in importlib.import_module(f"configs.papers.{paper}").TASKS
+]
 
 TREELESS = {  # systems that read no tree
   "relative",
@@ -268,10 +280,11 @@ def test_an_unknown_system_is_named():
 
 
 @pytest.mark.parametrize("system", systems.SYSTEMS)
-@pytest.mark.parametrize("name", DATA_SETS)
-def test_every_file_and_system_resolves(name, system):
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_every_file_and_system_resolves(address, system):
+  name, _, task = address.partition(":")
   module = importlib.import_module(f"configs.{name}")
-  config = read_config(module.get_config(system))
+  config = read_config(module.get_config(f"{task}:{system}".lstrip(":")))
   plan = resolve(config, JOINT)
   assert config.system == system
   assert bool(plan.needs) == (system not in TREELESS)

@@ -38,7 +38,7 @@ from paper_references import (
   Whole,
 )
 from source_dependency_by_loops import unit_by_loops, vector_by_loops
-from test_ablations import TABLES, field
+from test_ablations import TABLES, field, row_of
 
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.data.sentence import tree as trees
@@ -111,7 +111,7 @@ def related(positions=True, **options):
   rules = (Related(**options),) * HEADS
   return Says(
     dict.fromkeys(range(1, LAYERS + 1), rules),
-    also={"model.positions": positions},
+    also={"model.transformer.positions": positions},
   )
 
 
@@ -134,16 +134,16 @@ UNFILTERED, FILTERED = (
   {"prepare.clean.language": value} for value in (False, True)
 )
 ROWS: dict[str, dict[str, Says]] = {
-  "pascal_components": {
+  "pascal/components": {
     "transformer": Says(also=UNFILTERED),
     "filtering": Says(also=FILTERED),
     "pascal": pascal(ignore=0.0, **FILTERED),
     "ignoring": pascal(**FILTERED),
   },
-  "pascal_layers": {
+  "pascal/layers": {
     f"layer_{layer}": pascal(layer=layer) for layer in range(1, 7)
   },
-  "pascal_results": {
+  "pascal/results": {
     "transformer": Says(also=SECOND),
     "label_embedding": Says(label=10, also=SECOND),
     "sisa": Says(
@@ -154,19 +154,19 @@ ROWS: dict[str, dict[str, Says]] = {
     ),
     "pascal": pascal(**SECOND),
   },
-  "pascal_variance": {
+  "pascal/variance": {
     "parent_only": pascal(ParentOnly()),
     **{f"variance_{v}": pascal(Parent(v)) for v in (1, 4, 9, 16, 25)},
   },
-  "deps_san_layers": {
+  "deps_san/layers": {
     f"layers_{first}_{last}": deps_san(first=first, last=last)
     for first, last in ((1, 3), (1, 1), (1, 2), (1, 4), (4, 6), (1, 6))
   },
-  "deps_san_variance": {
+  "deps_san/variance": {
     **{f"sigma_{s}": deps_san(Tree(s)) for s in (1, 2, 4, 8, 16, 32)},
     **{f"variance_{v}": deps_san(Tree(v**0.5)) for v in (2, 8, 32)},
   },
-  "deps_san_sparse": {
+  "deps_san/sparse": {
     "none": deps_san(),
     "rs": sparse(Tree(1.0, counts=6)),
     "rs_one": sparse(Plain()),
@@ -175,27 +175,27 @@ ROWS: dict[str, dict[str, Says]] = {
     "wink_mask": deps_san(training=Tree(1.0, within=6, beyond="hidden")),
     "wink_mask_always": deps_san(Tree(1.0, within=6, beyond="hidden")),
   },
-  "dependency_relative_keys_values": {
+  "dependency_relative/keys_values": {
     "both": related(positions=False),
     "keys": related(positions=False, values=False),
     "values": related(positions=False, keys=False),
-    "none": Says(also={"model.positions": False}),
+    "none": Says(also={"model.transformer.positions": False}),
   },
-  "dependency_relative_labels": {
+  "dependency_relative/labels": {
     f"{label}_{clip}": related(label=label, clip=clip)
     for label in ("depth", "distance")
     for clip in (1, 2, 4, 8)
   },
-  "dbsa_results": {
+  "dbsa/results": {
     "transformer": Says(),
     "dbsa": parsing(),
     "sync_attention": parsing(synchronisation=0.5),
   },
-  "dbsa_synchronisation": {
+  "dbsa/synchronisation": {
     f"weight_{w:g}": parsing(synchronisation=w)
     for w in (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
   },
-  "syntax_directed_results": {
+  "syntax_directed/results": {
     "gru_global": looks(Whole()),
     "gru_local": looks(Local()),
     "gru_flexible": looks(Flexible()),
@@ -206,7 +206,7 @@ ROWS: dict[str, dict[str, Says]] = {
     "gru_double_syntax": looks(Whole(), Sdatt()),
     "gru_double_sdr": looks(Whole(), Whole("source_dependency", own=True)),
   },
-  "syntax_directed_position": {
+  "syntax_directed/position": {
     position: looks(Sdatt(position=position))
     for position in ("interp", "hard", "expected")
   },
@@ -215,7 +215,7 @@ ROWS: dict[str, dict[str, Says]] = {
 # Rows of a table that nothing tells apart but a name, and why.
 ALIKE = {
   # Beyond six edges the weight is below 1e-11 at σ = 1 before it becomes 0.
-  ("deps_san_sparse", "none", "wink"),
+  ("deps_san/sparse", "none", "wink"),
 }
 
 # A chain of nine words with a branch: up to eight edges; the third word has two
@@ -255,21 +255,20 @@ X_BSD = RNG.normal(size=(*SOURCE.real_BS.shape, WIDTH)).astype(np.float32)
 @functools.cache
 def plan_of(table: str, row: str):
   """The row's own config, in the paper's depth and a few units."""
-  config = TABLES[table].get_config(row)
-  config.model.width = WIDTH
-  config.model.transformer.feed_forward = 8
-  for kind in ("dropout", "attention_dropout", "activation_dropout"):
-    config.model.transformer[kind] = 0.0
-  if config.model.family == "transformer":
-    assert (
-      config.model.transformer.encoder_layers,
-      config.model.transformer.heads,
-    ) == (LAYERS, HEADS)
-    assert config.model.transformer.decoder_layers == LAYERS
-    assert config.model.transformer.norm == "post"
+  config = row_of(table, row)
+  model = config.model
+  model.width = WIDTH
+  if model.family == "transformer":
+    sizes = model.transformer
+    assert (sizes.encoder_layers, sizes.heads) == (LAYERS, HEADS)
+    assert sizes.decoder_layers == LAYERS
+    assert sizes.norm == "post"
+    sizes.feed_forward = 8
+    for kind in ("dropout", "attention_dropout", "activation_dropout"):
+      sizes[kind] = 0.0
   else:
-    config.model.gru.hidden = 6
-    for section in (config.parts.encoder, config.model.gru.windows):
+    model.gru.hidden = 6
+    for section in (config.parts.encoder, model.gru.windows):
       if "source_dependency" in section:
         assert section.source_dependency.size == 260
         section.source_dependency.size = 5
@@ -297,8 +296,8 @@ def run(spec, place: str, number: int, train: bool):
   Layers of the same parts are run once.
   """
   # What is beside layers; in all else the papers' Transformers are one.
-  beside = dict(tie_embeddings=True, positions=True)
-  model = dataclasses.replace(spec.model, **beside)
+  family = dataclasses.replace(spec.family, positions=True)
+  model = dataclasses.replace(spec.model, tie_embeddings=True, family=family)
   key = (place, spec.parts.at_layer(place, number), model, train)
   if key in RAN:
     return RAN[key]
@@ -358,9 +357,7 @@ def reference(params, place: str, rules):
   return TOLD[key]
 
 
-EVERY = [
-  (table, row.name) for table in TABLES for row in TABLES[table].TABLE.rows
-]
+EVERY = [(table, row.name) for table in TABLES for row in TABLES[table].rows]
 ATTENTION = [at for at in EVERY if not at[0].startswith("syntax_directed")]
 WINDOWS = [at for at in EVERY if at not in ATTENTION]
 
@@ -371,7 +368,7 @@ def test_every_row_has_its_reference_and_every_reference_its_row():
 
 @pytest.mark.parametrize("table, row", EVERY)
 def test_what_a_row_says_beside_attention(table, row):
-  config = TABLES[table].get_config(row)
+  config = row_of(table, row)
   for path, value in ROWS[table][row].also.items():
     assert field(config, path) == value, path
   terms = {

@@ -1,32 +1,35 @@
-"""Settings and ablation tables of the papers.
+"""Settings and ablation tables of the papers, a file a paper.
 
-Settings, each with `get_config(task, system)`; files beside configs/base.py
-named paper_PAPER_TASK.py make them data sets' files:
+A file has the paper's tasks, its tables, and what is unknown or differs:
   pascal                Bugliarello & Okazaki 2020: six tasks
+    results                 PASCAL beside its rivals
+    components              filtering, PASCAL, parent ignoring
+    layers                  layer of the scaled heads, 1 to 6
+    variance                width of the Gaussian; the parent only
   deps_san              Peng et al., Deps-SAN: two
+    layers                  layers of Deps-SAN
+    variance                width of the Gaussian
+    sparse                  RS-Sparse, Wink-Sparse and ours
   dependency_relative   Omote, Tamura & Ninomiya 2019: two
+    keys_values             relative depths in keys, values or both
+    labels                  depth or distance, clipped where; ours
   dbsa                  Deguchi, Tamura & Ninomiya 2021: three
+    results                 heads that parse; and synchronised ones
+    synchronisation         weight of the synchronisation
   syntax_directed       Chen et al. 2018: one
+    results                 windows of a recurrent decoder, one or two
+    position                how the predicted position reads the tree
 
-Ablation tables, each with `TABLE` and `get_config(row)`:
-  pascal_results                    PASCAL beside its rivals
-  pascal_layers                     layer of the scaled heads, 1 to 6
-  pascal_variance                   width of the Gaussian; the parent only
-  pascal_components                 filtering, PASCAL, parent ignoring
-  deps_san_layers                   layers of Deps-SAN
-  deps_san_variance                 width of the Gaussian
-  deps_san_sparse                   RS-Sparse, Wink-Sparse and ours
-  dependency_relative_keys_values   relative depths in keys, values or both
-  dependency_relative_labels        depth or distance, clipped where; ours
-  dbsa_results                      heads that parse; and synchronised ones
-  dbsa_synchronisation              weight of the synchronisation
-  syntax_directed_results           windows of a recurrent decoder, one or two
-  syntax_directed_position          how the predicted position reads the tree
-
-One row, prepared and trained (the file alone is the first row):
-  python -m preprocess.build --config configs/papers/pascal_layers.py \
+After the file stand a task and, if wanted, a system or a row of a table:
+  python -m preprocess.build --config configs/papers/pascal.py:nc11_en_de \
     --raw_dir FOLDER
-  python -m jaxsyn.train --config configs/papers/pascal_layers.py:layer_3 \
-    --workdir runs/layer_3
-A wrong name lists the rows. On another data set: `ablation.apply`.
+  python -m jaxsyn.train --workdir runs/pascal \
+    --config configs/papers/pascal.py:nc11_en_de:pascal
+  python -m jaxsyn.train --workdir runs/layer_3 \
+    --config configs/papers/pascal.py:nc11_en_de:layers/layer_3
+  python -m jaxsyn.compare --workdir runs/compared --systems transformer,pascal \
+    --config configs/papers/pascal.py:nc11_en_de
+A name that is missing or wrong lists those there are. The rows of a table on
+another data set: `jaxsyn.compare --table pascal/layers`, or `Row.on` in Python.
+None of the corpora is ours to give, and none of these settings has been run.
 """

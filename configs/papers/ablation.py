@@ -1,10 +1,10 @@
 """Ablation tables: rows of changes to a config.
 
-A table's file has a `TABLE` and a `get_config(row)`; the latter sets the
-paper's own task. The same rows on another data set:
+A paper's file has its TABLES and names a row after its task
+(`configs.papers.paper`). The same rows on another data set:
 
-  for row in pascal_layers.TABLE.rows:
-    config = ablation.apply(enja.get_config("transformer"), row)
+  for row in pascal.TABLES["layers"].rows:
+    config = row.on(enja.get_config("transformer"))
 
 Rows say only what the table varies, so everything else stays as the data set's
 file and the system have it. A row that does not fit the model there (layer 6
@@ -14,7 +14,7 @@ of 4) is refused by `jaxsyn.plan` by name.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
@@ -45,8 +45,35 @@ class Row:
   folder: str = ""
 
   def on(self, config: Config) -> Config:
-    """`apply` of this row, for who has the row alone."""
-    return apply(config, self)
+    """Makes a data set's baseline this row, in place, and returns it.
+
+    Args:
+      config: what a data set's `get_config("transformer")` returns.
+
+    Raises:
+      InputError: the config has a system already, or lacks a field of the row.
+    """
+    if config.system != "transformer":
+      raise InputError(
+        f"config.system is {config.system!r} already; a row brings its own: "
+        'give what get_config("transformer") returns.'
+      )
+    return self.override(systems.apply(config, self.system))
+
+  def override(self, config: Config) -> Config:
+    """Sets the fields of the row in a config of its system, in place.
+
+    Raises:
+      InputError: a field is unknown, is a section, or has another type.
+    """
+    before = config.prepare.to_dict()
+    for path, value in self.overrides.items():
+      _set(config, path, value)
+    if config.prepare.to_dict() != before:
+      ending = self.folder or self.name
+      config.data.name = f"{config.data.name}_{ending}"
+      config.data.directory = f"{config.data.directory}_{ending}"
+    return config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,57 +102,6 @@ class Table:
         f"no row {name!r} in {self.source}. {did_you_mean(name, rows)}"
       )
     return rows[name] if name else self.rows[0]
-
-
-def apply(config: Config, row: Row) -> Config:
-  """Makes a data set's baseline a row of a table, in place, and returns it.
-
-  Args:
-    config: what a data set's `get_config("transformer")` returns.
-    row: of any table.
-
-  Raises:
-    InputError: the config has a system already, or lacks a field of the row.
-  """
-  if config.system != "transformer":
-    raise InputError(
-      f"config.system is {config.system!r} already; a row brings its own: give "
-      'what get_config("transformer") returns.'
-    )
-  return override(systems.apply(config, row.system), row)
-
-
-def override(config: Config, row: Row) -> Config:
-  """Sets the fields of a row in a config of its system, in place.
-
-  Raises:
-    InputError: a field is unknown, is a section, or has another type.
-  """
-  before = config.prepare.to_dict()
-  for path, value in row.overrides.items():
-    _set(config, path, value)
-  if config.prepare.to_dict() != before:
-    ending = row.folder or row.name
-    config.data.name = f"{config.data.name}_{ending}"
-    config.data.directory = f"{config.data.directory}_{ending}"
-  return config
-
-
-def of_task(
-  table: Table, name: str, get_config: Callable[[str, str], Config], task: str
-) -> Config:
-  """A row in a paper's own setting.
-
-  Args:
-    table: of the row.
-    name: the row's; "" is the first.
-    get_config: of a paper's settings, from task and system.
-    task: one of those settings.
-
-  Raises: InputError: see `Table.row` and `override`.
-  """
-  row = table.row(name)
-  return override(get_config(task, row.system), row)
 
 
 def _set(config: Config, path: str, value: Any) -> None:

@@ -52,8 +52,9 @@ import dataclasses
 import ml_collections
 from ml_collections.config_dict import placeholder
 
-from configs import base, systems
-from jaxsyn.errors import InputError, did_you_mean
+from configs import systems
+from configs.papers import paper
+from configs.papers.ablation import Row, Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,34 +76,15 @@ TASKS = {
 }
 
 
-def get_config(task: str, system: str) -> ml_collections.ConfigDict:
-  """The settings of a task for any system.
-
-  Raises: InputError: unknown task or system.
-  """
-  if task not in TASKS:
-    raise InputError(f"no task {task!r}. {did_you_mean(task, TASKS)}")
-  config, facts = base.get_config(), TASKS[task]
-  config.data.name = f"paper_deps_san_{task}"
-  config.data.directory = f"data/paper_deps_san_{task}"
-  config.data.source_language = "de"
-  config.data.target_language = "en"
-  for split in ("train", "validation", "test"):
-    config.prepare.splits[split] = (f"{split}.de", f"{split}.en")
+def settings(task: str, system: str) -> ml_collections.ConfigDict:
+  """A task for any system."""
+  facts = TASKS[task]
+  config = paper.data_set("deps_san", task, ("de", "en"))
   config.prepare.clean.max_words = 80
   config.prepare.vocabulary.update(type="word", size=60_000, joint=facts.joint)
   config.batch.tokens = 4096
-  config.model.update(width=512, tie_embeddings=facts.joint)
-  config.model.transformer.update(
-    encoder_layers=6,
-    decoder_layers=6,
-    feed_forward=2048,
-    heads=8,
-    norm="post",
-    dropout=0.1,
-  )
-  config.optimiser.update(learning_rate=1.0, schedule="noam")
-  config.optimiser.noam.update(warmup=4000)
+  paper.base_transformer(config, dropout=0.1, tie_embeddings=facts.joint)
+  paper.noam(config)
   config.train.steps = facts.steps
   config.decode.update(
     beam=5, length_penalty="fairseq", alpha=0.6, checkpoint="best"
@@ -114,3 +96,120 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
     for place in (config.parts.encoder, config.parts.decoder):
       place.relative.update(clip=16, tie=True)
   return config
+
+
+PART = "parts.encoder.tree_scaled"
+
+
+def _iwslt14(validation: float, test: float) -> dict[str, float]:
+  """BLEU on IWSLT14 German to English, on the paper's two sets."""
+  return {"iwslt14_de_en validation": validation, "iwslt14_de_en test": test}
+
+
+# Table 2a: which encoder layers Deps-SAN should scale, on IWSLT14 German to
+# English. Published: BLEU on their validation and test sets.
+LAYERS = Table(
+  source="Peng et al., Deps-SAN, Table 2a",
+  question="Which encoder layers should the tree scale?",
+  rows=tuple(
+    Row(
+      f"layers_{first}_{last}",
+      "deps_san",
+      {f"{PART}.layers": tuple(range(first - 1, last))},
+      published=_iwslt14(*bleu),
+    )
+    for (first, last), bleu in {  # from 1 as in the paper: validation, test
+      (1, 3): (31.42, 30.44),
+      (1, 1): (30.71, 29.83),
+      (1, 2): (30.82, 30.00),
+      (1, 4): (30.82, 29.89),
+      (4, 6): (30.41, 29.46),
+      (1, 6): (29.20, 28.79),
+    }.items()
+  ),
+)
+
+# Table 2b: how wide the Gaussian of the tree distance should be, on IWSLT14
+# German to English. Published: BLEU on their validation and test sets.
+#
+# The table is headed "variance" and runs over 1, 2, 4 ... 32; the text names
+# σ = 1 the best "variance", and the option of the authors' code is a standard
+# deviation. Whether the figures are of σ or of σ² is unknown except at 1, where
+# it is the same. Row "sigma_8" reads the figures of 8 as those of σ = 8, row
+# "variance_8" as those of σ² = 8; only one reading is what was trained. By the
+# second, the figures of 4 are those of σ = 2 (30.64, 29.82) and those of 16 of
+# σ = 4 (30.86, 30.08), so these need no rows of their own.
+#
+# A wider density is also a lower one, as in the table "variance" of pascal.py;
+# normalise=peak1 keeps the height.
+_WIDTHS = {  # the paper's "variance": validation, test
+  1: (31.42, 30.44),
+  2: (30.77, 29.84),
+  4: (30.64, 29.82),
+  8: (30.60, 30.03),
+  16: (30.86, 30.08),
+  32: (30.46, 29.64),
+}
+VARIANCE = Table(
+  source="Peng et al., Deps-SAN, Table 2b",
+  question="How wide should the Gaussian of the tree distance be?",
+  rows=tuple(
+    Row(
+      f"{reading}_{width}",
+      "deps_san",
+      {f"{PART}.sigma": width**power},
+      published=_iwslt14(*_WIDTHS[width]),
+    )
+    for reading, power, widths in (
+      ("sigma", 1.0, _WIDTHS),
+      ("variance", 0.5, (2, 8, 32)),
+    )
+    for width in widths
+  ),
+)
+
+# Table 1: whether leaving out parts of the tree helps: RS-Sparse with q = 0.1
+# and k = 6, Wink-Sparse with k = 6 (section 3.3). Published: BLEU on the test
+# sets of IWSLT14 and WMT16.
+#
+# At σ = 1 the row "wink" changes nothing that float32 can see: beyond six edges
+# the weight is 9e-12 or less before it becomes 0. That the published figures of
+# "none" and "wink" differ by 0.75 BLEU thus says how far runs lie apart; use
+# several seeds. The rows marked ours do change something:
+#   rs_one             a dropped pair keeps its score, as in parent ignoring.
+#   wink_2             pairs three or more edges apart are dropped; at three the
+#                      weight was 0.0044.
+#   wink_mask          pairs seven or more edges apart are hidden in training.
+#   wink_mask_always   and in evaluation: the other reading of "a fixed variant"
+#                      (section 2.2).
+_RS, _WINK = {f"{PART}.random_sparse": 0.1}, {f"{PART}.wink": 6}
+_MASK = {**_WINK, f"{PART}.fill": "mask"}
+SPARSE = Table(
+  source="Peng et al., Deps-SAN, Table 1",
+  question="Does it help to leave out parts of the tree?",
+  rows=tuple(
+    Row(
+      name,
+      "deps_san",
+      overrides,
+      published=paper.by_task(TASKS, "test", *bleu) if bleu else None,
+    )
+    for name, overrides, bleu in (
+      ("none", {}, (30.44, 27.94)),
+      ("rs", {**_RS, f"{PART}.random_distance": 6}, (29.76, 27.63)),
+      ("wink", _WINK, (29.69, 27.53)),
+      # Ours.
+      ("rs_one", {**_RS, f"{PART}.fill": "one"}, None),
+      ("wink_2", {f"{PART}.wink": 2}, None),
+      ("wink_mask", _MASK, None),
+      ("wink_mask_always", {**_MASK, f"{PART}.wink_at_evaluation": True}, None),
+    )
+  ),
+)
+
+TABLES = {"layers": LAYERS, "variance": VARIANCE, "sparse": SPARSE}
+
+
+def get_config(address: str = "") -> ml_collections.ConfigDict:
+  """TASK, TASK:SYSTEM or TASK:TABLE/ROW; see `configs.papers.paper`."""
+  return paper.addressed(address, tasks=TASKS, tables=TABLES, settings=settings)

@@ -28,7 +28,7 @@ Unknown, and what stands here instead:
                  there, for the position as well.
   window         Eq. 11 sums over words of at most n edges, but also speaks of
                  places in [p - n, p + n]. Here edges. How the position becomes
-                 an index and how it learns: see syntax_directed_position.py.
+                 an index and how it learns: see POSITION.
   two contexts   which one moves the decoder's state: here the global one.
   FlexibleAtt    its span and width: as in jaxsyn/syntax/windows/flexible.py.
   unknown words  whether they were replaced. Here they stay.
@@ -44,7 +44,7 @@ Differs from the authors:
   parser         UDPipe unless CoNLL-U of another one (theirs: Stanford's) is
                  given; its words are matched to those of the text.
 
-Published, BLEU: see syntax_directed_results.py.
+Published, BLEU: see RESULTS.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ import dataclasses
 
 import ml_collections
 
-from configs import base, systems
-from jaxsyn.errors import InputError, did_you_mean
+from configs import systems
+from configs.papers import paper
+from configs.papers.ablation import Row, Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,23 +86,20 @@ PAIRS = 80  # a batch
 TOKENS_A_PAIR = 32  # padding included
 
 
-def get_config(task: str, system: str) -> ml_collections.ConfigDict:
-  """The settings of a task for any system.
-
-  Raises: InputError: unknown task or system.
-  """
-  if task not in TASKS:
-    raise InputError(f"no task {task!r}. {did_you_mean(task, TASKS)}")
-  config, facts = base.get_config(), TASKS[task]
-  config.data.name = f"paper_syntax_directed_{task}"
-  config.data.directory = f"data/paper_syntax_directed_{task}"
-  config.data.source_language = facts.source
-  config.data.target_language = facts.target
+def settings(task: str, system: str) -> ml_collections.ConfigDict:
+  """A task for any system."""
+  facts = TASKS[task]
+  config = paper.data_set(
+    "syntax_directed",
+    task,
+    (facts.source, facts.target),
+    files={
+      "train": "train",
+      "validation": facts.validation,
+      **{name: name for name in facts.tests},
+    },
+  )
   config.data.test = facts.tests
-  files = {"train": "train", "validation": facts.validation}
-  for split, stem in (files | {name: name for name in facts.tests}).items():
-    sides = (facts.source, facts.target)
-    config.prepare.splits[split] = tuple(f"{stem}.{side}" for side in sides)
   config.prepare.clean.max_words = 80
   config.prepare.vocabulary.update(type="word", size=50_000, joint=False)
   config.batch.tokens = PAIRS * TOKENS_A_PAIR
@@ -130,3 +128,69 @@ def get_config(task: str, system: str) -> ml_collections.ConfigDict:
     if "source_dependency" in section:
       section.source_dependency.size = 260  # Chen et al. 2017: beside 360
   return config
+
+
+# Tables 1 and 2: whether a window in the tree helps, alone and beside the whole
+# sentence. Published: BLEU on newstest2012 (validation), on the test sets, and
+# AVG, their mean ("average"). The one printed for "Chen et al. (2017)" alone,
+# 20.31, is not the mean of its three figures, 20.34. The text of section 4.4
+# names "+FlexibleAtt (34.81)" on Chinese to English, but by Table 2 that is
+# "+Chen et al. (2017)", and +FlexibleAtt has 34.47.
+#
+# Rows without "double" are Table 1 (one context), the others Table 2 (the
+# global context and another one). Which model of Chen et al. 2017 is meant is
+# not said: the encoder's is taken for Table 1, the one with an attention of its
+# own for Table 2.
+_COLUMNS = ("validation", *TASKS["wmt14_en_de"].tests, "average")
+_FIGURES = {
+  "gru_global": (17.09, 20.24, 18.67, 19.78, 19.56),
+  "gru_sdr": (17.48, 21.03, 19.43, 20.56, 20.31),
+  "gru_local": (17.19, 20.74, 19.00, 20.15, 19.96),
+  "gru_flexible": (17.24, 20.57, 19.12, 20.03, 19.91),
+  "gru_syntax": (17.86, 21.71, 20.36, 21.57, 21.21),
+  "gru_double_sdr": (18.03, 21.44, 19.96, 21.07, 20.82),
+  "gru_double_local": (17.78, 21.26, 19.87, 20.67, 20.6),
+  "gru_double_flexible": (17.56, 21.10, 19.76, 20.74, 20.53),
+  "gru_double_syntax": (18.65, 22.11, 20.75, 22.05, 21.64),
+}
+_PUBLISHED = {
+  system: {f"wmt14_en_de {c}": bleu for c, bleu in zip(_COLUMNS, figures)}
+  for system, figures in _FIGURES.items()
+}
+RESULTS = Table(
+  source="Chen et al. 2018, Tables 1 and 2",
+  question="Does a window in the tree help, alone and beside the global one?",
+  rows=tuple(
+    Row(system, system, published=bleu) for system, bleu in _PUBLISHED.items()
+  ),
+)
+
+# Eqs. 5 and 10: how the predicted position should read the tree. A real
+# position p names a row of the matrix of tree distances. How it becomes an
+# index is not said; taken as one ("hard": ⌊p⌋) it passes no gradient on, and
+# what predicts it stays as it was drawn. The others are ours: "interp" mixes
+# the rows of ⌊p⌋ and ⌈p⌉ and so learns; "expected" takes the mean of all rows
+# by the global weights and predicts no position.
+#
+# Published, BLEU on English to German: of the paper's SDAtt (Table 1), whatever
+# it did; it stands at "hard", which is Eq. 10 to the letter.
+POSITION = Table(
+  source="Chen et al. 2018, Eq. 10",
+  question="How should the predicted position read the tree?",
+  rows=tuple(
+    Row(
+      position,
+      "gru_syntax",
+      {"model.gru.windows.syntax.position": position},
+      published=_PUBLISHED["gru_syntax"] if position == "hard" else None,
+    )
+    for position in ("hard", "interp", "expected")
+  ),
+)
+
+TABLES = {"results": RESULTS, "position": POSITION}
+
+
+def get_config(address: str = "") -> ml_collections.ConfigDict:
+  """TASK, TASK:SYSTEM or TASK:TABLE/ROW; see `configs.papers.paper`."""
+  return paper.addressed(address, tasks=TASKS, tables=TABLES, settings=settings)

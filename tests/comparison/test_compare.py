@@ -396,12 +396,12 @@ def test_what_changes_no_figure_may_change(straight, configs_of):
 def given(monkeypatch):
   """A function words -> the systems of such a command line."""
 
-  def make(*words):
+  def make(*words, config="quickstart.py"):
     values = flags.FlagValues()
     config_flags.DEFINE_config_file("config", flag_values=values)
     flags.DEFINE_list("systems", [], "", flag_values=values)
     flags.DEFINE_string("table", "", "", flag_values=values)
-    argv = ["compare", "--config", "configs/quickstart.py", *words]
+    argv = ["compare", "--config", f"configs/{config}", *words]
     monkeypatch.setattr(sys, "argv", argv)  # where its overrides are read
     monkeypatch.chdir(ROOT)
     values(argv)
@@ -411,13 +411,33 @@ def given(monkeypatch):
 
 
 def test_an_ablation_table_is_a_list_of_systems(given):
-  systems = given("--table=pascal_layers", "--config.model.width=64")
+  systems = given("--table=pascal/layers", "--config.model.width=64")
   assert [s.name for s in systems] == [f"layer_{k}" for k in range(1, 7)]
   third = systems[2]
   assert third.config.system == "pascal_ignoring"
   assert third.config.model.width == 64
   assert third.config.parts.encoder["parent_scaled"]["layers"] == (2,)
   assert third.published["nc11_en_de validation"] == 22.5
+
+
+def test_a_paper_s_task_has_its_systems_and_its_rows(given):
+  """With what the paper sets for each: seven heads, q = 0.3, its own rates."""
+  task = {"config": "papers/pascal.py:wmt18_en_tr"}
+  plain, ignoring = (
+    system.config
+    for system in given("--systems=transformer,pascal_ignoring", **task)
+  )
+  assert plain.data == ignoring.data
+  assert plain.data.name == "paper_pascal_wmt18_en_tr"
+  rates = [c.optimiser.learning_rate for c in (plain, ignoring)]
+  assert rates == [1e-3, 7e-4]
+  last = given("--table=pascal/layers", **task)[-1].config
+  part = last.parts.encoder["parent_scaled"]
+  assert (part["layers"], part["heads"]) == ((5,), tuple(range(7)))
+  assert part["ignore"] == 0.3
+  assert last.optimiser == ignoring.optimiser
+  with pytest.raises(InputError, match=r"wmt18_en_tr:pascal names a system"):
+    given("--systems=pascal", config=task["config"] + ":pascal")
 
 
 def test_systems_have_the_overrides_all_of_them(given):
@@ -441,7 +461,11 @@ def test_systems_have_the_overrides_all_of_them(given):
     (["--systems=pascall"], "no system 'pascall'"),
     (
       ["--table=pascal_layer"],
-      "configs/papers has no table 'pascal_layer'. Did you mean 'pascal_layers'",
+      "configs/papers has no table 'pascal_layer'. Did you mean 'pascal/layers'",
+    ),
+    (
+      ["--table=pascal/layer"],
+      "papers/pascal.py has no table 'layer'. Did you mean 'layers'",
     ),
   ],
 )

@@ -1,0 +1,142 @@
+"""What the papers' files share: how they are addressed, and what they say alike.
+
+Sizes, optimisers and names of options that several papers have are written here
+alone; a paper's file says the numbers that are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ml_collections
+
+from configs import base, systems
+from configs.papers import ablation
+from jaxsyn.errors import InputError, did_you_mean
+
+Config = ml_collections.ConfigDict
+
+SPLITS = {name: name for name in ("train", "validation", "test")}
+
+
+def addressed(
+  address: str,
+  *,
+  tasks: Mapping[str, Any],
+  tables: Mapping[str, ablation.Table],
+  settings: Callable[[str, str], Config],
+) -> Config:
+  """The config that TASK, TASK:SYSTEM or TASK:TABLE/ROW names.
+
+  Args:
+    address: what stands after a paper's file in --config. A task alone is its
+      baseline; a table alone, its first row.
+    tasks, tables: the paper's, by name.
+    settings: its config of a task and a system.
+
+  Raises:
+    InputError: a name is missing or wrong; the message lists those there are.
+  """
+  task, _, name = address.partition(":")
+  if not task:
+    raise InputError(
+      "a paper's file needs a task after ':', as in "
+      f"--config configs/papers/FILE.py:{next(iter(tasks))}. "
+      f"There are {', '.join(tasks)}; then perhaps :SYSTEM or :TABLE/ROW."
+    )
+  if task not in tasks:
+    raise InputError(f"no task {task!r}. {did_you_mean(task, tasks)}")
+  table, slash, row = name.partition("/")
+  if table in tables:
+    chosen = tables[table].row(row)
+    return chosen.override(settings(task, chosen.system))
+  if slash:
+    raise InputError(f"no table {table!r}. {did_you_mean(table, tables)}")
+  if name and "+" not in name and name not in systems.SYSTEMS:
+    known = (*(f"{table}/" for table in tables), *systems.SYSTEMS)
+    raise InputError(
+      f"no system or table {name!r}. {did_you_mean(name, known)}"
+    )
+  return settings(task, name)
+
+
+def data_set(
+  paper: str,
+  task: str,
+  languages: tuple[str, str],
+  *,
+  files: Mapping[str, str] = SPLITS,
+) -> Config:
+  """The defaults, with a task's names, folder, languages and raw files.
+
+  Args:
+    paper, task: names.
+    languages: of the source and of the target.
+    files: split -> what its two files are called before the language.
+  """
+  config = base.get_config()
+  config.data.name = f"paper_{paper}_{task}"
+  config.data.directory = f"data/paper_{paper}_{task}"
+  config.data.source_language, config.data.target_language = languages
+  for split, stem in files.items():
+    config.prepare.splits[split] = tuple(f"{stem}.{side}" for side in languages)
+  return config
+
+
+def base_transformer(
+  config: Config,
+  *,
+  dropout: float,
+  inner_dropout: float = 0.0,
+  tie_embeddings: bool = True,
+) -> None:
+  """The base model of Vaswani et al. 2017, which all these papers start from.
+
+  Args:
+    config: changed in place.
+    dropout: after embeddings and each residual branch.
+    inner_dropout: on attention weights and inside the feed-forward layers.
+    tie_embeddings: one table for both sides, of a joint vocabulary.
+  """
+  config.model.update(width=512, tie_embeddings=tie_embeddings)
+  config.model.transformer.update(
+    encoder_layers=6,
+    decoder_layers=6,
+    feed_forward=2048,
+    heads=8,
+    norm="post",
+    dropout=dropout,
+    attention_dropout=inner_dropout,
+    activation_dropout=inner_dropout,
+  )
+
+
+def adam(config: Config, *, learning_rate: float, beta2: float) -> None:
+  """Adam by its peak learning rate and its second decay, in place."""
+  config.optimiser.learning_rate = learning_rate
+  config.optimiser.adam.beta2 = beta2
+
+
+def inverse_sqrt(config: Config, *, warmup: int, minimum: float = 0.0) -> None:
+  """fairseq's schedule: from 1e-7 up to the peak, then down, in place."""
+  config.optimiser.inverse_sqrt.update(
+    warmup=warmup, warmup_start=1e-7, minimum=minimum
+  )
+
+
+def noam(config: Config) -> None:
+  """The schedule of Vaswani et al. 2017, in place: the peak after 4,000."""
+  config.optimiser.update(learning_rate=1.0, schedule="noam")
+  config.optimiser.noam.warmup = 4000
+
+
+def by_task(
+  tasks: Mapping[str, Any], split: str, *bleu: float | None
+) -> dict[str, float]:
+  """Published figures, in the order of the tasks; None: not reported."""
+  return {
+    f"{task} {split}": figure
+    for task, figure in zip(tasks, bleu)
+    if figure is not None
+  }
