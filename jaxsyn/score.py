@@ -78,18 +78,21 @@ def run(
       *sources.values(), edges=settings.edges, language=source_language
     )
   pairs = [(name, baseline) for name in scored if name != baseline]
-  how = {"draws": settings.draws, "interval": bool(settings.tests)}
   differences = significance.differences(
-    scored, pairs, tests=settings.tests, **how
+    scored,
+    pairs,
+    tests=settings.tests,
+    draws=settings.draws,
+    interval=bool(settings.tests),
   )
   return Results(
-    {name: tuple(m.score for m in runs[0]) for name, runs in scored.items()},
-    baseline,
-    tuple(difference for _, difference in differences),
-    tuple(
+    scores={n: tuple(m.score for m in runs[0]) for n, runs in scored.items()},
+    baseline=baseline,
+    differences=tuple(difference for _, difference in differences),
+    buckets=tuple(
       bucket
       for table in tables
-      for bucket in in_buckets(table, scored, pairs, **how)
+      for bucket in in_buckets(table, scored, pairs, settings=settings)
     ),
   )
 
@@ -99,8 +102,7 @@ def in_buckets(
   scored: Scored,
   pairs: Sequence[tuple[str, str]],
   *,
-  draws: significance.Draws,
-  interval: bool,
+  settings: Settings,
 ) -> Iterator[ScoredBucket]:
   """Scores and differences of the sentences of each bucket.
 
@@ -108,12 +110,12 @@ def in_buckets(
     table: of `buckets.tables`.
     scored: translations, of one seed.
     pairs: systems and what each is compared with.
-    draws, interval: see `significance.difference`.
+    settings: how to score.
   """
   for bucket, part in buckets.parts(table, scored):
-    enough = interval and bucket.count >= buckets.FEWEST
+    enough = settings.tests and bucket.count >= buckets.FEWEST
     differences = significance.differences(
-      part, pairs, tests=(), draws=draws, interval=enough
+      part, pairs, tests=(), draws=settings.draws, interval=bool(enough)
     )
     yield ScoredBucket(
       **vars(bucket),

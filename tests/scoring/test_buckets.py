@@ -10,7 +10,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.score import in_buckets
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import METRICS, scorer_of
-from jaxsyn.scoring.significance import Draws
+from jaxsyn.scoring.settings import Settings
 
 
 def parse(words: str, heads: list[int], relations: str) -> conllu.Parse:
@@ -117,7 +117,7 @@ def test_buckets_add_up_to_the_whole():
   tables = [buckets.by_length(words), *buckets.by_tree(parses)]
   for table in tables:
     found = list(
-      in_buckets(table, runs, [("b", "a")], draws=Draws(20), interval=True)
+      in_buckets(table, runs, [("b", "a")], settings=Settings(samples=20))
     )
     assert [b.label for b in found] == list(table.labels)
     assert sum(b.count for b in found) == len(lines)
