@@ -12,8 +12,8 @@ from jaxsyn.options import At, option
 from jaxsyn.options.fields import said
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.buckets import EDGES, by_length
-from jaxsyn.scoring.metrics import METRICS
-from jaxsyn.scoring.scorers import References, Scorer
+from jaxsyn.scoring.metrics import METRICS, scorer_of
+from jaxsyn.scoring.scorers import Scorer
 from jaxsyn.scoring.significance import CHOICES, SEED, Draws
 
 flags.disclaim_key_flags()  # they show in the help of the command
@@ -24,7 +24,8 @@ class Settings:
   """What the flags of the same names say.
 
   Raises:
-    InputError: no such metric or test; edges that do not ascend from 1.
+    InputError: no such metric or test, a metric twice or none; edges that do
+      not ascend from 1.
   """
 
   metrics: tuple[str, ...] = option(
@@ -58,6 +59,10 @@ class Settings:
   def __post_init__(self):
     for metric in self.metrics:
       METRICS.known(metric, At("--metrics"))
+    if not self.metrics or len(set(self.metrics)) < len(self.metrics):
+      raise InputError(
+        f"--metrics must name one or more, each once; got {self.metrics}."
+      )
     if self.significance not in CHOICES:
       known = did_you_mean(self.significance, CHOICES)
       raise InputError(f"no test {self.significance!r}. {known}")
@@ -82,8 +87,10 @@ class Settings:
 
   def scorers(self, references: Sequence[Sequence[str]]) -> list[Scorer]:
     """Every metric with its references, of settled settings."""
-    given = References(references, self.tokenizer, self.lowercase)
-    return [METRICS[metric]().scorer(given) for metric in self.metrics]
+    return [
+      scorer_of(name, references, self.tokenizer, lowercase=self.lowercase)
+      for name in self.metrics
+    ]
 
 
 def define_flags(defaults: Settings, without: Sequence[str] = ()) -> None:

@@ -183,6 +183,11 @@ def test_what_does_not_fit_is_refused(files, tmp_path):
     run(files, "a", "b", baseline="d")
   with pytest.raises(InputError, match="Did you mean 'bootstrap'"):
     run(files, "a", significance="bootstrapp")
+  for metrics in ((), ("bleu", "chrf", "bleu")):
+    with pytest.raises(
+      InputError, match="--metrics must name one or more, each"
+    ):
+      run(files, "a", metrics=metrics)
   with pytest.raises(InputError, match="Did you mean '13a'"):
     run(files, "a", tokenizer="13b")
 
