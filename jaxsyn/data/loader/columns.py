@@ -72,17 +72,20 @@ class Columns:
         return sizes if axes == "W" else _roots(sizes)
     return np.zeros_like(self.sizes(f"{side}_id"))
 
-  def padded(self, feature: str, ids: np.ndarray, shape: Shape) -> np.ndarray:
+  def padded(
+    self, feature: str, ids: np.ndarray, shape: Shape, rows: int
+  ) -> np.ndarray:
     """A feature of some examples, right-padded with its fill.
 
     Args:
       feature: by name.
-      ids: numbers of the examples, at most as many as the shape has rows.
-      shape: of the batch.
+      ids: numbers of the examples.
+      shape: of the batch: its subwords and words.
+      rows: of the array: one an example, then rows of padding.
 
     Returns:
-      an array with one row an example, then rows of padding, in the feature's
-      type; its other axes, if any, as the shape has them.
+      an array in the feature's type; its axes after the first, if any, are as
+      long as the shape has them.
 
     Raises:
       ValueError: the shape is too narrow for an example: nothing is ever cut.
@@ -93,10 +96,10 @@ class Columns:
     source = feature.startswith("source")
     sizes["W"] = shape.source_words if source else shape.target_words
     length = sizes[axes[:1]]
-    # Rows of padding are examples of no values.
-    begin, own = np.zeros((2, shape.rows), np.int64)
-    begin[: len(ids)] = start[ids]
-    own[: len(ids)] = start[ids + 1] - start[ids]
+    begin = start[ids]
+    own = start[ids + 1] - begin
+    if len(ids) < rows:  # a row of padding is an example of no values
+      begin, own = (np.pad(x, (0, rows - len(ids))) for x in (begin, own))
     if axes == "WW":
       own = _roots(own)
     if (longest := own.max(initial=0)) > length:
@@ -146,7 +149,9 @@ def pad(
   columns, ids = Columns.of(examples, features), np.arange(len(examples))
   shape = Shape(rows, subwords, 1, words)
   return {
-    f"{feature}_B{FEATURES[feature].axes}": columns.padded(feature, ids, shape)
+    f"{feature}_B{FEATURES[feature].axes}": columns.padded(
+      feature, ids, shape, rows
+    )
     for feature in features
   }
 

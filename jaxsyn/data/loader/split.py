@@ -80,11 +80,10 @@ class Split:
       ValueError: the shape is too narrow for an example.
     """
     rows = planned.shape.rows // self.hosts
-    shape = dataclasses.replace(planned.shape, rows=rows)
     ids = planned.ids[self.host * rows : (self.host + 1) * rows]
     batch = {
       f"{feature}_B{FEATURES[feature].axes}": self.columns.padded(
-        feature, ids, shape
+        feature, ids, planned.shape, rows
       )
       for feature in self.features
     }
