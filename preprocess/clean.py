@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from jaxsyn.config import Clean
+from jaxsyn.config import Clean, Config
+from jaxsyn.data import schema
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
+from preprocess.split import Split
 
 # All of Unicode's category Cc but the tab.
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
@@ -33,6 +35,62 @@ class Cleaned:
 
   kept: list[int]
   dropped: dict[str, int]
+
+
+def apply(config: Config, splits: Mapping[str, Split]) -> None:
+  """Cleans the training split; and writes text in NFC where that is wanted.
+
+  Raises:
+    InputError: no training pair is left, or a language is not known.
+  """
+  options, data = config.prepare.clean, config.data
+  for name, split in splits.items():
+    if options.nfc:
+      # References stay as they are: a score must not change with the option.
+      sides = schema.SIDES if name == data.train else ("source",)
+      normal = {}
+      for side in sides:
+        normal[side], _ = nfc(split.all_lines(side))
+        _, changed = nfc(split.lines(side))
+        print(f"{name}: {changed} {side} lines changed by NFC")
+      split.pairs = dataclasses.replace(split.pairs, **normal)
+  split = splits[data.train]
+  table = steps(options, data.source_language, data.target_language)
+  cleaned = clean(split.lines("source"), split.lines("target"), table)
+  split.kept = [split.kept[i] for i in cleaned.kept]
+  split.dropped = cleaned.dropped
+
+
+def check_text(splits: Mapping[str, Split]) -> None:
+  """Looks for control characters in the kept lines; says where they are.
+
+  UDPipe and much else ends a text at NUL; other control characters do no harm,
+  and texts to score must stay as they were published.
+
+  Raises:
+    InputError: there is a NUL; names FILE:LINE.
+  """
+  for name, split in splits.items():
+    for side in schema.SIDES:
+      found = [
+        (number, hit[0])
+        for number, line in zip(split.numbers, split.lines(side))
+        for hit in CONTROL.finditer(line)
+      ]
+      for number, character in found:
+        if character == "\0":
+          raise InputError(
+            f"{split.place(side, number)}: there is a NUL character in the"
+            f" line. Take it out of the file (tr -d '\\000'), or, to have such"
+            " lines of the training split dropped, set"
+            " config.prepare.clean.control to True."
+          )
+      if found:
+        number, character = found[0]
+        print(
+          f"{name}: {len(found):,} control characters stay in the {side}, the"
+          f" first (U+{ord(character):04X}) in {split.place(side, number)}"
+        )
 
 
 def steps(

@@ -7,7 +7,7 @@ whole split, for `preprocess.build`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -15,16 +15,16 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from preprocess import penn, report
-from preprocess.inputs import Split
+from preprocess.split import Split
 
 
-def labels(splits: Mapping[str, Split]) -> list[str]:
+def labels(splits: Collection[Split]) -> list[str]:
   """Labels of the constituents of all kept lines, sorted; none if not given."""
   found: set[str] = set()
-  for split in splits.values():
+  for split in splits:
     for tree in _trees(split):
       found |= tree.labels if tree else set()
-  if not found and any(split.brackets for split in splits.values()):
+  if not found and any(split.brackets for split in splits):
     raise InputError(
       "config.prepare.parse.source_brackets: no kept line has a tree with"
       " constituents; are these the right files?"
@@ -38,7 +38,9 @@ def _trees(split: Split) -> Iterator[penn.Tree | None]:
     return
   kept = iter([*split.kept, -1])
   following = next(kept)
-  for number, tree in enumerate(penn.read(split.brackets, split.pairs.source)):
+  for number, tree in enumerate(
+    penn.read(split.brackets, split.all_lines("source"))
+  ):
     if number == following:
       following = next(kept)
       yield tree
@@ -48,6 +50,7 @@ def added(
   rows: Iterator[dict[str, np.ndarray]],
   split: Split,
   vocabulary: Vocabulary,
+  *,
   ids: Mapping[str, int],
   counts: report.Counts,
 ) -> Iterator[dict[str, np.ndarray]]:
@@ -76,6 +79,6 @@ def added(
     yield made
   if counts.brackets["another text"] and not counts.brackets["used"]:
     raise InputError(
-      f"{split.brackets}: no tree is of its line of {split.pairs.files[0]}"
+      f"{split.brackets}: no tree is of its line of {split.file('source')}"
       f" ({counts.brackets}); are the two of the same text?"
     )

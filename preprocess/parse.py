@@ -31,6 +31,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
+from preprocess.split import Split
 
 _CUT = 128  # a chunk ends where the hash of its line is 0 modulo this ...
 _LONGEST = 512  # ... or after so many lines
@@ -106,23 +107,24 @@ def parse(
 
 def join(
   paths: Iterable[pathlib.Path],
-  chunk_ranges: Iterable[range],
+  path: pathlib.Path,
+  *,
+  lines: Sequence[str],
   split: str,
   numbers: Sequence[int],
-  path: pathlib.Path,
 ) -> None:
   """Writes the chunks of a split as one CoNLL-U file.
 
   Args:
-    paths: from `parse`.
-    chunk_ranges: `chunks` of the same lines.
+    paths: of the chunks, from `parse`.
+    path: file to write, gzip.
+    lines: that were parsed.
     split: name of the split; sentence ids are SPLIT-NUMBER.
     numbers: number in the raw file of each line, from 1.
-    path: file to write, gzip.
   """
 
   def texts() -> Iterator[str]:
-    for chunk_path, chunk in zip(paths, chunk_ranges):
+    for chunk_path, chunk in zip(paths, chunks(lines)):
       text, start = _read(chunk_path), chunk.start
       if text is None:
         raise InputError(
@@ -140,36 +142,31 @@ def join(
 
 
 def take(
-  given: pathlib.Path,
-  text_file: str,
-  lines: Sequence[str],
-  kept: Sequence[int],
-  split: str,
-  path: pathlib.Path,
-  whole: bool = False,
+  split: Split, side: str, path: pathlib.Path, *, whole: bool = False
 ) -> None:
   """Writes the trees of the kept lines from a CoNLL-U file of all lines.
 
   Args:
-    given: CoNLL-U by another parser, of the raw file before cleaning.
-    text_file: name of the raw file, for messages.
-    lines: all lines of the raw file.
-    kept: numbers of those that stay, from 0, ascending.
-    split: name of the split; sentence ids are SPLIT-NUMBER.
-    path: file to write, gzip.
+    split: has that file, by another parser, of the raw file before cleaning.
+    side: of the trees.
+    path: file to write, gzip; sentence ids are SPLIT-NUMBER.
     whole: with the columns that annotations read.
 
   Raises:
     InputError: the CoNLL-U is malformed, or of another text.
   """
-  stays = set(kept)
-  parses = conllu.match(conllu.read(given), lines, text_file)
+  kept = set(split.kept)
+  parses = conllu.match(
+    conllu.read(split.given[side]),
+    split.all_lines(side),
+    str(split.file(side)),
+  )
   write_text(
     path,
     (
-      conllu.to_text(parse, f"{split}-{i + 1}", whole)
+      conllu.to_text(parse, f"{split.name}-{i + 1}", whole)
       for i, parse in enumerate(parses)
-      if i in stays
+      if i in kept
     ),
   )
 

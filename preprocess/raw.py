@@ -116,6 +116,7 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Address]:
 def find(
   name: str,
   raw_dir: str,
+  *,
   own: pathlib.Path,
   downloads: Mapping[str, fetch.Address],
 ) -> pathlib.Path:
@@ -147,9 +148,9 @@ def find(
         " as --raw_dir."
       ) from None
   elif not path.is_file():
-    where = f"not in {raw_dir}" if raw_dir else "nowhere: --raw_dir is not set"
+    place = f"not in {raw_dir}" if raw_dir else "nowhere: --raw_dir is not set"
     raise InputError(
-      f"raw file {name} is {where}, and config.prepare.downloads gives no"
+      f"raw file {name} is {place}, and config.prepare.downloads gives no"
       " address for it. Give the folder of the raw files as --raw_dir, or make"
       " them as the head of the config's file says."
     )

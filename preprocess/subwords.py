@@ -19,7 +19,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
-from preprocess.inputs import Split
+from preprocess.split import Split
 
 
 def vocabularies(
@@ -87,7 +87,7 @@ def drop(
   kept, none, long = [], 0, 0
   for i in tqdm(split.kept, "counting subwords", unit="pair", disable=None):
     lengths = [
-      len(vocabularies[side].encode(getattr(split.pairs, side)[i]).id)
+      len(vocabularies[side].encode(split.all_lines(side)[i]).id)
       for side in schema.SIDES
     ]
     if config.prepare.clean.empty and not all(lengths):

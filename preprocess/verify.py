@@ -16,12 +16,13 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu, example
+from jaxsyn.data.sentence import example
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, integrity
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
+from preprocess.records import with_trees
 
 
 def damage(directory: pathlib.Path, key: str) -> list[str] | None:
@@ -42,8 +43,9 @@ def damage(directory: pathlib.Path, key: str) -> list[str] | None:
     return None
   try:
     manifest = manifests.read(directory)
-  except InputError as error:
-    return [str(error)]
+  except InputError:  # it says to prepare anew, which is being done
+    file = directory / manifests.FILE
+    return [f"{file} is not as this version wrote it"]
   if manifest.get("key") != key:
     return None
   return list(integrity.damaged(directory, manifest).values())
@@ -54,7 +56,8 @@ def run(directory: os.PathLike | str) -> None:
 
   Every file is compared with its checksum; every record is decoded and compared
   with what is made of its lines, its trees and the vocabulary anew; downloads
-  are compared with their records.
+  are compared with their records. Raw files that were not fetched are not
+  looked at: preparing reads them, and makes the folder anew where they changed.
 
   Raises:
     InputError: something is damaged, or there is no prepared folder.
@@ -71,16 +74,16 @@ def run(directory: os.PathLike | str) -> None:
   )
   faults = list(broken.values())
   faults += _downloads(directory / "raw")
+  print("  raw files: not looked at; the command without --verify reads them")
   if broken:
     print("  records: not compared, since files are damaged")
   else:
     faults += _models(directory, manifest)
-    for name in manifest["splits"]:
-      found = list(_split(directory, manifest, name))
-      facts = manifest["splits"][name]
-      state = f"{len(found)} faults" if found else "as made from text and trees"
-      print(f"  {name}: {facts['examples']:,} records, {state}")
-      faults += found
+    for name, split in manifest["splits"].items():
+      wrong = list(_split(directory, manifest, name))
+      state = f"{len(wrong)} faults" if wrong else "as made from text and trees"
+      print(f"  {name}: {split['examples']:,} records, {state}")
+      faults += wrong
   for fault in faults:
     print(f"  damaged: {fault}")
   if faults:
@@ -139,12 +142,11 @@ def _records(
   sentences = []
   for side in schema.SIDES:
     lines = integrity.read_text(directory, manifest, name, side)
+    path = None
     if side in manifest["sides"]:
       path = manifests.conllu_file(directory, name, side)
-      text = str(manifests.text_file(directory, name, side))
-      sentences.append(conllu.match(conllu.read(path), lines, text))
-    else:
-      sentences.append(iter(lines))
+    text = str(manifests.text_file(directory, name, side))
+    sentences.append(with_trees(lines, path, text))
   vocabularies = tuple(
     Vocabulary(manifests.vocabulary_file(directory, manifest, side))
     for side in schema.SIDES

@@ -7,14 +7,15 @@ import hashlib
 import pytest
 
 from jaxsyn.data.sentence import conllu
-from preprocess import grammar, lexicon
-from preprocess.grammar import Node, read_out
-from preprocess.lexicon import Word
+from preprocess.toy import corpus, lexicon
+from preprocess.toy.grammar import Node
+from preprocess.toy.lexicon import Word
+from preprocess.toy.translation import Pair, read_out
 
 
 @pytest.fixture(scope="module")
 def pairs():
-  return grammar.pairs(400, seed=5)
+  return corpus.pairs(400, seed=5)
 
 
 # Two nouns, two verbs, a tool and small words, with stems easy to see.
@@ -121,7 +122,7 @@ def test_conllu_by_hand():
 
 def test_a_word_hangs_on_the_nearest_word_above_that_is_translated():
   # a <- b <- c <- d, where b and c have no translation, and a is the root.
-  pair = grammar.Pair(
+  pair = Pair(
     source="A b c d.",
     target="delta alpha.",
     tokens=("A", "b", "c", "d", "."),
@@ -162,8 +163,8 @@ def test_target_trees_are_the_source_trees(pairs):
 
 
 def test_same_seed_same_pairs_everywhere(pairs):
-  assert grammar.pairs(400, seed=5) == pairs
-  assert grammar.pairs(20, seed=6) != pairs[:20]
+  assert corpus.pairs(400, seed=5) == pairs
+  assert corpus.pairs(20, seed=6) != pairs[:20]
   # Pins the language and the sentences: a change here changes every figure
   # that was measured on the quickstart.
   text = "".join(p.source + p.target for p in pairs)
@@ -173,7 +174,7 @@ def test_same_seed_same_pairs_everywhere(pairs):
 def test_pairs_are_different_and_of_the_lengths_asked_for(pairs):
   assert len({p.source for p in pairs}) == len(pairs) == 400
   assert all(5 <= len(p.tokens) <= 25 for p in pairs)
-  assert {len(p.tokens) for p in grammar.pairs(9, 1, words=(6, 7))} <= {6, 7}
+  assert {len(p.tokens) for p in corpus.pairs(9, 1, words=(6, 7))} <= {6, 7}
   for p in pairs:
     words = [t for t in p.translations if t]
     assert sorted(p.target[:-1].split()) == sorted(words)

@@ -1,6 +1,7 @@
 """Chunks, their reuse, and trees that come as CoNLL-U."""
 
 import gzip
+import pathlib
 
 import pytest
 
@@ -8,6 +9,8 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.errors import InputError
 from preprocess import parse
+from preprocess.raw import Pairs
+from preprocess.split import Split
 
 LINES = [f"Sentence number {i} is here ." for i in range(2000)]
 
@@ -57,7 +60,8 @@ def test_parsed_and_joined(parser, tmp_path):
     TEXT, parser, tmp_path / "work", beam=0, workers=1, what="test"
   )
   out = tmp_path / "out.conllu.gz"
-  parse.join(files, parse.chunks(TEXT), "train", [3, 4, 5, 8, 9], out)
+  numbers = [3, 4, 5, 8, 9]
+  parse.join(files, out, lines=TEXT, split="train", numbers=numbers)
   found = list(conllu.match(conllu.read(out), TEXT, "text"))
   assert [p.text for p in found] == TEXT
   assert [p.parsed for p in found] == [True, False, True, False, False]
@@ -75,7 +79,7 @@ def test_parsed_and_joined(parser, tmp_path):
 
 def test_processes_and_reuse(parser, tmp_path, monkeypatch):
   work = tmp_path / "work"
-  lines = LINES[:600]
+  lines = LINES[:400]
   files = parse.parse(lines, parser, work, beam=0, workers=2, what="test")
   assert len(set(files)) == len(parse.chunks(lines)) > 2
   data = [file.read_bytes() for file in files]
@@ -116,7 +120,8 @@ DAMAGE = {
 def test_damaged_chunk(parser, tmp_path, how, capsys):
   def run():
     files = parse.parse(TEXT, parser, tmp_path, beam=0, workers=1, what="test")
-    parse.join(files, parse.chunks(TEXT), "a", range(1, 6), tmp_path / "x.gz")
+    out = tmp_path / "x.gz"
+    parse.join(files, out, lines=TEXT, split="a", numbers=range(1, 6))
     return files, (tmp_path / "x.gz").read_bytes()
 
   files, expected = run()
@@ -135,6 +140,12 @@ def given(tmp_path, forms):
   return rows + "\n"
 
 
+def split_of(trees, lines, kept):
+  files = (pathlib.Path("text"), pathlib.Path("other"))
+  pairs = Pairs(lines, lines, files, sha256="")
+  return Split("train", pairs, kept, given={"source": trees})
+
+
 def test_taken_for_the_kept_lines(tmp_path):
   lines = ["a b", "c", "", "d e"]
   file = tmp_path / "all.conllu"
@@ -142,7 +153,7 @@ def test_taken_for_the_kept_lines(tmp_path):
     given(tmp_path, "ab") + given(tmp_path, "c") + given(tmp_path, "de")
   )
   out = tmp_path / "out.gz"
-  parse.take(str(file), "text", lines, [0, 2, 3], "train", out)
+  parse.take(split_of(file, lines, [0, 2, 3]), "source", out)
   kept = [lines[i] for i in (0, 2, 3)]
   found = list(conllu.match(conllu.read(out), kept, "text"))
   assert [p.head_W for p in found] == [(0, 0), (), (0, 0)]
@@ -154,5 +165,5 @@ def test_other_text(tmp_path):
   file.write_text(given(tmp_path, "ab") + given(tmp_path, "cX"))
   out = tmp_path / "out.gz"
   with pytest.raises(InputError, match=r"all.conllu:4: .*'X'.*Line 2 of text"):
-    parse.take(str(file), "text", ["a b", "c d"], [0, 1], "train", out)
+    parse.take(split_of(file, ["a b", "c d"], [0, 1]), "source", out)
   assert not out.exists()

@@ -10,14 +10,16 @@ import pytest
 
 from configs import quickstart as settings
 from configs import systems
-from jaxsyn import config as checked
+from jaxsyn.config import read_config
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
-from preprocess import grammar, quickstart
+from preprocess import quickstart
+from preprocess.toy import corpus, neighbours, parser
+from preprocess.toy.translation import Pair
 
-SIZES = quickstart.Sizes(train=150, validation=20, test=30, parser=150)
+SIZES = corpus.Sizes(train=150, validation=20, test=30, parser=150)
 
 
 @pytest.fixture(scope="module")
@@ -80,28 +82,28 @@ def test_model_parses_raw_text(made):
 
 def test_training_says_nothing_and_is_the_same_again(made, capfd):
   folder, _ = made
-  pairs = quickstart.make_splits(3, SIZES)["train"]
-  model = quickstart.train_parser(pairs)
+  pairs = corpus.make_splits(3, SIZES)["train"]
+  model = parser.train_parser(pairs)
   assert model == (folder / quickstart.PARSER).read_bytes()
   assert capfd.readouterr().err == ""
 
 
 def test_attachment_counts_wrong_words_as_wrong(made):
   folder, _ = made
-  pair = grammar.pairs(1, seed=3)[0]
-  shares = quickstart.attachment(folder / quickstart.PARSER, [pair])
+  pair = corpus.pairs(1, seed=3)[0]
+  shares = parser.attachment(folder / quickstart.PARSER, [pair])
   assert 0 <= shares[1] <= shares[0] <= 1
   strange = pair.source.replace(" ", " . ")
-  pair = grammar.Pair(**{**vars(pair), "source": strange})
-  shares = quickstart.attachment(folder / quickstart.PARSER, [pair])
+  pair = Pair(**{**vars(pair), "source": strange})
+  shares = parser.attachment(folder / quickstart.PARSER, [pair])
   assert shares == (0, 0)
 
 
 def test_the_parent_tells_what_its_neighbours_do_not():
   """The claim that the quickstart stands on."""
-  sizes = quickstart.Sizes(train=3000, validation=1, test=300)
-  splits = quickstart.make_splits(1, sizes)
-  share = quickstart.predictability(splits["train"], splits["test"])
+  sizes = corpus.Sizes(train=3000, validation=1, test=300)
+  splits = corpus.make_splits(1, sizes)
+  share = neighbours.predictability(splits["train"], splits["test"])
   assert share["the word alone"] < 0.3
   assert share["and its parent"] > 0.85
   for neighbour in ("previous", "next", "random"):
@@ -112,7 +114,7 @@ def test_the_parent_tells_what_its_neighbours_do_not():
 def test_all_but_main_verbs_follow_from_word_and_parent():
   """Without exception, given its relation and the parent's class."""
   seen = {}
-  for pair in grammar.pairs(1000, seed=2):
+  for pair in corpus.pairs(1000, seed=2):
     for i, translation in enumerate(pair.translations):
       head = pair.heads[i]
       if translation and head != i:
@@ -123,7 +125,7 @@ def test_all_but_main_verbs_follow_from_word_and_parent():
 
 @pytest.mark.parametrize("system", systems.SYSTEMS)
 def test_config_is_accepted(system):
-  config = checked.read(settings.get_config(system))
+  config = read_config(settings.get_config(system))
   assert config.system == system
   assert config.prepare.splits["test"] == ("test.en", "test.qaa")
   assert config.prepare.raw_dir == settings.RAW
@@ -141,8 +143,8 @@ def test_prepared_with_the_target_s_own_trees(prepared):
     "name": "",
     "trees": "CoNLL-U",
   }
-  sizes = quickstart.Sizes(train=600, validation=24, test=24)
-  for split, pairs in quickstart.make_splits(1, sizes).items():
+  sizes = corpus.Sizes(train=600, validation=24, test=24)
+  for split, pairs in corpus.make_splits(1, sizes).items():
     records = Records(prepared, split)
     for example, pair in zip(records, pairs, strict=True):
       place = {token: i for i, token in enumerate(pair.order)}
@@ -157,8 +159,9 @@ def test_folder_that_cannot_be_made(tmp_path):
     quickstart.run(tmp_path / "file" / "raw", sizes=SIZES)
 
 
-def test_command_line_says_what_is_wrong():
-  command = [sys.executable, "-m", "preprocess.quickstart", "--sed=1"]
+@pytest.mark.parametrize("flag", ["--sed=1", "--pairs=0"])
+def test_command_line_says_what_is_wrong(flag):
+  command = [sys.executable, "-m", "preprocess.quickstart", flag]
   done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 2
-  assert "sed" in done.stderr and "Traceback" not in done.stderr
+  assert flag[2:5] in done.stderr and "Traceback" not in done.stderr

@@ -110,16 +110,18 @@ def test_missing_without_address(tmp_path):
   with pytest.raises(
     InputError, match=r"a\.en is nowhere: --raw_dir is not set"
   ):
-    raw.find("a.en", "", tmp_path, {})
+    raw.find("a.en", "", own=tmp_path, downloads={})
   with pytest.raises(InputError, match=r"a\.en is not in .*gives no address"):
-    raw.find("a.en", str(tmp_path), tmp_path / "own", {})
+    raw.find("a.en", str(tmp_path), own=tmp_path / "own", downloads={})
 
 
 def test_other_file_than_the_config_means(tmp_path):
   path = write(tmp_path / "a.en", b"other")
   downloads = raw.addresses([("a.en", "https://example.org/a.en", "0" * 64)])
   with pytest.raises(InputError, match=r"a\.en is not the file.*says 0000"):
-    raw.find("a.en", str(path.parent), tmp_path / "own", downloads)
+    raw.find(
+      "a.en", str(path.parent), own=tmp_path / "own", downloads=downloads
+    )
 
 
 BODY = b"some text\n" * 5000
@@ -132,7 +134,9 @@ def test_fetched_once(tmp_path, sha256):
     server.answers["a.en"] = BODY
     downloads = raw.addresses([("a.en", server.url("a.en"), sha256)])
     for _ in range(2):
-      path = raw.find("a.en", str(tmp_path), tmp_path / "own", downloads)
+      path = raw.find(
+        "a.en", str(tmp_path), own=tmp_path / "own", downloads=downloads
+      )
       assert path.read_bytes() == BODY
     assert server.asked == ["/a.en"]
   assert path == tmp_path / "own" / "a.en"
@@ -143,9 +147,9 @@ def test_cannot_be_fetched(tmp_path):
     downloads = raw.addresses([("a.en", server.url("gone"), "0" * 64)])
     message = r"a\.en cannot be fetched from .*gone \(.*404.*by hand to .*a\.en"
     with pytest.raises(InputError, match=message):
-      raw.find("a.en", "", tmp_path, downloads)
+      raw.find("a.en", "", own=tmp_path, downloads=downloads)
   with pytest.raises(InputError, match=r"cannot be fetched .*refused"):
-    raw.find("a.en", "", tmp_path, downloads)
+    raw.find("a.en", "", own=tmp_path, downloads=downloads)
   assert list(tmp_path.iterdir()) == []
 
 

@@ -1,6 +1,6 @@
 """The words of the quickstart: English ones, and an invented language's.
 
-`preprocess.grammar` makes sentences of them. The commonest of each kind stand
+`preprocess.toy.grammar` makes sentences of them. The commonest of each kind stand
 first. All nouns have a regular plural and nearly all verbs a regular past
 without a doubled consonant.
 """

@@ -1,0 +1,77 @@
+"""What the options of a data set must say, beyond their types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jaxsyn.config import Config, Data
+from jaxsyn.data import schema
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.store.manifest_format import NAME
+from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import At
+
+_TAKEN = ("conllu", "raw", "text", "work")  # folders of a prepared folder
+
+
+def check(config: Config) -> None:
+  """Raises InputError for what the types of the sections do not say."""
+  data, prepare = config.data, config.prepare
+  if not NAME.fullmatch(data.name):
+    raise InputError(
+      "config.data.name must be lower case letters, digits and underscores,"
+      f" a letter first, at most 100, got {data.name!r}."
+    )
+  if data.name in _TAKEN:
+    raise InputError(
+      f"config.data.name must not be {data.name!r}: a prepared folder has"
+      " another folder of that name. Choose another."
+    )
+  if not prepare.splits:
+    raise InputError(
+      "config.prepare.splits is empty: say the two raw files of each split, as"
+      ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
+    )
+  for name, files in prepare.splits.items():
+    if not NAME.fullmatch(name) or len(files) not in (2, 3):
+      raise InputError(
+        f"config.prepare.splits.{name} must be a lower case name of at most"
+        " 100 letters, digits and underscores, and two files (source, target),"
+        f" then perhaps the lines (1-800), got {files!r}."
+      )
+  _check_names(data, prepare.splits)
+  for side in schema.SIDES:
+    given = getattr(prepare.parse, f"{side}_conllu")
+    lacking = sorted(set(prepare.splits) - set(given)) if given else []
+    if lacking or not set(given) <= set(prepare.splits):
+      raise InputError(
+        f"config.prepare.parse.{side}_conllu must name a file for each split"
+        f" ({', '.join(sorted(prepare.splits))}), has {sorted(given)}."
+      )
+  for name in prepare.parse.annotations:
+    ANNOTATIONS.known(name, At("config.prepare.parse.annotations"))
+  given = prepare.parse.source_brackets
+  if given and not {data.train} <= set(given) <= set(prepare.splits):
+    raise InputError(
+      "config.prepare.parse.source_brackets must name a file for the split"
+      f" {data.train} and may for others of {', '.join(sorted(prepare.splits))},"
+      f" has {sorted(given)}."
+    )
+
+
+def _check_names(data: Data, splits: Collection[str]) -> None:
+  """Raises InputError where config.data names a split that is not prepared."""
+  wanted = [("train", data.train), ("validation", data.validation)]
+  wanted += [("test", name) for name in data.test]
+  for field, name in wanted:
+    if name not in splits:
+      none = " or set it to (), for none" if field == "test" else ""
+      raise InputError(
+        f"config.data.{field}: no split {name!r} in config.prepare.splits."
+        f" {did_you_mean(name, splits)} Name its files there{none}."
+      )
+  if rest := sorted(set(splits) - {name for _, name in wanted}):
+    print(
+      f"note: {', '.join(rest)}: prepared too, though no field of config.data"
+      " names it"
+    )

@@ -1,0 +1,159 @@
+"""From the kept lines and their trees to records, index and report."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from jaxsyn.data import schema
+from jaxsyn.data.sentence import conllu, example
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import manifest as manifests
+from preprocess import constituents, parse, report
+from preprocess.inputs import Inputs
+from preprocess.split import Split
+
+
+def write(
+  folder: pathlib.Path,
+  inputs: Inputs,
+  vocabularies: Mapping[str, Vocabulary],
+) -> dict[str, Any]:
+  """Writes records, index and report of all splits.
+
+  Args:
+    folder: of text and trees already; records and report come beside them.
+    inputs: what they are made from.
+    vocabularies: side -> vocabulary.
+
+  Returns: that part of the manifest.
+  """
+  # Here, not above: TFDS takes a second to load, and bad input is told first.
+  from jaxsyn.data.store import tfds_builder
+
+  data, prepare = inputs.config.data, inputs.config.prepare
+  splits, sides = inputs.splits, prepare.parse.sides
+  annotations = prepare.parse.annotations
+  brackets = constituents.labels(splits.values())
+  bracket_ids = schema.relation_ids(brackets)
+  manifest = {
+    "name": data.name,
+    "version": tfds_builder.VERSION,
+    "source_language": data.source_language,
+    "target_language": data.target_language,
+    "sides": list(sides),
+    "relations": {
+      side: parse.relations(inputs.train.conllu[side]) for side in sides
+    },
+    **({"brackets": {"source": brackets}} if brackets else {}),
+    **({"annotations": list(annotations)} if annotations and sides else {}),
+  }
+  known = manifests.encoding(manifest)
+  known["vocabularies"] = (vocabularies["source"], vocabularies["target"])
+  counts = {name: report.Counts(sides) for name in splits}
+
+  def examples(split: Split) -> Iterator[dict[str, np.ndarray]]:
+    return constituents.added(
+      _examples(split, known, counts[split.name]),
+      split,
+      vocabularies["source"],
+      ids=bracket_ids,
+      counts=counts[split.name],
+    )
+
+  written = tfds_builder.write(
+    folder,
+    name=data.name,
+    version=tfds_builder.VERSION,
+    features=schema.tfds_features(
+      sides, brackets=bool(brackets), annotations=annotations
+    ),
+    splits={
+      name: (len(split.kept), examples(split)) for name, split in splits.items()
+    },
+    shards=prepare.shards,
+  )
+  facts = {
+    name: _facts(split, counts[name]) | written[name]
+    for name, split in splits.items()
+  }
+  title = _title(inputs, vocabularies)
+  report.write(folder, title, facts, counts=counts, train=data.train)
+  return {**manifest, "splits": facts}
+
+
+def _examples(
+  split: Split, known: Mapping[str, Any], counts: report.Counts
+) -> Iterator[dict[str, np.ndarray]]:
+  """The examples of a split in order, counted on the way.
+
+  Args:
+    split: with its kept lines and their trees.
+    known: what `example.encode` must know of the data set.
+    counts: added to.
+  """
+  sentences = [
+    with_trees(
+      split.lines(side),
+      split.conllu.get(side),
+      f"kept lines of {split.file(side)}",
+    )
+    for side in schema.SIDES
+  ]
+  rows = zip(split.numbers, *sentences)
+  total = len(split.kept)
+  for number, source, target in tqdm(
+    rows, f"writing {split.name}", total, unit="pair", disable=None
+  ):
+    made = example.encode(source, target, line=number, **known)
+    counts.add(made)
+    yield made
+
+
+def with_trees(
+  lines: Iterable[str], trees: pathlib.Path | None, text: str
+) -> Iterator[str | conllu.Parse]:
+  """Lines as they are, or where they have trees, those.
+
+  Args:
+    lines: of one side.
+    trees: CoNLL-U of them; None: they have none.
+    text: what the lines are, for messages.
+
+  Raises: InputError: the trees are not of these lines.
+  """
+  return conllu.match(conllu.read(trees), lines, text) if trees else iter(lines)
+
+
+def _facts(split: Split, counts: report.Counts) -> dict[str, Any]:
+  """What the manifest says of where a split came from."""
+  return {
+    "examples": len(split.kept),
+    "lines": len(split.kept) + sum(split.dropped.values()),
+    "dropped": split.dropped,
+    "unparsed": counts.unparsed,
+    "blank": counts.blank,
+    "files": [file.name for file in split.pairs.files],
+    "raw_sha256": split.pairs.sha256,
+    **({"brackets": counts.brackets} if split.brackets else {}),
+  }
+
+
+def _title(inputs: Inputs, vocabularies: Mapping[str, Vocabulary]) -> str:
+  """The data set in a line."""
+  data, given = inputs.config.data, inputs.train.given
+  trees = " and ".join(
+    f"{side} side ({'CoNLL-U' if side in given else parser.path.name})"
+    for side, parser in inputs.parsers.items()
+  )
+  sizes = " and ".join(
+    f"{v.size:,}" for v in dict.fromkeys(vocabularies.values())
+  )
+  return (
+    f"{data.name}: {data.source_language} to {data.target_language}, vocabulary"
+    f" of {sizes} subwords, {f'trees on the {trees}' if trees else 'no trees'}"
+  )

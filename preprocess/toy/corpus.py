@@ -1,0 +1,46 @@
+"""Random sentence pairs, all different, by split."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from preprocess.toy.grammar import Writer
+from preprocess.toy.translation import Pair, read_out
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+  """Sentence pairs a split, and gold trees for the parser."""
+
+  train: int = 8000
+  validation: int = 500
+  test: int = 500
+  parser: int = 1500
+
+
+def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
+  """Pairs by split; no English sentence stands in two of them."""
+  counts = {s: getattr(sizes, s) for s in ("train", "validation", "test")}
+  drawn = iter(pairs(sum(counts.values()), seed))
+  return {
+    split: [next(drawn) for _ in range(count)]
+    for split, count in counts.items()
+  }
+
+
+def pairs(
+  count: int, seed: int, words: tuple[int, int] = (5, 25)
+) -> list[Pair]:
+  """Random sentence pairs, all different in their English.
+
+  Args:
+    count: how many.
+    seed: the same seed gives the same pairs, on every machine.
+    words: least and greatest number of English words and marks.
+  """
+  writer, found = Writer(seed), {}
+  while len(found) < count:
+    pair = read_out(writer.sentence())
+    if words[0] <= len(pair.tokens) <= words[1]:
+      found.setdefault(pair.source, pair)
+  return list(found.values())

@@ -1,0 +1,176 @@
+"""Random English sentences as dependency trees: the productions.
+
+The words between a word and its parent (relative clauses with verbs of their
+own, attributes) are there to mislead. Yet who hangs on whom can be told from
+the English words alone: a tool belongs to the verb ("fed the dog with the
+spoon"), a part to the noun ("with the collar"). What becomes of a tree:
+`preprocess.toy.translation`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import functools
+import itertools
+import random
+
+from preprocess.toy.lexicon import (
+  ANIMATE,
+  VERBS,
+  Word,
+  lexicon,
+  past,
+  pick,
+  plural,
+)
+
+
+@dataclasses.dataclass
+class Node:
+  """A word in a tree, with its dependents left and right of it in English."""
+
+  word: Word
+  relation: str
+  form: str = ""
+  plural: bool = False
+  left: list[Node] = dataclasses.field(default_factory=list)
+  right: list[Node] = dataclasses.field(default_factory=list)
+
+  def __post_init__(self) -> None:
+    self.form = self.form or self.word.lemma
+
+  def child(self, relation: str) -> Node | None:
+    """The first dependent of a relation, if there is one."""
+    found = (n for n in self.left + self.right if n.relation == relation)
+    return next(found, None)
+
+
+class Writer:
+  """The productions: draws random trees."""
+
+  def __init__(self, seed: int):
+    self.rng = random.Random(seed)
+
+  def sentence(self) -> Node:
+    """A main clause: [adverb or place,] subject verb [object] [adjuncts]."""
+    verb = self.verb("root")
+    front = []
+    if self.chance(0.45):
+      at_place = self.chance(0.35)
+      front = [self.place() if at_place else self.word("adverb", "advmod")]
+      front.append(self.word("mark", "punct", ","))
+    subject = self.noun("nsubj", ANIMATE, depth=0)
+    verb.left = [*front, subject, *verb.left]
+    self.finish(verb, depth=0)
+    verb.right.append(self.word("mark", "punct", "."))
+    return verb
+
+  def verb(self, relation: str, transitive: bool | None = None) -> Node:
+    """A verb in the past, or an auxiliary, perhaps an adverb, and the verb."""
+    if transitive is None:
+      transitive = self.chance(0.8)
+    node = self.word(VERBS[not transitive], relation)
+    if self.chance(0.3):
+      node.left.append(self.word("auxiliary", "aux"))
+      if self.chance(0.3):
+        node.left.append(self.word("adverb", "advmod"))
+    else:
+      node.form = past(node.word.lemma)
+    return node
+
+  def finish(self, verb: Node, depth: int, gap: bool = False) -> None:
+    """What follows the verb; `gap`: its object stands before the clause."""
+    if verb.word.kind == "transitive" and not gap:
+      kinds = ANIMATE if self.chance(0.5) else ("thing",)
+      verb.right.append(self.noun("obj", kinds, depth))
+      # What followed a relative clause would seem to belong to its verb.
+      if verb.right[-1].child("acl:relcl"):
+        return
+    if self.chance(0.25):
+      verb.right.append(self.place())
+    if self.chance(0.15):
+      verb.right.append(self.noun("obl", ("tool",), 2, "with"))
+    if not verb.child("advmod") and self.chance(0.2):
+      verb.right.append(self.word("adverb", "advmod"))
+
+  def place(self) -> Node:
+    """Where it happens: "near the river"."""
+    return self.noun("obl", ("place",), 2, "near")
+
+  def noun(
+    self, relation: str, kinds: tuple[str, ...], depth: int, case: str = ""
+  ) -> Node:
+    """Article, adjectives, noun, then an attribute, a clause or a partner.
+
+    Args:
+      depth: 0 in the main clause, 1 in a relative clause, 2 for the simplest.
+      case: kind of the preposition before it.
+    """
+    node = self.word(pick(self.rng, kinds), relation)
+    node.plural = self.chance(0.35)
+    if node.plural:
+      node.form = plural(node.word.lemma)
+    node.left = [self.word(case, "case")] if case else []
+    node.left.append(self.article(node.plural))
+    while self.chance(0.3) and len(node.left) < 4:
+      node.left.append(self.word("adjective", "amod"))
+    if depth == 2:
+      return node
+    kind = node.word.kind
+    of = self.chance(0.4)
+    if self.chance(0.35):
+      kinds = ("person",) if of else ("part",)
+      node.right.append(self.noun("nmod", kinds, 2, "of" if of else "with"))
+    # "the friend of the king who ...": who? Not said by this grammar.
+    if not (node.right and of and kind == "person") and self.chance(
+      (0.4, 0.12)[depth]
+    ):
+      node.right.append(self.relative(kind == "person", depth + 1))
+    elif not node.right and relation == "nsubj" and self.chance(0.15):
+      partner = self.noun("conj", ANIMATE, 2)
+      partner.left.insert(0, self.word("and", "cc"))
+      node.right.append(partner)
+    return node
+
+  def article(self, many: bool) -> Node:
+    """An article that can stand before one, or many."""
+    node = self.word("article", "det")
+    other = {"a": "some", "every": "the"} if many else {"some": "a"}
+    if node.word.lemma in other:
+      node = self.word("article", "det", other[node.word.lemma])
+    if many and node.word.lemma == "this":
+      node.form = "these"
+    return node
+
+  def relative(self, person: bool, depth: int) -> Node:
+    """A relative clause with its subject or its object left out."""
+    gap = self.chance(0.5)
+    verb = self.verb("acl:relcl", transitive=gap or None)
+    pronoun = ("who", "whom")[gap] if person else "that"
+    start = [self.word("pronoun", "obj" if gap else "nsubj", pronoun)]
+    if gap:
+      start.append(self.noun("nsubj", ANIMATE, depth))
+    verb.left = start + verb.left
+    self.finish(verb, depth, gap)
+    return verb
+
+  def chance(self, probability: float) -> bool:
+    """True with this probability."""
+    return self.rng.random() < probability
+
+  def word(self, kind: str, relation: str, lemma: str = "") -> Node:
+    """A word of a kind: the one asked for, or a random one by Zipf's law."""
+    words = lexicon()[kind]
+    if lemma:
+      found = next(w for w in words if w.lemma == lemma)
+    else:
+      sums = _zipf(len(words))
+      found = words[bisect.bisect(sums, self.rng.random() * sums[-1])]
+    return Node(found, relation)
+
+
+@functools.cache
+def _zipf(count: int) -> tuple[float, ...]:
+  """Running sums of 1/(rank + 3), so that some words are rare."""
+  return tuple(itertools.accumulate(1 / (rank + 3) for rank in range(count)))

@@ -1,0 +1,217 @@
+"""A tree read out twice: in English and in an invented language.
+
+The English order is that of the tree (`preprocess.toy.grammar`). In the target
+the verb ends its clause, articles and prepositions follow their noun, and the
+form of almost every word depends on the word it hangs on, however far away that
+is:
+
+  noun       case by its role and by the class of its VERB (three classes, a
+             property of the verb alone, to be learnt), or, hanging on a noun,
+             by the gender of that NOUN
+  adverb     one of three unrelated words, by the class of its VERB
+  auxiliary  ending by the class of its VERB
+  article    ending by gender and number of its NOUN
+  adjective  the same; half of them are another word for animate nouns
+  relative   a verb in a relative clause is a participle that agrees with the
+  verb       NOUN it describes
+  main verb  agrees with its subject in gender and number, the one word here
+             that depends on a child and not on its parent
+  relative pronouns and commas have no translation
+
+So the parent is what a translator must know.
+
+Every relation is one of Universal Dependencies. The target's tree is the same
+one, of the words that have a translation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from preprocess.toy.grammar import Node
+from preprocess.toy.lexicon import ANIMATE, NOUNS, VERBS
+
+# Where dependents stand in the target, from first to last; "" is the head.
+TARGET_ORDER = (
+  *("advmod", "obl", "nsubj", "obj", "amod", ""),
+  *("aux", "case", "det", "nmod", "acl:relcl", "cc", "conj", "punct"),
+)
+# Endings by the class of the verb a word hangs on.
+CASES = {
+  "nsubj": ("ak", "ost", "em"),
+  "obj": ("un", "il", "ard"),
+  "obl": ("eva", "oru", "ita"),
+}
+AUXILIARY = ("is", "ur", "ol")
+# Endings by gender: of a noun hanging on a noun, and of what agrees with one.
+ATTRIBUTE = {"nmod": "no", "conj": "ka"}
+GENDERS = "aeou"
+# UPOS by kind; the rest are nouns.
+UPOS = {
+  **dict.fromkeys(VERBS, "VERB"),
+  **{"adjective": "ADJ", "adverb": "ADV", "auxiliary": "AUX"},
+  **{"near": "ADP", "with": "ADP", "of": "ADP", "and": "CCONJ"},
+  **{"article": "DET", "pronoun": "PRON", "mark": "PUNCT"},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+  """A sentence pair with its tree.
+
+  Attributes:
+    source, target: plain text.
+    tokens: English words and marks, in order.
+    lemmas, upos, plurals, relations: one a token.
+    classes: what a token's dependents agree with: kind, gender or class of
+      verb, number.
+    heads: index of the parent token; the root has its own.
+    translations: the target word of each token, "" if it has none.
+    order: which token each target word translates, in target order; the full
+      stop is the last word of both.
+  """
+
+  source: str
+  target: str
+  tokens: tuple[str, ...]
+  lemmas: tuple[str, ...]
+  upos: tuple[str, ...]
+  plurals: tuple[bool, ...]
+  classes: tuple[str, ...]
+  heads: tuple[int, ...]
+  relations: tuple[str, ...]
+  translations: tuple[str, ...]
+  order: tuple[int, ...]
+
+  def conllu(self, sentence_id: str) -> str:
+    """The gold tree of the source: a CoNLL-U block, blank line included."""
+    return self._block(
+      sentence_id,
+      self.source,
+      forms=self.tokens,
+      lemmas=self.lemmas,
+      order=range(len(self.heads)),
+    )
+
+  def target_conllu(self, sentence_id: str) -> str:
+    """The gold tree of the target, the same way.
+
+    A word hangs on the translation of the word above it; where that has none,
+    of the nearest one above that has. The full stop hangs on the root, as in
+    Universal Dependencies.
+    """
+    forms = [self.translations[i] or self.tokens[i] for i in self.order]
+    lemmas = ["_"] * len(forms)
+    return self._block(
+      sentence_id, self.target, forms=forms, lemmas=lemmas, order=self.order
+    )
+
+  def _block(
+    self,
+    sentence_id: str,
+    text: str,
+    *,
+    forms: Sequence[str],
+    lemmas: Sequence[str],
+    order: Sequence[int],
+  ) -> str:
+    """The tree over some of the tokens, in any order and under any forms."""
+    place = {token: i for i, token in enumerate(order)}
+    lines = [f"# sent_id = {sentence_id}", f"# text = {text}"]
+    for i, token in enumerate(order):
+      feats = "_"
+      if self.upos[token] == "NOUN":
+        feats = f"Number={'Plur' if self.plurals[token] else 'Sing'}"
+      head = self.heads[token]
+      while head not in place:
+        head = self.heads[head]
+      above = 0 if head == token else place[head] + 1
+      glued = i + 1 < len(forms) and forms[i + 1] in ",."
+      space = "SpaceAfter=No" if glued else "_"
+      lines.append(
+        f"{i + 1}\t{forms[i]}\t{lemmas[i]}\t{self.upos[token]}\t_\t{feats}"
+        f"\t{above}\t{self.relations[token]}\t_\t{space}"
+      )
+    return "\n".join(lines) + "\n\n"
+
+
+def read_out(root: Node) -> Pair:
+  """Both texts and the tree."""
+  nodes = list(_english(root, root))
+  place = {id(node): i for i, (node, _) in enumerate(nodes)}
+  tokens = [node.form for node, _ in nodes]
+  for i, form in enumerate(tokens):
+    if form == "a" and tokens[i + 1][0] in "aeiou":
+      tokens[i] = "an"
+  tokens[0] = tokens[0].capitalize()
+  source = " ".join(tokens).replace(" ,", ",").replace(" .", ".")
+  translations = tuple(translate(*arc) for arc in nodes)
+  order = [place[id(node)] for node, _ in _target(root, root)]
+  order = [i for i in order if translations[i]]
+  return Pair(
+    source=source,
+    target=" ".join(translations[i] for i in order) + ".",
+    tokens=tuple(tokens),
+    lemmas=tuple(node.word.lemma for node, _ in nodes),
+    upos=tuple(UPOS.get(node.word.kind, "NOUN") for node, _ in nodes),
+    plurals=tuple(node.plural for node, _ in nodes),
+    classes=tuple(
+      f"{n.word.kind} {n.word.group}{'+' * n.plural}" for n, _ in nodes
+    ),
+    heads=tuple(place[id(parent)] for _, parent in nodes),
+    relations=tuple(node.relation for node, _ in nodes),
+    translations=translations,
+    order=(*order, len(tokens) - 1),
+  )
+
+
+def translate(node: Node, parent: Node) -> str:
+  """The target word of a node; "" for those that have none."""
+  word, above = node.word, parent.word
+  if word.kind in ("pronoun", "mark"):
+    return ""
+  if word.kind in NOUNS:
+    number = "ir" if node.plural else ""
+    if node.relation in CASES:
+      return word.stems[0] + number + CASES[node.relation][above.group]
+    ending = GENDERS[above.group] + ATTRIBUTE[node.relation]
+    return word.stems[0] + number + ending
+  if word.kind == "adverb":
+    return word.stems[above.group]
+  if word.kind == "auxiliary":
+    return word.stems[0] + AUXILIARY[above.group]
+  if word.kind in VERBS:
+    # The participle agrees with the noun above, the main verb with its subject.
+    agree, mark = parent, "l"
+    if node.relation == "root":
+      agree, mark = node.child("nsubj"), "t"
+    many = agree.plural or agree.child("conj") is not None
+    return word.stems[0] + GENDERS[agree.word.group] + mark + "in" * many
+  sense = 0
+  if word.kind == "adjective":
+    sense = above.kind in ANIMATE
+  elif word.kind == "with":
+    sense = above.kind == "tool"
+  stem = word.stems[sense % len(word.stems)]
+  return stem + GENDERS[above.group] + "n" * parent.plural
+
+
+def _english(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
+  """(word, its parent) in English order."""
+  for child in node.left:
+    yield from _english(child, node)
+  yield node, parent
+  for child in node.right:
+    yield from _english(child, node)
+
+
+def _target(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
+  """(word, its parent) in target order."""
+  children = node.left + node.right
+  for relation in TARGET_ORDER:
+    if not relation:
+      yield node, parent
+    for child in children:
+      if child.relation == relation:
+        yield from _target(child, node)
