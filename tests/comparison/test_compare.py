@@ -416,7 +416,7 @@ def test_an_ablation_table_is_a_list_of_systems(given):
   third = systems[2]
   assert third.config.system == "pascal_ignoring"
   assert third.config.model.width == 64
-  assert third.config.parts.encoder["parent_scaled"]["layers"] == (2,)
+  assert dict(third.config.parts.encoder)["parent_scaled"].layers == (2,)
   assert third.published["nc11_en_de validation"] == 22.5
 
 
@@ -432,9 +432,9 @@ def test_a_paper_s_task_has_its_systems_and_its_rows(given):
   rates = [c.optimiser.learning_rate for c in (plain, ignoring)]
   assert rates == [1e-3, 7e-4]
   last = given("--table=pascal/layers", **task)[-1].config
-  part = last.parts.encoder["parent_scaled"]
-  assert (part["layers"], part["heads"]) == ((5,), tuple(range(7)))
-  assert part["ignore"] == 0.3
+  part = dict(last.parts.encoder)["parent_scaled"]
+  assert (part.layers, part.heads) == ((5,), tuple(range(7)))
+  assert part.ignore == 0.3
   assert last.optimiser == ignoring.optimiser
   with pytest.raises(InputError, match=r"wmt18_en_tr:pascal names a system"):
     given("--systems=pascal", config=task["config"] + ":pascal")
