@@ -20,8 +20,8 @@ from benchmarks.figures import peak_mib, processor_seconds, show
 from jaxsyn import cli
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
+from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.translate import Session
 
 
 def run(session: Session, lines: list[str], passes: int) -> dict:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import pathlib
 import signal
@@ -71,6 +72,7 @@ def guarded(function: Callable[[], Any]) -> None:
   try:
     with _signals():
       _check_streams()
+      _log_plainly()
       function()
       sys.stdout.flush()
   except InputError as error:
@@ -141,6 +143,22 @@ def _check_streams() -> None:
   # What jaxsyn prints is UTF-8, whatever a terminal of old is set to.
   if hasattr(sys.stdout, "reconfigure"):
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+class _Plain(logging.Formatter):
+  """Warnings look as errors do: "warning: ..."."""
+
+  def format(self, record: logging.LogRecord) -> str:
+    return f"{record.levelname.lower()}: {super().format(record)}"
+
+
+def _log_plainly() -> None:
+  """What absl and Orbax log is a plain warning, without a logger's name."""
+  # Else absl gives the root a handler of its own at its first line:
+  # "WARNING:absl:a checkpoint is damaged ...".
+  handler = logging.StreamHandler()
+  handler.setFormatter(_Plain())
+  logging.basicConfig(handlers=[handler])  # nothing where there is one already
 
 
 def check_target(path: str, flag: str, folder: bool = False) -> None:

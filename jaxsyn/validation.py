@@ -93,8 +93,8 @@ class Validator:
       plan.recipe.model,
       vocabulary,
       decode,
-      [name for name in self._split.features if name.startswith("source")],
-      change,
+      features=[f for f in self._split.features if f.startswith("source")],
+      change=change,
     )
 
   def __call__(self, params: Any) -> Validated:

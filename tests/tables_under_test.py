@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.beam import Search
 
 ROWS = 4093  # of the table
 STEP, MORE = 1_000_003, 7919  # of the hash
@@ -68,6 +68,11 @@ def drawn(vocabulary: int, end: float, seed: int = 0) -> dict[str, jax.Array]:
   return {"logits": jnp.asarray(logits, jnp.float32)}
 
 
+def by(beam: int, penalty: str = "fairseq", **fields) -> Decode:
+  """How to search."""
+  return Decode(beam=beam, length_penalty=penalty, **fields)
+
+
 @dataclasses.dataclass(frozen=True)
 class Ended:
   """A hypothesis with its end sign."""
@@ -78,7 +83,7 @@ class Ended:
 
 
 def search_by_loops(
-  params, ids: list[int], limit: int, search: Search
+  params, ids: list[int], limit: int, decode: Decode
 ) -> list[Ended]:
   """The N best hypotheses of one sentence, best first.
 
@@ -86,15 +91,15 @@ def search_by_loops(
     params: of `Tables`.
     ids: source subwords, without pads.
     limit: longest output, the end sign included.
-    search: how; its length is not read.
+    decode: how.
   """
   logits = np.asarray(params["logits"], np.float64)
   log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
 
   def penalty(length: int) -> float:
-    if search.penalty == "gnmt":
-      return ((5 + length) / 6) ** search.alpha
-    return length**search.alpha
+    if decode.length_penalty == "gnmt":
+      return ((5 + length) / 6) ** decode.alpha
+    return length**decode.alpha
 
   def step(state: int, token: int) -> int:
     return (state * STEP + token * MORE) % 2**32
@@ -110,19 +115,19 @@ def search_by_loops(
       if token not in (PAD, BOS) and (length < limit or token == EOS)
     ]
     candidates.sort(key=lambda candidate: -candidate[1])
-    candidates = candidates[: 2 * search.beams]
-    for tokens, total, _ in candidates[: search.beams]:
+    candidates = candidates[: 2 * decode.beam]
+    for tokens, total, _ in candidates[: decode.beam]:
       if tokens[-1] == EOS:
         ended.append(Ended(tokens, total, total / penalty(length)))
-    ended = sorted(ended, key=lambda one: -one.score)[: search.beams]
+    ended = sorted(ended, key=lambda one: -one.score)[: decode.beam]
     beams = [
       (tokens, total, step(state, tokens[-1]))
       for tokens, total, state in candidates
       if tokens[-1] != EOS
-    ][: search.beams]
-    if len(ended) == search.beams:
+    ][: decode.beam]
+    if len(ended) == decode.beam:
       open_best = max((b[1] for b in beams), default=-math.inf)
       can_win = open_best / penalty(limit) > ended[-1].score
-      if search.stop == "first" or not can_win:
+      if decode.stop == "first" or not can_win:
         break
   return ended

@@ -186,7 +186,7 @@ def test_a_damaged_checkpoint_is_passed_over(
     command(workdir), env=environment, cwd=ROOT, capture_output=True, text=True
   )
   assert done.returncode == 0, done.stderr
-  assert "damaged, is passed over" in done.stderr
+  assert "warning: a checkpoint is damaged, is passed over" in done.stderr
   assert_same_end(workdir, straight[0])
 
 
@@ -194,7 +194,7 @@ def test_others_leave_a_running_training_as_it_is(
   straight, command, environment, tmp_path
 ):
   """Two trainings at once are one; sessions and a command read what it saves."""
-  from jaxsyn.translate import Session
+  from jaxsyn.session import Session
 
   workdir = tmp_path / "read"
   both = [
@@ -379,6 +379,7 @@ def test_what_came_before_a_bad_line_is_answered(straight, environment):
   assert done.returncode == 2
   assert done.stdout.count(b"\n") == 2 and done.stdout.endswith(b"\n\n")
   assert done.stderr.startswith(b"error: standard input:3: byte 5 (0xfc)")
+  assert b"--errors skip" in done.stderr
   assert done.stderr.count(b"\n") == 1
 
 
@@ -405,7 +406,7 @@ def test_a_translation_that_does_not_fit_says_what_to_lower(
   straight, quick_compile, little_memory
 ):
   from jaxsyn.errors import InputError
-  from jaxsyn.translate import Session
+  from jaxsyn.session import Session
 
   session = Session(straight[0], sentences=65_536, beam=100)
   with pytest.raises(
@@ -418,7 +419,7 @@ def test_a_translation_that_does_not_fit_says_what_to_lower(
 
 def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):
   from jaxsyn.errors import InputError
-  from jaxsyn.translate import Session
+  from jaxsyn.session import Session
 
   workdir = tmp_path / "run"
   subprocess.run(["cp", "-r", straight[0], workdir], check=True)
@@ -436,7 +437,7 @@ def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):
 
 def test_what_is_no_run_is_named(tmp_path):
   from jaxsyn.errors import InputError
-  from jaxsyn.translate import Session
+  from jaxsyn.session import Session
 
   with pytest.raises(InputError, match="is not the folder of a run"):
     Session(tmp_path)
@@ -444,7 +445,7 @@ def test_what_is_no_run_is_named(tmp_path):
 
 def test_an_unknown_option_of_the_search_is_named(straight):
   from jaxsyn.errors import InputError
-  from jaxsyn.translate import Session
+  from jaxsyn.session import Session
 
   with pytest.raises(
     InputError, match=r"no option 'bean'. Did you mean 'beam'"

@@ -7,7 +7,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.errors import InputError
-from jaxsyn.translate import Session
+from jaxsyn.session import Session
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 

@@ -19,11 +19,14 @@ from jaxsyn.data.loader.columns import pad
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
+from jaxsyn.inspection.files import write
+from jaxsyn.inspection.inspector import Inspector
 from jaxsyn.inspection.sentence import Sentence
 from jaxsyn.models.contract import forward
+from jaxsyn.session import Session
 from jaxsyn.syntax.maps import COLLECTION, Address, Maps
-from jaxsyn.training.reader import Taken
-from jaxsyn.translate import Session
+from jaxsyn.training.reader import Parameters
+from jaxsyn.training.step import first_state
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")
 
@@ -68,14 +71,11 @@ def session(trained):
 class Untrained(Session):
   """A run that has no checkpoint: quick, where the numbers do not matter."""
 
-  def _load(self, checkpoint):
-    batch = pad([], self._names, subwords=4, words=4, rows=1)
+  def _read(self, checkpoint):
+    batch = pad([], self.sources.features, subwords=4, words=4, rows=1)
     batch["target_id_BT"] = np.zeros((1, 4), np.int32)
-    model, key = self.plan.recipe.model, jax.random.key(0)
-    params = jax.jit(
-      lambda: model.init({"params": key}, batch, train=False, method=forward)
-    )()["params"]
-    return Taken(params, (0,))
+    state = jax.jit(lambda: first_state(self.plan.recipe, batch, 0))()
+    return Parameters(state.params, (0,))
 
 
 def untrained(system, prepared, folder, **options):
@@ -100,8 +100,8 @@ def test_all_that_is_seen_of_a_sentence(session):
     ]
     words = (*seen.source.words, "</s>")
     for m in seen.attention:
-      assert m.weight_HQM.shape == (4, len(m.rows), len(m.columns))
-      np.testing.assert_allclose(m.weight_HQM.sum(2), 1.0, atol=1e-5)
+      assert m.value_HQM.shape == (4, len(m.rows), len(m.columns))
+      np.testing.assert_allclose(m.value_HQM.sum(2), 1.0, atol=1e-5)
       assert m.heads == (0, 1, 2, 3)
       on = m.place == "encoder" and m.layer == 0
       assert m.parts == (*[("parent_scaled",) if on else ()] * 2, (), ())
@@ -112,14 +112,14 @@ def test_all_that_is_seen_of_a_sentence(session):
     decoder = seen.find("decoder", 0)
     assert decoder.columns == ("<s>", *cross.rows[:-1])
     # The row of word w reads the begin sign and the words up to w.
-    above = np.triu(np.ones(decoder.weight_HQM.shape[1:], bool), 2)
-    assert (decoder.weight_HQM[:, above] == 0).all()
+    above = np.triu(np.ones(decoder.value_HQM.shape[1:], bool), 2)
+    assert (decoder.value_HQM[:, above] == 0).all()
     (weighting,) = seen.weightings
     assert (weighting.part, weighting.kind) == ("parent_scaled", "weighting")
     assert (weighting.layer, weighting.heads) == (0, (0, 1))
     assert weighting.rows == weighting.columns == seen.source.subwords
   # Where the parent is one subword, its column has the peak, 1 / √2π.
-  weight_QM = short.find("encoder", 0, "parent_scaled").weight_HQM[0]
+  weight_QM = short.find("encoder", 0, "parent_scaled").value_HQM[0]
   mid_S = source.example["source_parent_mid"]
   for row, mid in enumerate(mid_S):
     if mid == int(mid):
@@ -130,7 +130,7 @@ def test_all_that_is_seen_of_a_sentence(session):
 
 def test_maps_are_those_of_the_sentence_alone_without_padding(session):
   """Against the model itself, run on one sentence of exactly its length."""
-  source = inspect.Inspector(session).read(LONG)
+  source = Inspector(session).read(LONG)
   ids = [5, 9, 7, EOS]
   batch = {
     f"{name}_B{'S' if np.ndim(value) else ''}": np.asarray(value)[None]
@@ -150,8 +150,8 @@ def test_maps_are_those_of_the_sentence_alone_without_padding(session):
     )
   )(session.params)[1]
   maps = Maps.of(state)
-  reader = inspect.Inspector(session)._maps
-  other = inspect.Inspector(session).read(LINES[0])
+  reader = Inspector(session).maps
+  other = Inspector(session).read(LINES[0])
   # Its long "translation" puts the other sentence into the first row.
   seen = dict(
     reader(
@@ -245,13 +245,15 @@ def test_the_probe_does_not_depend_on_what_is_drawn(session, tmp_path):
 
 def test_control_trees_stand_beside_the_parsers(prepared, tmp_path):
   session = untrained("pascal_linear_tree", prepared, tmp_path / "run")
-  source = inspect.Inspector(session).read(LONG)
+  source = Inspector(session).read(LONG)
   assert source.tree == "linear"
   assert source.given_head_W == (0, *range(13))  # the previous word
-  assert source.head_W == session.parse(LONG).head_W != source.given_head_W
+  assert (
+    source.head_W == session.sources.parse(LONG).head_W != source.given_head_W
+  )
   folder = tmp_path / "out"
   folder.mkdir()
-  inspect.write(Sentence(source, "", (), ()), folder, 7)
+  write(Sentence(source, "", (), ()), folder, 7)
   assert {path.name for path in folder.iterdir()} == {
     *(f"sentence_0007{end}" for end in (".json", ".tree.png", ".tree_read.png"))
   }
@@ -270,15 +272,15 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
   assert parse.columns == parse.rows  # and not what the states read
   parse = seen.find("encoder", 0, "dbsa")
   assert parse.kind == "parse" and parse.heads == (0,)
-  np.testing.assert_allclose(parse.weight_HQM.sum(2), 1.0, atol=1e-5)
+  np.testing.assert_allclose(parse.value_HQM.sum(2), 1.0, atol=1e-5)
   for word, found in enumerate(seen.found_head_W):
     last = len(word_S) - 1 - word_S[::-1].index(word)
-    best = word_S[int(parse.weight_HQM[0, last].argmax())]
+    best = word_S[int(parse.value_HQM[0, last].argmax())]
     assert found == (word if best < 0 else best)
   assert len(set(seen.found_head_W)) > 1
   folder = tmp_path / "out"
   folder.mkdir()
-  inspect.write(seen, folder, 3, layers=[1])
+  write(seen, folder, 3, layers=[1])
   page = json.loads((folder / "sentence_0003.json").read_text())
   assert page["heads_found_by_the_system"] == [*seen.found_head_W]
   assert (folder / "sentence_0003.tree_found.png").stat().st_size > 1000
@@ -293,12 +295,12 @@ def test_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
   assert not seen.weightings
   whole, near = (seen.find("cross", 0, part) for part in ("global", "syntax"))
   for found in (whole, near):
-    np.testing.assert_allclose(found.weight_HQM.sum(2), 1.0, atol=1e-5)
+    np.testing.assert_allclose(found.value_HQM.sum(2), 1.0, atol=1e-5)
     assert found.columns == seen.source.units.labels
-  assert (whole.weight_HQM > 0).all() and not near.weight_HQM.all()
+  assert (whole.value_HQM > 0).all() and not near.value_HQM.all()
   folder = tmp_path / "out"
   folder.mkdir()
-  inspect.write(seen, folder, 1)
+  write(seen, folder, 1)
   assert {file.name for file in folder.iterdir()} == {
     "sentence_0001.json",
     "sentence_0001.tree.png",
@@ -325,14 +327,14 @@ def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
     inspect.run(session, [LINES[0]], limit=0)
   named = Untrained(folder, parser=str(parser))
   assert inspect.run(named, [LINES[0]], limit=0).probe == report.probe
-  parse = named.parse(LINES[0])  # as it would come from CoNLL-U
+  parse = named.sources.parse(LINES[0])  # as it would come from CoNLL-U
   assert inspect.run(session, [parse], limit=0).probe == report.probe
 
 
 def test_a_line_that_cannot_be_parsed_is_seen_but_not_probed(session, tmp_path):
-  parse = dataclasses.replace(session.parse(LONG), parsed=False)
+  parse = dataclasses.replace(session.sources.parse(LONG), parsed=False)
   report = inspect.run(session, [LINES[0], parse], tmp_path, layers=[])
-  assert (report.drawn, report.no_tree) == (2, 1)
+  assert (report.drawn, report.probe["skipped"]["no_tree"]) == (2, 1)
   assert report.probe["sentences"] == 1
 
 

@@ -18,8 +18,8 @@ from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
+from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
-from jaxsyn.translate import Session
 from jaxsyn.validation import Validator, read_text
 
 LINES = ["The duck arrived .", "", "Ducks ."]
@@ -52,7 +52,7 @@ def test_trained_with_trees_it_translates_without_a_parser(
 
   (run / "parser.source.udpipe").unlink()
   session = Session(run, beam=1)
-  assert not session.needs_trees and not session.plan.translation_needs
+  assert session.sources.tree == "none" and not session.plan.translation_needs
   vocabulary = session.run.vocabulary("target")
   plain = [*vocabulary.encode(LINES[0]).id, schema.EOS]
   tag = vocabulary.size + linearise.TRANSLATE

@@ -17,7 +17,7 @@ from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence.stream import sentences
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
-from jaxsyn.translate import Session
+from jaxsyn.session import Session
 from preprocess import build
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")

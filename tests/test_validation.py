@@ -18,8 +18,8 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
+from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
-from jaxsyn.translate import Session
 from jaxsyn.validation import Validator, read_text
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")

@@ -11,7 +11,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
-from jaxsyn.translate import Session
+from jaxsyn.session import Session
 from preprocess import build
 
 SPLITS = ("train", "validation", "test")

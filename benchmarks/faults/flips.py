@@ -103,7 +103,7 @@ def translate_with(world: World, origin: World) -> Digests:
   """What translating reads of a run: parameters, subwords, trees."""
   import jax
 
-  from jaxsyn.translate import Session
+  from jaxsyn.session import Session
 
   session = Session(world.run)
   weights = _Digest()(*map(np.asarray, jax.tree.leaves(session.params)))

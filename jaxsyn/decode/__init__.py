@@ -1,1 +1,1 @@
-"""Greedy and beam search over the model contract."""
+"""Greedy and beam search over the model contract: search, rank, then the two."""

@@ -12,35 +12,29 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.beam import NEVER, Hypotheses, Search, banned
-from jaxsyn.decode.rank import PENALTIES
-from jaxsyn.syntax import View
-
-Array = jax.Array
+from jaxsyn.decode.rank import score
+from jaxsyn.decode.search import NEVER, Encoded, Hypotheses, Sources, banned
 
 
 def greedy_search(
   model: nn.Module,
   params: Any,
-  id_BS: Array,
-  source: View,
-  limit_B: Array,
-  search: Search,
+  sources: Sources,
+  *,
+  decode: Decode,
+  length: int,
 ) -> Hypotheses:
   """Translates a batch; arguments and result as of `beam_search` with N = 1."""
-
-  def call(method, *arguments, **options):
-    return model.apply({"params": params}, *arguments, method=method, **options)
-
-  encoded = call("remember", call("encode", id_BS, source, train=False))
-  B, T = id_BS.shape[0], search.length
+  encoded = Encoded(model, params, sources)
+  B, T = sources.id_BS.shape[0], length
 
   def step(loop):
     at, open_B, token_BT, log_p_B, last_B1, cache = loop
-    logits_B1V, cache = call("advance", encoded, cache, last_B1, at)
-    logits_BV = logits_B1V[:, 0].astype(jnp.float32)
-    banned_BV = banned(logits_BV.shape[-1], at == limit_B - 1)
+    logits_B1V, cache = encoded.advance(cache, last_B1, at)
+    logits_BV = logits_B1V[:, 0]
+    banned_BV = banned(logits_BV.shape[-1], at == sources.limit_B - 1)
     best_B = jnp.argmax(jnp.where(banned_BV, NEVER, logits_BV), axis=-1)
     gained_B = jnp.take_along_axis(logits_BV, best_B[:, None], axis=1)[:, 0]
     gained_B = gained_B - jax.nn.logsumexp(logits_BV, axis=-1)
@@ -52,18 +46,16 @@ def greedy_search(
 
   loop = (
     jnp.zeros((), jnp.int32),
-    source.real_BS.any(1),
+    sources.view.real_BS.any(1),
     jnp.full((B, T), PAD, jnp.int32),
     jnp.zeros(B),
     jnp.full((B, 1), BOS, jnp.int32),
-    call("start", encoded, 1, T),
+    encoded.start(1, T),
   )
   _, _, token_BT, log_p_B, _, _ = jax.lax.while_loop(
     lambda loop: (loop[0] < T) & loop[1].any(), step, loop
   )
-  length_B = jnp.sum(token_BT != PAD, axis=1).astype(jnp.float32)
-  penalty_B = PENALTIES[search.penalty](
-    jnp.maximum(length_B, 1.0), search.alpha
-  )
-  score_B = jnp.where(length_B > 0, log_p_B / penalty_B, NEVER)
+  length_B = jnp.sum(token_BT != PAD, axis=1)
+  score_B = score(log_p_B, jnp.maximum(length_B, 1), decode)
+  score_B = jnp.where(length_B > 0, score_B, NEVER)
   return Hypotheses(token_BT[:, None], score_B[:, None], log_p_B[:, None])

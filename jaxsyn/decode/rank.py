@@ -1,4 +1,4 @@
-"""How hypotheses of different length compare: the length penalties.
+"""Which hypotheses are best: the penalties of length, and a quick top k.
 
 Letters: C candidate.
 """
@@ -10,6 +10,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from jaxsyn.config import Decode
+
 Array = jax.Array
 
 # name -> penalty(length, alpha): scores are log probabilities divided by it.
@@ -20,6 +22,18 @@ PENALTIES: dict[str, Callable[[Array, float], Array]] = {
   # Wu et al. 2016 (GNMT), section 7, Eq. 14: ((5 + length) / 6) ** alpha.
   "gnmt": lambda length, alpha: ((5.0 + length) / 6.0) ** alpha,
 }
+
+
+def score(log_p: Array, length: Array, decode: Decode) -> Array:
+  """What hypotheses are compared by: log probability over the length penalty.
+
+  Args:
+    log_p: of their subwords, the end sign included.
+    length: how many these are.
+    decode: names the penalty and its alpha; 0 compares log probabilities.
+  """
+  penalty = PENALTIES[decode.length_penalty]
+  return log_p / penalty(length.astype(jnp.float32), decode.alpha)
 
 
 def top_k(score_BC: Array, k: int, chunk: int = 64) -> tuple[Array, Array]:

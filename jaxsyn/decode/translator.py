@@ -7,7 +7,6 @@ Before this file: `beam` and `greedy`, one batch each. After it: the command
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,9 @@ from jaxsyn.data.loader.batch_plan import doubled
 from jaxsyn.data.loader.columns import Batch, pad, words_of
 from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.decode.beam import NEVER, Search, beam_search
+from jaxsyn.decode.beam import beam_search
 from jaxsyn.decode.greedy import greedy_search
+from jaxsyn.decode.search import NEVER, Hypotheses, Sources
 from jaxsyn.models.contract import view_of
 
 Example = Mapping[str, np.ndarray]
@@ -74,7 +74,8 @@ class Translator:
     model: Any,
     vocabulary: Vocabulary,
     config: Decode,
-    names: Sequence[str] = (),
+    *,
+    features: Sequence[str] = (),
     change: Change | None = None,
   ):
     """Sets it up; parameters are given with each call.
@@ -83,11 +84,11 @@ class Translator:
       model: of `jaxsyn.models.contract.make`.
       vocabulary: of the target side.
       config: how to search.
-      names: features of the source side that the model reads, beyond the ids.
+      features: of the source side that the model reads, beyond the ids.
       change: a caller's own function on every host batch.
     """
     self._model, self._vocabulary, self._config = model, vocabulary, config
-    self._names = tuple(dict.fromkeys(("source_id", *names)))
+    self._features = tuple(dict.fromkeys(("source_id", *features)))
     self._change = change
     self._programs: dict[Any, Any] = {}
     # The loop of a search keeps one core busy, so on a CPU as many batches
@@ -112,26 +113,28 @@ class Translator:
     # Before the threads: two of them would compile the same program.
     for size in dict.fromkeys(size for size, _ in jobs):
       self._program(params, size)
-    results = [[NOTHING] for _ in examples]
+    translations = [[NOTHING] for _ in examples]
 
-    def work(job):
+    def search(job):
       size, numbers = job
       batch, limit_B = self._batch([examples[i] for i in numbers], size)
-      found = self._program(params, size)(params, batch, limit_B)
-      return numbers, jax.device_get(found)
+      return numbers, jax.device_get(
+        self._program(params, size)(params, batch, limit_B)
+      )
 
     with ThreadPoolExecutor(self._threads) as pool:
-      for numbers, found in pool.map(work, jobs):
+      for numbers, hypotheses in pool.map(search, jobs):
         for row, number in enumerate(numbers):
-          results[number] = self._read(found, row)
-    return results
+          translations[number] = self._nbest(hypotheses, row)
+    return translations
 
   def _jobs(self, examples: Sequence[Example]) -> list[tuple[_Size, list[int]]]:
     """Which examples are searched together, and in which size."""
     length = [len(example["source_id"]) for example in examples]
-    words = [words_of(example, self._names) for example in examples]
+    words = [words_of(example, self._features) for example in examples]
     # An end sign alone is an empty line, whose translation is empty.
     order = [i for i in range(len(examples)) if length[i] > 1]
+    # The longest first: what does not fit into memory is told at once.
     order.sort(key=lambda i: (-length[i], i))
     rows = self._config.sentences if len(order) > FEW else FEW
 
@@ -149,22 +152,22 @@ class Translator:
       order = order[number:]
     return jobs
 
-  def _read(self, found: Any, row: int) -> list[Translation]:
-    best = []
+  def _nbest(self, hypotheses: Hypotheses, row: int) -> list[Translation]:
+    nbest = []
     for n in range(self._config.nbest):
-      if found.score_BN[row, n] <= NEVER / 2:
+      if hypotheses.score_BN[row, n] <= NEVER / 2:
         break
-      token_T = found.token_BNT[row, n]
+      token_T = hypotheses.token_BNT[row, n]
       ids = tuple(int(t) for t in token_T[: np.count_nonzero(token_T) - 1])
-      best.append(
+      nbest.append(
         Translation(
           text=self._vocabulary.decode(ids),
-          score=float(found.score_BN[row, n]),
-          log_p=float(found.log_p_BN[row, n]),
+          score=float(hypotheses.score_BN[row, n]),
+          log_p=float(hypotheses.log_p_BN[row, n]),
           ids=ids,
         )
       )
-    return best
+    return nbest
 
   def _batch(
     self, examples: Sequence[Example], size: _Size
@@ -172,7 +175,7 @@ class Translator:
     """The facts, and limit_B."""
     batch = pad(
       examples,
-      self._names,
+      self._features,
       subwords=size.source,
       words=size.words,
       rows=size.rows,
@@ -184,16 +187,16 @@ class Translator:
 
   def _program(self, params: Any, size: _Size):
     if size not in self._programs:
-      config = self._config
-      search = Search(
-        beams=config.beam,
-        length=longest_output(config, size.source),
-        penalty=config.length_penalty,
-        alpha=config.alpha,
-        stop=config.stop,
-      )
-      find = greedy_search if config.beam == 1 else beam_search
-      run = functools.partial(_search, self._model, find, search)
+      search = greedy_search if self._config.beam == 1 else beam_search
+      length = longest_output(self._config, size.source)
+
+      def run(params, batch, limit_B):
+        view = view_of(batch, "source")
+        sources = Sources(batch["source_id_BS"], view, limit_B)
+        return search(
+          self._model, params, sources, decode=self._config, length=length
+        )
+
       shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
         (params, *self._batch([], size)),
@@ -211,8 +214,3 @@ def longest_output(config: Decode, subwords: int) -> int:
   """
   factor, offset = config.max_length_factor, config.max_length_offset
   return max(1, math.ceil(factor * subwords) + offset)
-
-
-def _search(model, find, search: Search, params: Any, batch: Batch, limit_B):
-  source = view_of(batch, "source")
-  return find(model, params, batch["source_id_BS"], source, limit_B, search)

@@ -10,14 +10,15 @@ from matplotlib.patches import PathPatch, Polygon
 from matplotlib.path import Path
 
 from jaxsyn.inspection.fonts import LETTER, families, letters
-from jaxsyn.inspection.sentence import Source
+from jaxsyn.inspection.sentence import ReadSource
 
 BLUE, RED = "#33628d", "#a03c2d"
 
 
 def tree(
-  source: Source,
+  source: ReadSource,
   translation: str = "",
+  *,
   head_W: Sequence[int] | None = None,
   heading: str = "dependency tree",
   wrong: Collection[int] = (),
@@ -46,15 +47,12 @@ def tree(
   level = _levels(arcs)
   step, base = 0.36, 0.5
   deepest = max(level.values(), default=0)
-  caption = [translation] if translation else []
   width = max(5.0, x_W[-1] + letters(words[-1]) * LETTER / 2 + 0.3)
   per_line = max(30, int(width / 0.095))
   if not has_tree:
     heading += " (none: the parser could not read this line)"
   titles = textwrap.wrap(heading, per_line)
-  caption = [
-    line for c in caption for line in textwrap.wrap("→ " + c, per_line)
-  ]
+  caption = textwrap.wrap(f"→ {translation}", per_line) if translation else []
   bottom = base + 0.22 * len(caption)
   height = bottom + 0.2 + step * (deepest + 0.75) + 0.2 + 0.2 * len(titles)
   figure = Figure((width, height), dpi=110)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Sequence
 
@@ -16,12 +17,13 @@ def write(
   seen: Sentence,
   folder: pathlib.Path,
   number: int,
+  *,
   layers: Sequence[int] | None = None,
 ) -> None:
   """Writes the files of one sentence.
 
   Args:
-    seen: of `look`.
+    seen: the sentence.
     folder: where to; it exists.
     number: which of the input, from 1; in the files' names.
     layers: as in `run`.
@@ -37,15 +39,15 @@ def write(
   drawn = trees(seen, f"sentence {number}: ", seen.translation)
   for kind, figure in drawn.items():
     figure.savefig(folder / f"{name}.{kind}.png")
-  for found in (*seen.attention, *seen.weightings):
-    what = [found.part] if found.part else []
-    if found.is_attention:
+  for shown in (*seen.attention, *seen.weightings):
+    what = [shown.part] if shown.part else []
+    if shown.is_attention:
       what = ["attention", *what]
-    elif found.kind != "weighting":
-      what.append(found.kind)
-    what = ".".join(what)
-    figure = pictures.picture(found, f"sentence {number}")
-    figure.savefig(folder / f"{name}.{what}.{found.place}_{found.layer}.png")
+    elif shown.kind != "weighting":
+      what.append(shown.kind)
+    what += [f"{shown.place}_{shown.layer}", "png"]
+    figure = pictures.picture(shown, f"sentence {number}")
+    figure.savefig(folder / ".".join([name, *what]))
 
 
 def trees(
@@ -54,17 +56,16 @@ def trees(
   """The tree, the one that a control read, and the one that a head found.
 
   Args:
-    seen: of `look`.
+    seen: the sentence.
     heading: stands before what each is.
     translation: stands below the first.
   """
   source = seen.source
-  found = {
-    "tree": arcs.tree(source, translation, None, f"{heading}dependency tree")
-  }
+  tree = functools.partial(arcs.tree, source)
+  figures = {"tree": tree(translation, heading=f"{heading}dependency tree")}
   if source.tree in ("linear", "random"):  # a control: what it reads instead
     what = f"{heading}the {source.tree} tree that the system read"
-    found["tree_read"] = arcs.tree(source, "", source.given_head_W, what)
+    figures["tree_read"] = tree(head_W=source.given_head_W, heading=what)
   if seen.found_head_W is not None:
     what = f"{heading}each word's parent as the system finds it"
     wrong = []
@@ -75,5 +76,7 @@ def trees(
         f" ({len(source.words) - len(wrong)} of {len(source.words)} as parsed; "
         "dotted: others)"
       )
-    found["tree_found"] = arcs.tree(source, "", seen.found_head_W, what, wrong)
-  return found
+    figures["tree_found"] = tree(
+      head_W=seen.found_head_W, heading=what, wrong=wrong
+    )
+  return figures

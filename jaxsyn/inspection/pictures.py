@@ -8,7 +8,6 @@ All sizes are in inches.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import textwrap
 from collections.abc import Sequence
@@ -41,61 +40,49 @@ class Panel:
   weight_QM: np.ndarray
 
 
-def panels(found: Map, heads: Sequence[int] | None = None) -> list[Panel]:
+def panels(shown: Map) -> list[Panel]:
   """A panel a head; a single one where all heads have the same matrix.
 
   The title of attention names the parts that work on the head.
-
-  Args:
-    found: attention or weighting of a layer.
-    heads: which of its heads; None: all.
   """
-  chosen = [h for h in found.heads if heads is None or h in heads]
-  if found.part and found.is_one and len(chosen) > 1:
-    names = ", ".join(map(str, chosen))
-    return [
-      Panel(f"heads {names}", found.rows, found.columns, found.weight_HQM[0])
+  if shown.part and shown.is_one and len(shown.heads) > 1:
+    titles = [f"heads {', '.join(map(str, shown.heads))}"]
+  else:
+    parts = shown.parts if shown.is_attention else [()] * len(shown.heads)
+    titles = [
+      f"head {head}" + (f" ({', '.join(names)})" if names else "")
+      for head, names in zip(shown.heads, parts, strict=True)
     ]
-  return [
-    Panel(
-      f"head {head}" + (f" ({', '.join(parts)})" if parts else ""),
-      found.rows,
-      found.columns,
-      found.weight_HQM[number],
-    )
-    for number, (head, parts) in enumerate(
-      itertools.zip_longest(
-        found.heads, found.parts if found.is_attention else ()
-      )
-    )
-    if head in chosen
+  return [  # of one title the first matrix alone
+    Panel(title, shown.rows, shown.columns, value_QM)
+    for title, value_QM in zip(titles, shown.value_HQM)
   ]
 
 
-def title(found: Map) -> str:
+def title(shown: Map) -> str:
   """What a map is, in words."""
-  where = f"{PLACES[found.place]}, layer {found.layer}"
+  where = f"{PLACES[shown.place]}, layer {shown.layer}"
   rows = "rows look at columns"
-  if found.place != "encoder":
+  if shown.place != "encoder":
     rows = "rows: being predicted; columns: looked at"
-  if found.kind == "parse":
-    rows = "rows: whose parent is sought; columns: found there"
-  if found.is_attention:
+  if shown.kind == "parse":
+    rows = "rows: whose parent is sought; columns: shown there"
+  if shown.is_attention:
     return f"{where} ({rows}; colours by square root)"
-  heads = ", ".join(map(str, found.heads))
-  return f"{found.part}, {found.kind}: {where}, heads {heads} ({rows})"
+  heads = ", ".join(map(str, shown.heads))
+  return f"{shown.part}, {shown.kind}: {where}, heads {heads} ({rows})"
 
 
-def picture(found: Map, heading: str = "") -> Figure:
+def picture(shown: Map, heading: str = "") -> Figure:
   """All heads of a layer.
 
   Args:
-    found: attention, on a scale from 0 to 1; or what a part published, on a
+    shown: attention, on a scale from 0 to 1; or what a part published, on a
       scale up to its largest value.
     heading: stands before the title.
   """
-  heading = f"{heading}: {title(found)}" if heading else title(found)
-  return matrices(panels(found), heading, 1.0 if found.is_attention else None)
+  heading = f"{heading}: {title(shown)}" if heading else title(shown)
+  return matrices(panels(shown), heading, 1.0 if shown.is_attention else None)
 
 
 def matrices(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,20 @@ class Units:
   words: tuple[int, ...] = ()
 
 
+class TargetUnits(NamedTuple):
+  """Units of a translation, which has no parse.
+
+  Attributes:
+    rows: of decoder and cross-attention: words being predicted, the end sign.
+    columns: of decoder self-attention: the sign it begins with, words it read.
+    subwords: their texts, the end sign last.
+  """
+
+  rows: Units
+  columns: Units
+  subwords: tuple[str, ...]
+
+
 def source_units(words: Sequence[str], word_S: Sequence[int]) -> Units:
   """Units of a parsed source: its words, then the end sign.
 
@@ -57,8 +72,8 @@ def source_units(words: Sequence[str], word_S: Sequence[int]) -> Units:
 
 def target_units(
   ids: Sequence[int], decode: Callable[[Sequence[int]], str]
-) -> tuple[Units, Units, tuple[str, ...]]:
-  """Units of a translation, which has no parse.
+) -> TargetUnits:
+  """Units of a translation: words between its blanks, or else subwords.
 
   What a subword adds to the text is told by decoding with and without it, so
   the subwords are exactly those that the search found.
@@ -66,11 +81,6 @@ def target_units(
   Args:
     ids: subwords of the translation, without the end sign.
     decode: of the target's vocabulary.
-
-  Returns:
-    units of the rows of decoder and cross-attention, words being predicted and
-    the end sign; units of the columns of decoder self-attention, the sign it
-    begins with and the words it has read; the subwords' texts.
   """
   texts = [decode(ids[:i]) for i in range(len(ids) + 1)]
   # A text that is not its beginning and something more: not met so far, but
@@ -92,7 +102,7 @@ def target_units(
   names = tuple(label or "▁" for label in labels)
   rows = Units((*names, END), (*unit_T, len(labels)))
   columns = Units((BEGIN, *names), (0, *(unit + 1 for unit in unit_T)))
-  return rows, columns, (*added, END)
+  return TargetUnits(rows, columns, (*added, END))
 
 
 def pool(weight_HQM: np.ndarray, rows: Units, columns: Units) -> np.ndarray:

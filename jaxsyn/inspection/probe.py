@@ -11,16 +11,16 @@ blindly would reach on the same words; `even` is what a head would reach that
 looks at all subwords evenly: pooled, words of many subwords win, and those are
 more often parents. A word's parent is often its neighbour, too, so compare
 "parent" with "previous" and "next" before you believe in syntax.
-
-Letters: L layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from jaxsyn.inspection.maps import SentenceMap
 
 RELATIONS = ("parent", "child", "previous", "next")
 SHARES = ("self", "end")
@@ -37,32 +37,26 @@ class Probe:
     even: hits of even attention.
   """
 
-  def __init__(
-    self, parts: Mapping[tuple[int, int], Sequence[str]] | None = None
-  ):
-    """Begins empty.
-
-    Args:
-      parts: names of the parts that work on a (layer, head), for the table.
-    """
+  def __init__(self):
+    """Begins empty."""
     self.sentences = self.words = 0
     self.possible = dict.fromkeys(RELATIONS, 0)
     self.chance = dict.fromkeys(RELATIONS, 0.0)
     self.even = dict.fromkeys(RELATIONS, 0.0)
-    self._parts = parts or {}
+    self._parts: dict[int, Sequence[Sequence[str]]] = {}
     self._sums: dict[int, dict[str, np.ndarray]] = {}
 
   def add(
     self,
-    weight_LHWW: Mapping[int, np.ndarray],
+    attention: Iterable[SentenceMap],
     head_W: Sequence[int],
     size_W: Sequence[int] | None = None,
   ) -> None:
     """Adds a sentence.
 
     Args:
-      weight_LHWW: layer -> pooled attention of its heads, (H, words + 1,
-        words + 1): the end sign is last.
+      attention: of each layer, pooled: (H, words + 1, words + 1), the end sign
+        last.
       head_W: parent of each word; its own number if it has none.
       size_W: subwords of each word; None: one each.
     """
@@ -85,16 +79,18 @@ class Probe:
       self.even[name] += float((even_HWW * is_WW).sum())
       self.possible[name] += int(is_WW.any(1).sum())
       self.chance[name] += is_WW.sum() / (words - 1)
-    for layer, weight_HWW in weight_LHWW.items():
-      best_HWW = _strongest(weight_HWW[:, :words, :words], own_WW)
-      found = {
+    for m in attention:
+      self._parts[m.layer] = m.parts
+      weight_HWW = m.value_HQM[:, :words, :words]
+      best_HWW = _strongest(weight_HWW, own_WW)
+      hits = {
         name: (best_HWW * is_WW).sum((1, 2))
         for name, is_WW in relations.items()
       }
-      found["self"] = np.trace(weight_HWW[:, :words, :words], axis1=1, axis2=2)
-      found["end"] = weight_HWW[:, :words, words].sum(1)
-      sums = self._sums.setdefault(layer, dict.fromkeys(found, 0.0))
-      for name, value_H in found.items():
+      hits["self"] = np.trace(weight_HWW, axis1=1, axis2=2)
+      hits["end"] = m.value_HQM[:, :words, words].sum(1)
+      sums = self._sums.setdefault(m.layer, dict.fromkeys(hits, 0.0))
+      for name, value_H in hits.items():
         sums[name] = sums[name] + value_H
 
   def result(self) -> dict[str, Any]:
@@ -115,7 +111,7 @@ class Probe:
           {
             "layer": layer,
             "head": head,
-            "parts": list(self._parts.get((layer, head), ())),
+            "parts": list(self._parts[layer][head]),
             **rates(row),
             **shares,
           }

@@ -1,25 +1,23 @@
-"""A sentence with everything that was seen of it, and its page of JSON.
-
-Letters: R unit of the rows; C unit of the columns.
-"""
+"""A sentence with everything that was seen of it, and its page of JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxsyn.inspection.maps import SentenceMap
-from jaxsyn.inspection.pooling import Units, pool
+from jaxsyn.inspection.pooling import TargetUnits, Units, pool
 
+ATTENTION, PARSE = "weight", "parse"  # kinds: see `SentenceMap`
 DIGITS = 6  # of a weight: the rows of a pooled map still sum to 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class ReadSource:
   """A source sentence as it was parsed and as the model reads it.
 
   Attributes:
@@ -56,35 +54,27 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True)
-class Map:
-  """Matrices of some heads, with the names of their rows and columns.
+class Map(SentenceMap):
+  """What was published, with names of its rows and columns.
 
   Attributes:
-    place, layer, part, kind, heads, parts: see `jaxsyn.inspection.maps.SentenceMap`.
-    rows, columns: words (attention) or subwords (what parts publish), and
-      signs; in decoder and cross-attention a row is the word being predicted.
-    weight_HQM: the matrices.
+    rows, columns: words (attention, whose values are pooled) or subwords (what
+      parts publish), and signs; in decoder and cross-attention a row is the word
+      being predicted.
   """
 
-  place: str
-  layer: int
-  part: str
-  kind: str
-  heads: tuple[int, ...]
   rows: tuple[str, ...]
   columns: tuple[str, ...]
-  weight_HQM: np.ndarray
-  parts: tuple[tuple[str, ...], ...] = ()
 
   @property
   def is_attention(self) -> bool:
     """Whether its weights are those under which values are summed."""
-    return self.kind == "weight"
+    return self.kind == ATTENTION
 
   @property
   def is_one(self) -> bool:
     """Whether all heads have the same matrix."""
-    return bool((self.weight_HQM == self.weight_HQM[:1]).all())
+    return bool((self.value_HQM == self.value_HQM[:1]).all())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +82,7 @@ class Sentence:
   """What was seen of a sentence.
 
   Attributes:
-    source: see `Source`.
+    source: see `ReadSource`.
     translation: the model's own, best one.
     attention: encoder, then decoder, then cross, by layers; word-pooled.
     weightings: what the parts published, in subwords.
@@ -100,7 +90,7 @@ class Sentence:
       head finds them; None where it has none.
   """
 
-  source: Source
+  source: ReadSource
   translation: str
   attention: tuple[Map, ...]
   weightings: tuple[Map, ...]
@@ -111,50 +101,48 @@ class Sentence:
 
     Raises: KeyError if there is none.
     """
-    for found in (*self.attention, *self.weightings):
-      if (found.place, found.layer, found.part) == (place, layer, part):
-        return found
+    for m in (*self.attention, *self.weightings):
+      if (m.place, m.layer, m.part) == (place, layer, part):
+        return m
     raise KeyError(f"nothing seen of {part or 'attention'}, {place} {layer}")
 
 
-def sentence(
-  source: Source,
+def gathered(
+  source: ReadSource,
   translation: str,
-  target: tuple[Units, Units, tuple[str, ...]],
-  published: list[SentenceMap],
+  target: TargetUnits,
+  *,
+  published: Iterable[SentenceMap],
 ) -> Sentence:
   """Pools what is attention and names the rows and columns of everything.
 
   Args:
     source: the sentence.
     translation: its text.
-    target: of `pooling.target_units`.
+    target: units of the translation.
     published: of `maps.MapReader`.
   """
-  rows, columns, subwords = target
   units = {
     "encoder": (source.units, source.units),
-    "decoder": (rows, columns),
-    "cross": (rows, source.units),
+    "decoder": (target.rows, target.columns),
+    "cross": (target.rows, source.units),
   }
+  read = (target.columns.labels[0], *target.subwords[:-1])
   labels = {
     "encoder": (source.subwords, source.subwords),
-    "decoder": (subwords, (columns.labels[0], *subwords[:-1])),
-    "cross": (subwords, source.subwords),
+    "decoder": (target.subwords, read),
+    "cross": (target.subwords, source.subwords),
   }
+  places = [*units]
   attention, weightings = [], []
-  for p in sorted(published, key=lambda p: ([*units].index(p.place), p.layer)):
-    head = (p.place, p.layer, p.part, p.kind, p.heads)
-    names = labels[p.place]
-    if p.kind == "parse":  # told by subwords, whichever state parses them
-      names = (names[0], names[0])
-    found = Map(*head, *names, p.value_HQM, p.parts)
-    if found.is_attention:
-      rows, columns = (unit.labels for unit in units[p.place])
-      weight_HRC = pool(p.value_HQM, *units[p.place])
-      attention.append(Map(*head, rows, columns, weight_HRC, p.parts))
-    else:
-      weightings.append(found)
+  for p in sorted(published, key=lambda p: (places.index(p.place), p.layer)):
+    if p.kind == ATTENTION:
+      attention.append(pooled(p, *units[p.place]))
+      continue
+    rows, columns = labels[p.place]
+    if p.kind == PARSE:  # told by subwords, whichever state parses them
+      columns = rows
+    weightings.append(Map(**vars(p), rows=rows, columns=columns))
   return Sentence(
     source,
     translation,
@@ -164,25 +152,30 @@ def sentence(
   )
 
 
+def pooled(attention: SentenceMap, rows: Units, columns: Units) -> Map:
+  """Attention between words."""
+  value_HQM = pool(attention.value_HQM, rows, columns)
+  attention = dataclasses.replace(attention, value_HQM=value_HQM)
+  return Map(**vars(attention), rows=rows.labels, columns=columns.labels)
+
+
 def _found_heads(
-  source: Source, weightings: Sequence[Map]
+  source: ReadSource, weightings: Sequence[Map]
 ) -> tuple[int, ...] | None:
   """The parent of each source word that the highest supervised head finds.
 
   A word is asked at its last subword, as the validation's UAS asks
   (`jaxsyn.training.head_losses`); one without subwords is its own parent.
   """
-  parses = [m for m in weightings if (m.place, m.kind) == ("encoder", "parse")]
+  parses = [m for m in weightings if (m.place, m.kind) == ("encoder", PARSE)]
   if not parses:
     return None
   word_S = [source.units.words[unit] for unit in source.units.unit_S]
   last = {word: i for i, word in enumerate(word_S) if word >= 0}
-  parse_QM = parses[-1].weight_HQM[0]
-  found = []
-  for word in range(len(source.words)):
-    best = word_S[int(parse_QM[last[word]].argmax())] if word in last else word
-    found.append(best if best >= 0 else word)
-  return tuple(found)
+  best_S = parses[-1].value_HQM[0].argmax(1)
+  heads = {word: word_S[best_S[last[word]]] for word in last}
+  own = range(len(source.words))
+  return tuple(h if (h := heads.get(w, w)) >= 0 else w for w in own)
 
 
 def to_json(seen: Sentence, number: int) -> str:
@@ -213,22 +206,18 @@ def to_json(seen: Sentence, number: int) -> str:
   }
   lines = [f"  {_json(name)}: {_json(value)}" for name, value in fields.items()]
   attention = [
-    {
-      **{"place": m.place, "layer": m.layer, "head": head},
-      **{"parts": m.parts[number]},
-      **_matrix(m, number),
-    }
+    {"place": m.place, "layer": m.layer, "head": head}
+    | {"parts": m.parts[i]}
+    | _matrix(m, i)
     for m in seen.attention
-    for number, head in enumerate(m.heads)
+    for i, head in enumerate(m.heads)
   ]
   weightings = [
-    {
-      **{"place": m.place, "layer": m.layer, "part": m.part, "kind": m.kind},
-      **{"heads": heads},
-      **_matrix(m, number),
-    }
+    {"place": m.place, "layer": m.layer, "part": m.part, "kind": m.kind}
+    | {"heads": heads}
+    | _matrix(m, i)
     for m in seen.weightings
-    for number, heads in enumerate(
+    for i, heads in enumerate(
       [m.heads] if m.is_one else [[head] for head in m.heads]
     )
   ]
@@ -238,13 +227,13 @@ def to_json(seen: Sentence, number: int) -> str:
   return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _matrix(found: Map, number: int) -> dict[str, Any]:
-  weight_QM = np.round(found.weight_HQM[number].astype(np.float64), DIGITS)
+def _matrix(m: Map, number: int) -> dict[str, Any]:
+  value_QM = np.round(m.value_HQM[number].astype(np.float64), DIGITS)
   weights = [
     [value if np.isfinite(value) else None for value in row]
-    for row in weight_QM.tolist()
+    for row in value_QM.tolist()
   ]
-  return {"rows": found.rows, "columns": found.columns, "weights": weights}
+  return {"rows": m.rows, "columns": m.columns, "weights": weights}
 
 
 def _json(value: Any) -> str:

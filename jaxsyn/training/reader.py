@@ -20,7 +20,7 @@ Tree = Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Taken:
+class Parameters:
   """Parameters to translate with, and whose they are.
 
   Attributes:
@@ -54,7 +54,7 @@ class Reader:
     """Steps of the kept checkpoints, oldest first."""
     return self.last.steps()
 
-  def restore_params(self, which: str, abstract: Tree, ema: bool) -> Taken:
+  def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:
     """Parameters to translate with.
 
     Damaged ones are passed over, which is among the notes: for the newest the
@@ -73,7 +73,7 @@ class Reader:
       found, bad = self.best.newest(lambda step: self.best.read(step, abstract))
       if found:
         ((step, (params, page)),) = found
-        return Taken(params, (step,), page["content"], _passed_over(bad))
+        return Parameters(params, (step,), page["content"], _passed_over(bad))
       if bad:
         (step, why), *_ = bad.items()
         return self._nearest(step, why, abstract, ema)
@@ -83,7 +83,7 @@ class Reader:
     if which in ("best", "last"):
       found, notes = self._newest(1, abstract, ema)
       ((step, params),) = found
-      return Taken(params, (step,), notes=notes)
+      return Parameters(params, (step,), notes=notes)
     steps = {str(step): step for step in self.steps()}
     if which not in steps:
       raise InputError(
@@ -98,9 +98,11 @@ class Reader:
         f"checkpoint {which} is damaged or was removed ({error}). Choose "
         f"another: {', '.join(others) or 'there is none'}."
       ) from None
-    return Taken(params, (steps[which],))
+    return Parameters(params, (steps[which],))
 
-  def average_params(self, number: int, abstract: Tree, ema: bool) -> Taken:
+  def average_params(
+    self, number: int, abstract: Tree, ema: bool
+  ) -> Parameters:
     """Mean of the parameters of the last checkpoints that are whole.
 
     Args:
@@ -126,7 +128,7 @@ class Reader:
     found.reverse()
     taken, trees = zip(*found)
     mean = jax.tree.map(lambda *x: sum(x[1:], x[0]) / number, *trees)
-    return Taken(mean, taken, notes=notes)
+    return Parameters(mean, taken, notes=notes)
 
   def _newest(
     self, number: int, abstract: Tree, ema: bool
@@ -139,7 +141,9 @@ class Reader:
       raise none_whole(self.workdir, bad)
     return found, _passed_over(bad)
 
-  def _nearest(self, best: int, why: str, abstract: Tree, ema: bool) -> Taken:
+  def _nearest(
+    self, best: int, why: str, abstract: Tree, ema: bool
+  ) -> Parameters:
     """Parameters of the kept step nearest to the best, which is damaged."""
     bad = {best: why}
     for step in sorted(self.steps(), key=lambda s: (abs(s - best), -s)):
@@ -152,7 +156,7 @@ class Reader:
         f"the best parameters, of step {best}, are damaged or gone ({why}); "
         f"those of step {step}, the nearest that is kept, stand in for them"
       )
-      return Taken(params, (step,), notes=(note,))
+      return Parameters(params, (step,), notes=(note,))
     raise none_whole(self.workdir, bad)
 
   def _best_said(self) -> int:

@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tables_under_test import Tables, drawn, search_by_loops
+from tables_under_test import Tables, by, drawn, search_by_loops
 
 from jaxsyn.data.schema import PAD
-from jaxsyn.decode.beam import NEVER, Search, beam_search
+from jaxsyn.decode.beam import beam_search
 from jaxsyn.decode.greedy import greedy_search
+from jaxsyn.decode.search import NEVER, Sources
 from jaxsyn.syntax import View
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -17,10 +18,11 @@ RNG = np.random.default_rng(0)
 SOURCES = [
   RNG.integers(4, 50, length).tolist() for length in RNG.integers(1, 9, 40)
 ]
-LIMITS = RNG.integers(1, 25, len(SOURCES))
+LENGTH = 24
+LIMITS = RNG.integers(1, LENGTH + 1, len(SOURCES))
 
 
-def found_by(function, params, sources, limits, search):
+def found_by(function, params, sources, limits, decode, length=LENGTH):
   """Hypotheses of each sentence: (tokens, log_p, score) of those that ended."""
   id_BS = np.full((len(sources), max(map(len, sources))), PAD, np.int32)
   for row, ids in enumerate(sources):
@@ -28,7 +30,11 @@ def found_by(function, params, sources, limits, search):
   model = Tables(params["logits"].shape[1])
   run = jax.jit(
     lambda params, id_BS, limit_B: function(
-      model, params, id_BS, View(real_BS=id_BS != PAD), limit_B, search
+      model,
+      params,
+      Sources(id_BS, View(real_BS=id_BS != PAD), limit_B),
+      decode=decode,
+      length=length,
     )
   )
   found = jax.device_get(run(params, id_BS, jnp.asarray(limits, jnp.int32)))
@@ -42,9 +48,9 @@ def found_by(function, params, sources, limits, search):
   ]
 
 
-def assert_the_same(found, params, sources, limits, search):
+def assert_the_same(found, params, sources, limits, decode):
   for row, (ids, limit) in enumerate(zip(sources, limits)):
-    expected = search_by_loops(params, ids, int(limit), search)
+    expected = search_by_loops(params, ids, int(limit), decode)
     assert [one[0] for one in found[row]] == [one.tokens for one in expected]
     np.testing.assert_allclose(
       [one[1:] for one in found[row]],
@@ -55,21 +61,21 @@ def assert_the_same(found, params, sources, limits, search):
 
 
 @pytest.mark.parametrize(
-  "vocabulary, end, search",
+  "vocabulary, end, decode",
   [
-    (12, 0.5, Search(2, 24)),
-    (12, 0.5, Search(5, 24, alpha=0.6)),
-    (12, 0.5, Search(5, 24, "gnmt", 1.3)),
-    (12, 0.5, Search(4, 24, alpha=1.5, stop="bound")),
-    (12, 0.5, Search(3, 24, "gnmt", 0.6, "bound")),
-    (6, 0.0, Search(5, 24, alpha=0.0)),  # fewer subwords than continuations
-    (1100, 4.0, Search(2, 24)),  # `top_k` by chunks
+    (12, 0.5, by(2)),
+    (12, 0.5, by(5, alpha=0.6)),
+    (12, 0.5, by(5, "gnmt", alpha=1.3)),
+    (12, 0.5, by(4, alpha=1.5, stop="bound")),
+    (12, 0.5, by(3, "gnmt", alpha=0.6, stop="bound")),
+    (6, 0.0, by(5, alpha=0.0)),  # fewer subwords than continuations
+    (1100, 4.0, by(2)),  # `top_k` by chunks
   ],
 )
-def test_a_beam_is_what_fairseq_would_find(vocabulary, end, search):
+def test_a_beam_is_what_fairseq_would_find(vocabulary, end, decode):
   params = drawn(vocabulary, end)
-  found = found_by(beam_search, params, SOURCES, LIMITS, search)
-  assert_the_same(found, params, SOURCES, LIMITS, search)
+  found = found_by(beam_search, params, SOURCES, LIMITS, decode)
+  assert_the_same(found, params, SOURCES, LIMITS, decode)
   # What is compared: some that end of themselves, and some at their limit.
   forced = [
     len(one[0]) == limit for row, limit in zip(found, LIMITS) for one in row
@@ -79,9 +85,9 @@ def test_a_beam_is_what_fairseq_would_find(vocabulary, end, search):
 
 @pytest.mark.parametrize("vocabulary, end", [(12, 0.5), (1100, 5.0)])
 def test_greedy_is_a_beam_of_one(vocabulary, end):
-  params, search = drawn(vocabulary, end), Search(1, 24, alpha=0.6)
-  found = found_by(greedy_search, params, SOURCES, LIMITS, search)
-  assert_the_same(found, params, SOURCES, LIMITS, search)
+  params, decode = drawn(vocabulary, end), by(1, alpha=0.6)
+  found = found_by(greedy_search, params, SOURCES, LIMITS, decode)
+  assert_the_same(found, params, SOURCES, LIMITS, decode)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +101,12 @@ def test_greedy_is_a_beam_of_one(vocabulary, end):
 def test_what_never_ends_stops_at_its_own_limit(function, beams, stop):
   params = drawn(12, -60.0)
   sources, limits = [[7, 3], [9, 8, 3], [5, 3]], [3, 30, 1]
-  search = Search(beams, 30, stop=stop)
-  together = found_by(function, params, sources, limits, search)
+  decode = by(beams, stop=stop)
+  together = found_by(function, params, sources, limits, decode, length=30)
   for row, limit in enumerate(limits):
     assert {len(one[0]) for one in together[row]} == {limit}
   # Alone, with no more room than it needs.
-  search = Search(beams, 3, stop=stop)
-  (alone,) = found_by(function, params, sources[:1], limits[:1], search)
+  (alone,) = found_by(
+    function, params, sources[:1], limits[:1], decode, length=3
+  )
   assert [one[0] for one in alone] == [one[0] for one in together[0]]

@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models_under_test import batch_of, logits, parameters, plan_of, sentence
+from tables_under_test import by
 
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.beam import NEVER, Search, beam_search
+from jaxsyn.decode.beam import beam_search
 from jaxsyn.decode.greedy import greedy_search
 from jaxsyn.decode.rank import PENALTIES, top_k
+from jaxsyn.decode.search import NEVER, Sources
 from jaxsyn.models.contract import view_of
 from jaxsyn.training.losses import token_log_probability
 
@@ -31,16 +33,19 @@ def model(request):
   return plan, parameters(plan, batch_of(PAIRS))
 
 
-def find(search_function, plan, params, batch, search):
+def find(search_function, plan, params, batch, decode, length):
   """Every sentence may be as long as there is room."""
   run = jax.jit(
     lambda params, batch: search_function(
       plan.recipe.model,
       params,
-      batch["source_id_BS"],
-      view_of(batch, "source"),
-      jnp.full(len(batch["source_id_BS"]), search.length),
-      search,
+      Sources(
+        batch["source_id_BS"],
+        view_of(batch, "source"),
+        jnp.full(len(batch["source_id_BS"]), length),
+      ),
+      decode=decode,
+      length=length,
     )
   )
   return jax.device_get(run(params, batch))
@@ -60,7 +65,7 @@ def test_scores_are_those_of_forced_decoding(model, penalty):
   plan, params = model
   batch = batch_of(PAIRS)
   found = find(
-    beam_search, plan, params, batch, Search(4, 9, penalty=penalty, alpha=0.6)
+    beam_search, plan, params, batch, by(4, penalty, alpha=0.6), length=9
   )
   assert (found.score_BN > NEVER / 2).all()
   for n in range(4):
@@ -86,8 +91,8 @@ def test_penalties_by_hand():
 def test_a_beam_of_one_is_greedy_search(model):
   plan, params = model
   batch = batch_of(PAIRS)
-  one = find(beam_search, plan, params, batch, Search(1, 9))
-  greedy = find(greedy_search, plan, params, batch, Search(1, 9))
+  one = find(beam_search, plan, params, batch, by(1), length=9)
+  greedy = find(greedy_search, plan, params, batch, by(1), length=9)
   np.testing.assert_array_equal(one.token_BNT, greedy.token_BNT)
   np.testing.assert_allclose(one.score_BN, greedy.score_BN, atol=1e-5)
   np.testing.assert_allclose(one.log_p_BN, greedy.log_p_BN, atol=1e-5)
@@ -109,8 +114,8 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
   )
   recipe = plan.recipe.replace(model=type(plan.recipe.model)(spec))
   plan = dataclasses.replace(plan, spec=spec, recipe=recipe)
-  search = Search(16, 3, alpha=alpha, stop="bound")
-  found = find(beam_search, plan, small, batch, search)
+  decode = by(16, alpha=alpha, stop="bound")
+  found = find(beam_search, plan, small, batch, decode, length=3)
   outputs = [
     (*middle, EOS)
     for size in (0, 1, 2)
@@ -140,10 +145,10 @@ def test_a_sentence_is_translated_alike_alone_and_in_a_batch(
   model, beams, function
 ):
   plan, params = model
-  search = Search(beams, 12)
-  together = find(function, plan, params, batch_of(PAIRS, extra=4), search)
+  find_by = functools.partial(find, function, plan, params)
+  together = find_by(batch_of(PAIRS, extra=4), by(beams), length=12)
   for row, pair in enumerate(PAIRS):
-    alone = find(function, plan, params, batch_of([pair]), search)
+    alone = find_by(batch_of([pair]), by(beams), length=12)
     np.testing.assert_array_equal(together.token_BNT[row], alone.token_BNT[0])
     np.testing.assert_allclose(
       together.score_BN[row], alone.score_BN[0], atol=1e-4
@@ -155,7 +160,7 @@ def test_rows_of_padding_give_nothing(model):
   batch = batch_of(PAIRS)
   batch = {k: v.at[1].set(0) if v.ndim else v for k, v in batch.items()}
   for function, beams in ((beam_search, 2), (greedy_search, 1)):
-    found = find(function, plan, params, batch, Search(beams, 9))
+    found = find(function, plan, params, batch, by(beams), length=9)
     assert (found.token_BNT[1] == PAD).all()
     assert (found.score_BN[1] <= NEVER / 2).all()
     assert (found.score_BN[0] > NEVER / 2).all()
@@ -163,7 +168,7 @@ def test_rows_of_padding_give_nothing(model):
 
 def test_outputs_hold_no_pad_or_bos_before_the_end(model):
   plan, params = model
-  found = find(beam_search, plan, params, batch_of(PAIRS), Search(4, 30))
+  found = find(beam_search, plan, params, batch_of(PAIRS), by(4), length=30)
   for tokens in found.token_BNT.reshape(-1, 30):
     length = np.count_nonzero(tokens)
     assert (tokens[:length] != BOS).all()

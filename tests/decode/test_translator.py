@@ -30,7 +30,7 @@ def make(prepared):
       max_length_factor=FACTOR,
       max_length_offset=OFFSET,
     )
-    return Translator(Tables(SIZE), vocabulary, config, names)
+    return Translator(Tables(SIZE), vocabulary, config, features=names)
 
   return translator
 

@@ -95,6 +95,15 @@ def test_score(score, place, how, status, message):
   assert bool(done.stdout) == (status == 0 and "cat" not in how) or "cat" in how
 
 
+def test_a_warning_looks_as_an_error_does():
+  code = (
+    "from absl import logging; from jaxsyn import exits;"
+    "exits.guarded(lambda: logging.warning('%d is odd', 3))"
+  )
+  done = shell([sys.executable, "-c", f'"{code}"'])
+  assert (done.returncode, done.stderr) == (0, "warning: 3 is odd\n")
+
+
 def test_a_file_that_may_not_grow(score, build, place):
   def limit():
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))

@@ -3,24 +3,39 @@
 import numpy as np
 import pytest
 
+from jaxsyn.inspection.maps import SentenceMap
 from jaxsyn.inspection.probe import Probe, as_text
 
 # "the duck sleeps": the -> duck -> sleeps, the root.
 HEADS = (1, 2, 2)
 
 
-def attention(*rows):
+def layer(weight_HQM, *parts):
+  """A layer on all of whose heads the parts work."""
+  heads = range(len(weight_HQM))
+  return [
+    SentenceMap(
+      *("encoder", 0, "", "weight"),
+      tuple(heads),
+      weight_HQM,
+      tuple(parts for _ in heads),
+    )
+  ]
+
+
+def attention(*rows, parts=()):
   """One layer of one head; the last row is the end sign's."""
-  return {0: np.array([[*rows, (0.0, 0.0, 0.0, 1.0)]])}
+  return layer(np.array([[*rows, (0.0, 0.0, 0.0, 1.0)]]), *parts)
 
 
 def test_every_word_looks_at_its_parent():
-  probe = Probe({(0, 0): ["parent_scaled"]})
+  probe = Probe()
   probe.add(
     attention(
       (0.3, 0.4, 0.2, 0.1),  # the -> duck: its parent and the next word
       (0.1, 0.2, 0.6, 0.1),  # duck -> sleeps: its parent and the next word
       (0.1, 0.2, 0.1, 0.6),  # sleeps -> duck, after the end: child, previous
+      parts=["parent_scaled"],
     ),
     HEADS,
   )
@@ -55,7 +70,7 @@ def test_the_word_itself_and_the_end_are_no_candidates():
 
 def test_ties_share_the_point():
   probe = Probe()
-  probe.add({0: np.full((2, 4, 4), 0.25)}, HEADS)
+  probe.add(layer(np.full((2, 4, 4), 0.25)), HEADS)
   result = probe.result()
   for head in result["heads"]:  # looking everywhere is choosing blindly
     assert {n: head[n] for n in result["random"]} == result["random"]
@@ -64,7 +79,7 @@ def test_ties_share_the_point():
 def test_even_attention_favours_words_of_many_subwords():
   probe = Probe()
   # "duck" has three subwords: both others find it, "duck" finds either.
-  probe.add({0: np.full((1, 4, 4), 0.25)}, HEADS, (1, 3, 1))
+  probe.add(layer(np.full((1, 4, 4), 0.25)), HEADS, (1, 3, 1))
   result = probe.result()
   assert result["even"] == {
     "parent": 0.75,  # the: 1; duck: sleeps with 1/2
@@ -80,7 +95,7 @@ def test_sentences_of_different_length_add_up():
   probe.add(attention((0, 1, 0, 0), (0, 0, 1, 0), (1, 0, 0, 0)), HEADS)
   # Two words: the second hangs on the first; both look at each other.
   two = np.array([[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
-  probe.add({0: two}, (0, 0))
+  probe.add(layer(two), (0, 0))
   result = probe.result()
   assert result["words"] == 5
   assert result["possible"]["parent"] == 3
@@ -101,12 +116,12 @@ def test_several_children_are_all_right():
 
 def test_a_word_alone_is_not_counted_and_rates_of_nothing_are_none():
   probe = Probe()
-  probe.add({0: np.ones((1, 2, 2)) / 2}, (0,))
+  probe.add(layer(np.ones((1, 2, 2)) / 2), (0,))
   result = probe.result()
   assert result["sentences"] == 0
   assert result["random"]["parent"] is None
   # Two roots: words, but no parent among them.
-  probe.add({0: np.full((1, 3, 3), 1 / 3)}, (0, 1))
+  probe.add(layer(np.full((1, 3, 3), 1 / 3)), (0, 1))
   result = probe.result()
   assert result["heads"][0]["parent"] is None
   assert result["heads"][0]["previous"] == 1.0
@@ -114,8 +129,9 @@ def test_a_word_alone_is_not_counted_and_rates_of_nothing_are_none():
 
 
 def test_the_table_says_what_it_counts():
-  probe = Probe({(0, 0): ["tree_scaled"]})
-  probe.add(attention((0, 1, 0, 0), (0, 0, 1, 0), (0, 1, 0, 0)), HEADS)
+  probe = Probe()
+  rows = (0, 1, 0, 0), (0, 0, 1, 0), (0, 1, 0, 0)
+  probe.add(attention(*rows, parts=["tree_scaled"]), HEADS)
   lines = as_text(probe.result()).splitlines()
   assert lines[2].split()[:5] == ["layer", "0", "head", "0", "100.0"]
   assert lines[2].endswith("tree_scaled")

@@ -15,9 +15,9 @@ import pytest
 from configs import quickstart as config_file
 from jaxsyn import train
 from jaxsyn.data.loader.batch_plan import Planned, Shape
+from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.step import moving_average
-from jaxsyn.translate import Session
 from jaxsyn.validation import Validator
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")

@@ -1,0 +1,143 @@
+"""A session, and the model that tells what it looks at.
+
+Before this file: `jaxsyn.session` (lines to examples, and translations), `maps`
+(what is published), `pooling` and `sentence` (what is made of it). After it:
+`run`, over the lines of a file, and notebooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from jaxsyn.data.schema import EOS, NO_WORD
+from jaxsyn.data.sentence.align import words_of_pieces
+from jaxsyn.data.sentence.linearise import TRANSLATE, symbols
+from jaxsyn.data.sentence.stream import Source
+from jaxsyn.data.sentence.vocabulary import BLANK, Pieces
+from jaxsyn.errors import InputError
+from jaxsyn.inspection.maps import MapReader
+from jaxsyn.inspection.pooling import END, source_units, target_units
+from jaxsyn.inspection.sentence import (
+  ATTENTION,
+  Map,
+  ReadSource,
+  Sentence,
+  gathered,
+  pooled,
+)
+from jaxsyn.session import Session
+
+TAG = symbols([])[TRANSLATE]  # pooled with the end sign, where there are tags
+
+
+class TooLong(InputError):
+  """A line has more subwords than can be inspected."""
+
+
+class Inspector:
+  """Reads sentences with a session, and tells what was seen.
+
+  Attributes:
+    session: as given.
+    maps: what its model publishes.
+  """
+
+  def __init__(self, session: Session):
+    self.session, plan = session, session.plan
+    self.maps = MapReader(
+      plan.recipe.model, plan.spec, session.sources.features, session.change
+    )
+
+  def read(self, given: Source) -> ReadSource | None:
+    """Parses a line and makes its arrays; None for a line without words.
+
+    Args:
+      given: a raw line, or its parse.
+
+    Raises:
+      TooLong: it has more subwords than the session reads.
+      InputError: the run has no parser and the line no parse.
+    """
+    sources = self.session.sources
+    fitted = sources.fit(given)
+    line, pieces = fitted.text, fitted.pieces
+    if not line.strip():
+      return None
+    if fitted.is_cut:
+      raise TooLong(
+        f"{len(pieces.id)} subwords are too many: {line[:40]!r}…; at most "
+        f"{sources.longest - 1} can be inspected."
+      )
+    # Also for a system without trees, whose pictures have words.
+    parse = sources.parse(line) if isinstance(given, str) else given
+    word_S = words_of_pieces(
+      line, pieces.begin, pieces.end, parse.start_W, parse.end_W
+    )
+    if not any(word >= 0 for word in word_S):
+      return None
+    words = tuple(line[a:b] for a, b in zip(parse.start_W, parse.end_W))
+    # What stands around the subwords: the end sign, and the task's tags.
+    tags = [] if self.session.plan.tag is None else [TAG]
+    no_word = [NO_WORD] * len(tags)
+    example = sources.example(parse)
+    given_head_W = example.get("source_head")
+    return ReadSource(
+      text=line,
+      words=words,
+      head_W=parse.head_W,
+      relation_W=parse.relation_W,
+      parsed=parse.parsed,
+      tree=sources.tree,
+      given_head_W=None if given_head_W is None else (*given_head_W.tolist(),),
+      subwords=(*tags, *_subwords(line, pieces), *tags, END),
+      units=source_units(words, [*no_word, *word_S, *no_word, NO_WORD]),
+      example=example,
+    )
+
+  def see(
+    self, sources: Sequence[ReadSource]
+  ) -> Iterator[tuple[int, Sentence]]:
+    """Translates and looks; yields numbers and sentences, as they come."""
+    examples = [source.example for source in sources]
+    best = [nbest[0] for nbest in self.session.search(examples)]
+    targets = [(*translation.ids, EOS) for translation in best]
+    decode = self.session.sources.vocabularies[1].decode
+    for i, published in self.maps(self.session.params, examples, targets):
+      units = target_units(best[i].ids, decode)
+      yield i, gathered(sources[i], best[i].text, units, published=published)
+
+  def see_encoder(
+    self, sources: Sequence[ReadSource]
+  ) -> Iterator[tuple[int, list[Map]]]:
+    """Its pooled attention alone, which needs no translation: a map a layer."""
+    examples = [source.example for source in sources]
+    for i, published in self.maps(self.session.params, examples):
+      units = sources[i].units
+      yield (
+        i,
+        [pooled(p, units, units) for p in published if p.kind == ATTENTION],
+      )
+
+
+def look(session: Session, sources: Iterable[Source]) -> list[Sentence]:
+  """Everything about some sentences, for notebooks and programs.
+
+  Args:
+    session: an opened run.
+    sources: raw lines or parses.
+
+  Raises:
+    InputError: a line is empty or too long, or there is no parser.
+  """
+  inspector = Inspector(session)
+  read = [inspector.read(source) for source in sources]
+  if None in read:
+    raise InputError(f"sentence {read.index(None) + 1} has no words.")
+  return [seen for _, seen in sorted(inspector.see(read), key=lambda x: x[0])]
+
+
+def _subwords(line: str, pieces: Pieces) -> Iterator[str]:
+  """The text of each subword, "▁" where a blank or the beginning was."""
+  for number, (begin, end) in enumerate(zip(pieces.begin, pieces.end)):
+    opens = not number or line[begin:end][:1].isspace()
+    yield (BLANK if opens else "") + line[begin:end].strip()

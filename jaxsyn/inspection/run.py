@@ -1,0 +1,135 @@
+"""Many sentences: pictures and JSON of the first ones, the probe of all."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import pathlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from jaxsyn import files
+from jaxsyn.data.sentence.stream import Source
+from jaxsyn.errors import InputError
+from jaxsyn.inspection.files import write
+from jaxsyn.inspection.inspector import Inspector, TooLong
+from jaxsyn.inspection.probe import Probe
+from jaxsyn.inspection.sentence import Map, ReadSource
+from jaxsyn.session import Session
+
+CHUNK = 128  # sentences in memory at a time
+SKIPPED = ("empty", "too_long", "no_tree")
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+  """What was inspected.
+
+  Attributes:
+    output: folder of the files.
+    drawn: sentences with pictures and JSON.
+    probe: of `Probe.result`, and what it is of. "skipped" are the lines that
+      were passed over: without a word; too long; and (drawn, but not in the
+      probe) those the parser could not read.
+  """
+
+  output: pathlib.Path
+  drawn: int
+  probe: dict[str, Any]
+
+
+def run(
+  session: Session,
+  sources: Iterable[Source],
+  output: str | os.PathLike | None = None,
+  *,
+  limit: int = 20,
+  layers: Sequence[int] | None = None,
+) -> Inspection:
+  """Writes pictures and JSON of the first sentences, and probes all of them.
+
+  Args:
+    session: an opened run.
+    sources: raw lines or parses, read as they are needed.
+    output: folder, made if needed; None: "inspect" in the run's folder.
+    limit: so many sentences are drawn.
+    layers: only these are drawn, of encoder and decoder, from 0; None: all.
+      The probe is of all layers of the encoder.
+
+  Raises:
+    InputError: no parser, no such layer, or no sentence at all.
+  """
+  family = session.plan.spec.family
+  depth = max(family.layers("encoder"), family.layers("decoder"))
+  for layer in layers or ():
+    if not 0 <= layer < depth:
+      raise InputError(
+        f"there is no layer {layer}; they count from 0 to {depth - 1}."
+      )
+  folder = pathlib.Path(output or session.run.workdir / "inspect")
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+  except (FileExistsError, NotADirectoryError):
+    raise InputError(f"{folder} is a file; name a folder (--output).") from None
+  inspector, probe, drawn = Inspector(session), Probe(), 0
+  skipped = Counter(dict.fromkeys(SKIPPED, 0))
+  numbered = enumerate(sources, start=1)
+  with tqdm(desc="inspecting", unit=" sentences", disable=None) as bar:
+    while chunk := list(itertools.islice(numbered, CHUNK)):
+      ready = list(_read(inspector, chunk, skipped))
+      count = min(len(ready), limit - drawn)
+      drawn += count
+      draw, rest = ready[:count], [source for _, source in ready[count:]]
+      for i, seen in inspector.see([source for _, source in draw]):
+        write(seen, folder, draw[i][0], layers=layers)
+        encoder = [m for m in seen.attention if m.place == "encoder"]
+        _add(probe, seen.source, encoder)
+        bar.update()
+      for i, encoder in inspector.see_encoder(rest):
+        _add(probe, rest[i], encoder)
+        bar.update()
+      bar.update(len(chunk) - len(ready))
+  if not drawn and not probe.sentences:
+    raise InputError(
+      f"the input holds no sentence to inspect ({skipped['empty']} empty lines, "
+      f"{skipped['too_long']} too long)."
+    )
+  result = {
+    **probe.result(),
+    "system": session.run.config.system,
+    "checkpoint": session.chosen,
+    "tree_read_by_the_system": session.sources.tree,
+    "skipped": dict(skipped),
+  }
+  files.write_json(folder / "probe.json", result)
+  return Inspection(folder, drawn, result)
+
+
+def _read(
+  inspector: Inspector,
+  numbered: Iterable[tuple[int, Source]],
+  skipped: Counter[str],
+) -> Iterator[tuple[int, ReadSource]]:
+  """The sentences that can be seen; what cannot is counted."""
+  for number, given in numbered:
+    try:
+      source = inspector.read(given)
+    except TooLong:
+      skipped["too_long"] += 1
+      continue
+    if source is None:
+      skipped["empty"] += 1
+      continue
+    skipped["no_tree"] += not source.parsed
+    yield number, source
+
+
+def _add(probe: Probe, source: ReadSource, encoder: Sequence[Map]) -> None:
+  if source.parsed:
+    size_W = np.bincount(source.units.unit_S)[:-1]  # without the end sign
+    probe.add(encoder, source.head_of_units(), size_W)

@@ -1,0 +1,70 @@
+"""The parameters of a run to translate with: which, and what they are in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jaxsyn.data.loader.columns import pad
+from jaxsyn.plan import Plan
+from jaxsyn.scoring import selection
+from jaxsyn.training.memory import enough_memory
+from jaxsyn.training.reader import Parameters, Reader
+from jaxsyn.training.step import first_state
+from jaxsyn.workdir import Run
+
+
+def read(
+  run: Run, plan: Plan, features: Sequence[str], *, checkpoint: str = ""
+) -> Parameters:
+  """The parameters of a checkpoint.
+
+  Args:
+    run: whose.
+    plan: of the run.
+    features: of the source side that the model reads.
+    checkpoint: "best", "last" or a step; "": as config.decode.checkpoint says,
+      or the mean that config.train.average asks for.
+
+  Raises:
+    InputError: no such checkpoint, none that is whole, or too little memory.
+  """
+  batch = pad([], features, subwords=4, words=4, rows=1)
+  batch["target_id_BT"] = np.zeros((1, 4), np.int32)
+  abstract = jax.eval_shape(lambda: first_state(plan.recipe, batch, 0)).params
+  train, reader = plan.config.train, Reader(run.workdir)
+  with enough_memory(
+    f"reading the parameters of {run.workdir}",
+    "the number of other programs that run here",
+  ):
+    if not checkpoint and train.average > 1:
+      return reader.average_params(train.average, abstract, train.ema > 0)
+    which = checkpoint or plan.config.decode.checkpoint
+    return reader.restore_params(which, abstract, train.ema > 0)
+
+
+def title(parameters: Parameters, asked: str) -> str:
+  """What was read, in words.
+
+  Args:
+    parameters: of `read`.
+    asked: "best", "last" or a step.
+  """
+  *others, step = parameters.steps
+  if others:
+    return (
+      "the mean of the checkpoints of steps "
+      f"{', '.join(map(str, others))} and {step}"
+    )
+  if parameters.score is not None:
+    return (
+      "the best checkpoint by validation "
+      f"{selection.title(parameters.score)}: {parameters.score['score']:.2f} "
+      f"at step {step}"
+    )
+  # Where the best was asked for: before the first validation there is none.
+  if asked in ("best", "last") and not parameters.notes:
+    return f"the last checkpoint, of step {step}"
+  return f"the checkpoint of step {step}"

@@ -1,0 +1,135 @@
+"""A trained run made ready to translate: for commands, notebooks and programs.
+
+  session = Session("runs/pascal", beam=5)
+  ((best, *rest),) = session(["Two young men are playing football."])
+
+Before this file: `sources` (what is read of a sentence), `parameters`, and
+`jaxsyn.decode`. After it: the commands, and `jaxsyn.inspection`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from jaxsyn import parameters, workdir
+from jaxsyn.config import Decode
+from jaxsyn.data.loader.split import Change
+from jaxsyn.data.sentence.stream import Source
+from jaxsyn.decode.translator import Translation, Translator
+from jaxsyn.errors import InputError
+from jaxsyn.options import At, from_config
+from jaxsyn.plan import Plan, resolve
+from jaxsyn.sources import SourceReader
+from jaxsyn.training.memory import enough_memory
+from jaxsyn.training.reader import Parameters
+
+Example = Mapping[str, np.ndarray]
+
+
+class Session:
+  """A run that translates.
+
+  Attributes:
+    run: config and manifest.
+    plan: the resolved config.
+    sources: makes examples of lines and parses.
+    params: parameters of the chosen checkpoint.
+    chosen: which that is, and by what, in words.
+    notes: why it is not the one that was asked for, in sentences, which were
+      printed on standard error; empty where it is.
+    change: function on every host batch, as given.
+    cut: lines so far that were too long and lost their end.
+  """
+
+  def __init__(
+    self,
+    folder: str | os.PathLike,
+    *,
+    checkpoint: str = "",
+    parser: str | os.PathLike = "",
+    longest: int = 512,
+    change: Change | None = None,
+    **decode,
+  ):
+    """Opens a run.
+
+    Args:
+      folder: of the run.
+      checkpoint: "best", "last" or a step; "": as config.decode.checkpoint
+        says, or the mean that config.train.average asks for.
+      parser: file of the parser, if it is not in the folder.
+      longest: source subwords; of longer lines only the beginning is read.
+      change: function on every host batch, as in `jaxsyn.train.run`.
+      **decode: fields of config.decode to change, e.g. beam=1.
+
+    Raises:
+      InputError: no run, no checkpoint, another parser than the run's.
+    """
+    self.run = workdir.open_run(folder)
+    self.plan = _plan(self.run, decode)
+    self.sources = SourceReader(
+      self.run, self.plan, longest=longest, parser=parser
+    )
+    self.change, self.cut = change, 0
+    read = self._read(checkpoint)
+    self.params, self.notes = read.params, read.notes
+    self.chosen = parameters.title(
+      read, checkpoint or self.plan.config.decode.checkpoint
+    )
+    for note in self.notes:  # not by a log, which commands keep quiet
+      print(f"{self.run.workdir}: {note}", file=sys.stderr)
+    self._translate = Translator(
+      self.plan.recipe.model,
+      self.sources.vocabularies[1],
+      self.plan.config.decode,
+      features=self.sources.features,
+      change=change,
+    )
+
+  def _read(self, checkpoint: str) -> Parameters:
+    return parameters.read(
+      self.run, self.plan, self.sources.features, checkpoint=checkpoint
+    )
+
+  def example(self, source: Source) -> Example:
+    """The arrays of one source sentence, a raw line or its parse."""
+    fitted = self.sources.fit(source)
+    self.cut += fitted.is_cut
+    return self.sources.example(fitted.read)
+
+  def __call__(self, sources: Iterable[Source]) -> list[list[Translation]]:
+    """The n best translations of each sentence, best first, in order."""
+    return self.search([self.example(source) for source in sources])
+
+  def search(self, examples: Sequence[Example]) -> list[list[Translation]]:
+    """The n best translations of examples that are made already."""
+    decode = self.plan.config.decode
+    longest = max((len(e["source_id"]) for e in examples), default=0)
+    with enough_memory(
+      f"translating {decode.sentences} sentences at a time with "
+      f"{decode.beam} hypotheses each, the longest of {longest} subwords",
+      "config.decode.sentences or config.decode.beam (--beam)",
+    ):
+      return self._translate(self.params, examples)
+
+  @property
+  def compilations(self) -> int:
+    """Programs made so far, one a shape."""
+    return self._translate.compilations
+
+
+def _plan(run: workdir.Run, changes: Mapping[str, object]) -> Plan:
+  """The plan of a run, with other fields of config.decode."""
+  decode = dataclasses.asdict(run.config.decode) | changes
+  decode = from_config(Decode, decode, At("decode"))
+  try:
+    return resolve(dataclasses.replace(run.config, decode=decode), run.manifest)
+  except InputError as error:
+    if changes:  # which may be the fault
+      raise
+    raise InputError(f"{run.workdir / workdir.CONFIG}: {error}") from None
