@@ -25,7 +25,7 @@ from preprocess import options, raw
 from preprocess.split import Split
 
 RECIPE = 2  # raise it when the same input must be prepared anew
-_LINES = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
+_LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,18 +129,19 @@ def _numbers(lines: str, count: int, name: str) -> range:
   """Numbers of the pairs of a split, from 0.
 
   Args:
-    lines: "FIRST-LAST", from 1 and both included; "" for all.
+    lines: "FIRST-LAST", from 1 and both included; "FIRST-" to the last line;
+      "" for all.
     count: pairs that the files have.
     name: of the split.
   """
   if not lines:
     return range(count)
   found = _LINES.fullmatch(lines)
-  first, last = map(int, found.groups()) if found else (0, 0)
+  first, last = (int(n or count) for n in found.groups()) if found else (0, 0)
   if not 1 <= first <= last <= count:
     raise InputError(
-      f"config.prepare.splits.{name}: the lines must be FIRST-LAST, of 1 to"
-      f" {count} as the files have, got {lines!r}."
+      f"config.prepare.splits.{name}: the lines must be FIRST-LAST, or FIRST- to"
+      f" the last, of 1 to {count} as the files have, got {lines!r}."
     )
   return range(first - 1, last)
 

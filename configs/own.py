@@ -1,0 +1,66 @@
+"""Your own text: two files, line N of one the translation of line N of the other.
+
+Prepare: python -m preprocess.build --config configs/own.py --raw_dir FOLDER
+Train:   python -m jaxsyn.train --config configs/own.py:pascal --workdir runs/own
+Yours:   FOLDER holds corpus.en and corpus.de. Of other names and languages, in
+         a file such as this one, configs/mine.py:
+
+           from configs import own
+
+           def get_config(system="transformer"):
+             return own.get_config(system, files=("corpus.en", "corpus.fr"))
+
+Sizes:   base.py's, Transformer-Tiny, for some ten thousand pairs; with more
+         text, more: config.model, config.train.steps, config.prepare.vocabulary.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import ml_collections
+
+from configs import base, systems
+from jaxsyn.errors import InputError
+
+HELD_OUT = 1000  # pairs of each of the splits validation and test
+
+
+def get_config(
+  system: str = "transformer",
+  files: tuple[str, str] = ("corpus.en", "corpus.de"),
+  held_out: int = HELD_OUT,
+) -> ml_collections.ConfigDict:
+  return systems.apply(corpus(files, held_out), system)
+
+
+def corpus(
+  files: tuple[str, str], held_out: int = HELD_OUT
+) -> ml_collections.ConfigDict:
+  """The settings of two parallel files that have no splits of their own.
+
+  Args:
+    files: source and target, NAME.LANGUAGE or NAME.LANGUAGE.gz, in the folder
+      of the raw files; the data set is called NAME_LANGUAGE_LANGUAGE.
+    held_out: the first so many pairs are for validation, the next for the test.
+
+  Raises: InputError: a name that does not end in a language.
+  """
+  names = [pathlib.PurePath(file).name.removesuffix(".gz") for file in files]
+  stems, _, languages = zip(*(name.rpartition(".") for name in names))
+  for file, stem in zip(files, stems):
+    if not stem:
+      raise InputError(
+        f"{file}: call it NAME.LANGUAGE, as in corpus.en or corpus.en.gz; its "
+        "language decides on the parser and on the words of BLEU."
+      )
+  config = base.get_config()
+  name = "_".join([stems[0], *languages]).lower()
+  config.data.name = re.sub("[^a-z0-9]+", "_", name)
+  config.data.directory = f"data/{config.data.name}"
+  config.data.source_language, config.data.target_language = languages
+  config.prepare.splits.train = (*files, f"{2 * held_out + 1}-")
+  config.prepare.splits.validation = (*files, f"1-{held_out}")
+  config.prepare.splits.test = (*files, f"{held_out + 1}-{2 * held_out}")
+  return config

@@ -1,0 +1,42 @@
+"""How Sphinx builds the site: sphinx-build -W --keep-going -n docs docs/_build
+
+The pages of the reference are written from the code at each build
+(`reference_pages`), so they cannot say anything else than the code does.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import reference_pages  # noqa: E402
+
+project = "jaxsyn"
+author = "the authors of jaxsyn"
+extensions = [
+  "myst_parser",
+  "sphinx.ext.autodoc",
+  "sphinx.ext.mathjax",
+]
+html_theme = "furo"
+html_title = "jaxsyn"
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+default_role = "code"  # docstrings have names between single backticks
+# Shapes stand in the names of arrays; types are said in the text.
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+# Types of other projects, and private ones, have no page here.
+nitpick_ignore_regex = [("py:.*", r"(?!jaxsyn|preprocess).*|.*\._\w+")]
+
+reference_pages.write(HERE / "reference")
+
+
+def setup(app):
+  app.connect("autodoc-process-docstring", reference_pages.as_restructured_text)

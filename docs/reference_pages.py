@@ -1,0 +1,217 @@
+"""Writes the pages of the reference from the code, at each build of the site.
+
+`options.md` has every option, from the fields that are the only place where one
+is said (`jaxsyn.options.describe`); `api.md` and its pages have the docstrings
+of the public modules.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import re
+from collections.abc import Iterable, Iterator
+
+# Public modules by page; what is not here may change without a word.
+PAGES = {
+  "parts": (
+    "Parts and windows",
+    "What a system can put into attention, in the order of application.",
+    (
+      "jaxsyn.syntax.part",
+      "jaxsyn.syntax.heads",
+      "jaxsyn.syntax.source_dependency",
+      "jaxsyn.syntax.label_embedding",
+      "jaxsyn.syntax.context",
+      "jaxsyn.syntax.relative",
+      "jaxsyn.syntax.dependency_relative",
+      "jaxsyn.syntax.gaussian",
+      "jaxsyn.syntax.parent_scaled",
+      "jaxsyn.syntax.tree_scaled",
+      "jaxsyn.syntax.given_weighting",
+      "jaxsyn.syntax.localness",
+      "jaxsyn.syntax.supervised",
+      "jaxsyn.syntax.sisa",
+      "jaxsyn.syntax.dbsa",
+      "jaxsyn.syntax.windows.window",
+      "jaxsyn.syntax.windows.whole",
+      "jaxsyn.syntax.windows.local",
+      "jaxsyn.syntax.windows.flexible",
+      "jaxsyn.syntax.windows.tree",
+      "jaxsyn.syntax.windows.source_dependency",
+    ),
+  ),
+  "models": (
+    "Models, training, search",
+    "What holds for every model family, and what a training step is.",
+    (
+      "jaxsyn.models.contract",
+      "jaxsyn.models.attention",
+      "jaxsyn.models.layers",
+      "jaxsyn.training.objective",
+      "jaxsyn.training.losses",
+      "jaxsyn.training.head_losses",
+      "jaxsyn.training.optimiser",
+      "jaxsyn.training.step",
+      "jaxsyn.training.mesh",
+      "jaxsyn.decode.beam",
+      "jaxsyn.decode.translator",
+    ),
+  ),
+  "commands": (
+    "Commands in Python",
+    "Each command is a function; importing has no side effects.",
+    (
+      "preprocess.build",
+      "jaxsyn.train",
+      "jaxsyn.translate",
+      "jaxsyn.compare",
+      "jaxsyn.score",
+      "jaxsyn.inspect",
+    ),
+  ),
+  "data": (
+    "Data and results",
+    "What an example is, what a prepared folder and a report hold.",
+    (
+      "jaxsyn.shapes",
+      "jaxsyn.errors",
+      "jaxsyn.data.schema",
+      "jaxsyn.data.sentence.conllu",
+      "jaxsyn.data.sentence.tree",
+      "jaxsyn.data.sentence.align",
+      "jaxsyn.data.sentence.example",
+      "jaxsyn.data.store.records",
+      "jaxsyn.data.store.tfds_builder",
+      "jaxsyn.scoring.metrics",
+      "jaxsyn.scoring.ribes",
+      "jaxsyn.scoring.significance",
+      "jaxsyn.comparison.results",
+      "jaxsyn.comparison.hierarchical",
+      "jaxsyn.inspection.probe",
+      "jaxsyn.inspection.pictures",
+    ),
+  ),
+}
+ABOUT_OPTIONS = """# Options
+
+Every option with its type, bounds, default and meaning, written from the fields that are
+read. Set one on the command line after `--config FILE:SYSTEM`, as in
+`--config.optimiser.learning_rate=1e-3`, or in a config file, as in
+`config.optimiser.learning_rate = 1e-3`; `--helpconfig=optimiser` of each command prints a
+section. Options marked ↻ may change when a run goes on.
+"""
+
+
+def write(folder: pathlib.Path) -> None:
+  """Writes all pages; those that have not changed keep their time."""
+  folder.mkdir(exist_ok=True)
+  from jaxsyn.options import describe
+
+  from jaxsyn.config import Config
+
+  _write(folder / "options.md", options(describe(Config)))
+  for name, (title, about, modules) in PAGES.items():
+    _write(folder / f"{name}.md", page(title, about, modules))
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+  if not path.exists() or path.read_text(encoding="utf-8") != text:
+    path.write_text(text, encoding="utf-8")
+
+
+def options(rows: Iterable) -> str:
+  """The page of all options.
+
+  Args:
+    rows: of `jaxsyn.options.describe`.
+  """
+  sections: dict[str, list[str]] = {}
+  meanings: dict[str, str] = {}
+  for row in rows:
+    if row.is_section:
+      sections.setdefault(row.name, [])
+      meanings[row.name] = row.meaning
+      continue
+    name = row.name.rpartition(".")[0]
+    unit = f" {row.unit}" if row.unit else ""
+    again = " ↻" if row.resume else ""
+    sections.setdefault(name, []).append(
+      f"`{row.name}`{again}\n: `{row.default}`{unit}, {_plain(row.type)}. "
+      f"{_plain(row.meaning)}\n"
+    )
+  lines = [ABOUT_OPTIONS]
+  for name, entries in sections.items():
+    lines.append(f"## {name}\n")
+    if meanings.get(name):
+      lines.append(f"{_plain(meanings[name])}\n")
+    lines += entries
+  return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+  """Text as Markdown that means the same characters."""
+  return re.sub(r"([*_<>$|\[\]])", r"\\\1", text)
+
+
+def page(title: str, about: str, modules: Iterable[str]) -> str:
+  """A page of docstrings."""
+  lines = [f"# {title}\n", f"{about}\n"]
+  for module in modules:
+    importlib.import_module(module)  # its own error, not Sphinx's
+    lines += [
+      f"## {module}\n",
+      "```{eval-rst}",
+      f".. automodule:: {module}",
+      "   :members:",
+      "```\n",
+    ]
+  return "\n".join(lines)
+
+
+SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Source|Yields):(.*)")
+ENTRY = re.compile(r"  (\S.*?): ?(.*)")
+
+
+def as_restructured_text(app, what, name, found, options, lines) -> None:
+  """Makes reStructuredText of a docstring, which is plain text, in place.
+
+  What is set in by two blanks is a formula, a table or a command and stays as
+  it is; elsewhere no character has a meaning but single backticks. "Args" and
+  "Attributes" become lists. (Napoleon takes "a, b: text" for a type and a name,
+  and a colon in a sentence of "Returns" for the end of a type.)
+  """
+  lines[:] = [*_converted(lines)]
+
+
+def _converted(lines: list[str]) -> Iterator[str]:
+  literal, section = False, ""
+  for line in lines:
+    if opens := SECTION.fullmatch(line):
+      literal, section = False, opens[1]
+      yield from ("", f"**{section}:** {_escaped(opens[2])}", "")
+    elif section in ("Args", "Attributes", "Raises"):
+      if entry := ENTRY.fullmatch(line):
+        yield f"* ``{entry[1]}``: {_escaped(entry[2])}"
+      else:
+        yield f"  {_escaped(line.strip())}" if line.strip() else ""
+    elif section:
+      yield _escaped(line.strip())
+    elif not line.startswith("  "):
+      if literal and line:
+        literal = False
+        yield ""
+      yield line if literal else _escaped(line)
+    else:
+      if not literal:
+        literal = True
+        yield from ("", "::", "")
+      yield line
+
+
+def _escaped(line: str) -> str:
+  """A line of text in which only backticks mean something."""
+  parts = re.split(r"(`[^`]+`)", line.replace("\\", "\\\\"))
+  for i in range(0, len(parts), 2):
+    parts[i] = re.sub(r"([*|]|_(?=\W|$))", r"\\\1", parts[i])
+  return "".join(parts)
