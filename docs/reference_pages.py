@@ -106,9 +106,8 @@ section. Options marked ↻ may change when a run goes on.
 def write(folder: pathlib.Path) -> None:
   """Writes all pages; those that have not changed keep their time."""
   folder.mkdir(exist_ok=True)
-  from jaxsyn.options import describe
-
   from jaxsyn.config import Config
+  from jaxsyn.options import describe
 
   _write(folder / "options.md", options(describe(Config)))
   for name, (title, about, modules) in PAGES.items():

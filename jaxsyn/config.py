@@ -208,8 +208,9 @@ class Prepare:
   splits: dict[str, tuple[str, ...]] = option(
     {},
     "Split name -> (source file, target file), plain text or .gz. A third "
-    'entry "FIRST-LAST" takes only these lines, from 1, both included. Of a '
-    "treebank (.conllu, .conllu.gz) the `# text` comments are the lines.",
+    'entry "FIRST-LAST" takes only these lines, from 1, both included; "FIRST-" '
+    "goes to the last. Of a treebank (.conllu, .conllu.gz) the `# text` "
+    "comments are the lines.",
   )
   downloads: tuple[tuple[str, ...], ...] = option(
     (),

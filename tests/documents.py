@@ -1,0 +1,83 @@
+"""Reads README, CONTRIBUTING and the guides: their code, links and headings."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
+DOCUMENTS = [README, CONTRIBUTING, *sorted((ROOT / "docs").glob("*.md"))]
+NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+  """A fenced block.
+
+  Attributes:
+    language: what stands behind the fence.
+    code: its lines.
+    place: FILE:LINE, for messages.
+    not_run: why it is not run, as the line above says; "": it is.
+  """
+
+  language: str
+  code: str
+  place: str
+  not_run: str
+
+  @property
+  def file(self) -> str:
+    """The file that its first line names; "": it is no file."""
+    named = re.match(r"# ([\w/]+\.py)\n", self.code)
+    return named[1] if named and self.language == "python" else ""
+
+
+def blocks(path: pathlib.Path) -> list[Block]:
+  """The fenced blocks of a document in order."""
+  found: list[Block] = []
+  lines = path.read_text(encoding="utf-8").splitlines()
+  opened = None
+  for i, line in enumerate(lines):
+    assert not line.startswith(" ") or not line.lstrip().startswith("```"), line
+    if not line.startswith("```"):
+      continue
+    if opened is None:
+      opened = i
+      continue
+    why = NOT_RUN.fullmatch(lines[opened - 1])
+    found.append(
+      Block(
+        language=lines[opened][3:],
+        code="\n".join(lines[opened + 1 : i]) + "\n",
+        place=f"{path.relative_to(ROOT)}:{opened + 1}",
+        not_run=why[1] if why else "",
+      )
+    )
+    opened = None
+  assert opened is None, f"{path}:{opened}: a block without an end"
+  return found
+
+
+def text(path: pathlib.Path) -> str:
+  """A document without its fenced blocks."""
+  content = path.read_text(encoding="utf-8")
+  return re.sub(r"^```.*?^```$", "", content, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(path: pathlib.Path) -> set[str]:
+  """What a link to a heading of a document may end in, as GitHub makes it."""
+  if included := re.search(r"^```\{include\} (\S+)$", path.read_text(), re.M):
+    return anchors(path.parent / included[1])
+  found: set[str] = set()
+  for heading in re.findall(r"^#+ (.+)$", text(path), re.MULTILINE):
+    plain = re.sub(r"[^\w\- ]", "", heading.lower())
+    found.add(plain.strip().replace(" ", "-"))
+  return found
+
+
+def links(path: pathlib.Path) -> list[str]:
+  """The addresses that a document links to, pictures too."""
+  return re.findall(r"\]\(([^)\s]+)\)", text(path))

@@ -1,0 +1,248 @@
+"""What README, CONTRIBUTING and the guides say is so: code, names, links.
+
+Every fenced block of a shell or of Python is run as it stands, in a scratch
+folder, but for the substitutions below; or the line above it says why not:
+`<!-- not run: downloads a corpus -->`. A block of Python whose first line is
+`# folder/file.py` becomes that file. Blocks of a document run in order, in one
+folder.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import documents
+import pytest
+from documents import DOCUMENTS, README, ROOT
+from models_under_test import JOINT
+
+from configs import base, systems
+from jaxsyn.config import Config, read_config
+from jaxsyn.options import describe
+from jaxsyn.plan import resolve
+
+# A tiny model, two updates; what is downloaded lies here already.
+OPTIONS = {
+  "prepare.vocabulary.size": 300,
+  "prepare.workers": 1,
+  "batch.tokens": 1024,
+  "batch.shapes": 1,
+  "model.width": 32,
+  "model.transformer.encoder_layers": 1,
+  "model.transformer.decoder_layers": 1,
+  "model.transformer.feed_forward": 32,
+  "model.gru.hidden": 32,
+  "train.steps": 2,
+  "train.evaluate_every": 2,
+  "train.save_every": 2,
+  "train.log_every": 1,
+  "train.selection": "likelihood",
+  "decode.beam": 2,
+  "decode.max_length_factor": 0.0,
+}
+PARSER = "data/quickstart/raw/quickstart.udpipe"
+AFTER_CONFIG = " ".join(
+  [f"--config.{name}={value}" for name, value in OPTIONS.items()]
+  + [f"--config.prepare.parse.source_model={PARSER}"]
+)
+# What differs from a document when its blocks are run: pattern -> replacement.
+SUBSTITUTIONS = {
+  # The generated corpus stands in for one that is downloaded.
+  r"multi30k_en_de": "quickstart",
+  # Small settings, behind those of the document's config.
+  r"(--config configs/[\w/]+\.py(:\w+)?)": rf"\1 {AFTER_CONFIG}",
+  r"(\w+\.get_config\(\"\w+\"\))": r"small(\1)",
+  r"(files=\(.*\))\)": r"\1, held_out=24)",
+  r'(\(\("corpus.en", "corpus.fr"\))\)': r"\1, held_out=24)",
+  r"\b1001-": "25-",
+  r"\b1-1000\b": "1-24",
+  # Less of the same.
+  r"--seeds 3": "--seeds 1",
+  r"--trials \d+": "--trials 2 --samples 20 --sentences 20",
+  r"(benchmarks.train_speed .*)": r"\1 --seconds 1",
+  r"(benchmarks.decode_speed .*)": r"\1 --passes 1",
+  r"(benchmarks.read_speed .*)": r"\1 --seconds 1",
+}
+BEFORE_PYTHON = f"""
+import sys
+sys.path.insert(0, ".")
+
+def small(config):
+  config.update_from_flattened_dict({OPTIONS})
+  return config
+
+"""
+RUN = {
+  "bash": ["bash", "-euo", "pipefail", "-c"],
+  "python": [sys.executable, "-c"],
+}
+
+
+def substituted(code: str) -> str:
+  for pattern, replacement in SUBSTITUTIONS.items():
+    code = re.sub(pattern, replacement, code)
+  return code
+
+
+@pytest.fixture(scope="module")
+def environment():
+  """One device, and programs that are quick to compile, once for all."""
+  return os.environ | {
+    "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+    "JAX_NUM_CPU_DEVICES": "1",
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    "TQDM_DISABLE": "1",
+  }
+
+
+def _run(code: list[str], folder: pathlib.Path, environment) -> str:
+  done = subprocess.run(
+    code, cwd=folder, env=environment, capture_output=True, text=True
+  )
+  assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+  return done.stdout
+
+
+def _checkout(folder: pathlib.Path, prepared: pathlib.Path) -> None:
+  """What a reader has who did all that stands before: a checkout with data."""
+  shutil.copytree(
+    ROOT / "configs", folder / "configs", ignore=lambda *_: ["__pycache__"]
+  )
+  for name in ("jaxsyn", "preprocess", "benchmarks"):
+    (folder / name).symlink_to(ROOT / name)
+  raw, data = prepared.parent / "raw", folder / "data" / "quickstart"
+  data.mkdir(parents=True)
+  for path in prepared.iterdir():
+    if path.name != "work":
+      (data / path.name).symlink_to(path)
+  (data / "raw").symlink_to(raw)
+  text = folder / "text"
+  text.mkdir()
+  for side, language in (("en", "en"), ("qaa", "fr")):
+    lines = (raw / f"train.{side}").read_text().splitlines(keepends=True)
+    (text / f"corpus.{language}").write_text("".join(lines[:200]))
+    shutil.copy(raw / f"test.{side}", text / f"test.{language}")
+  for name, side in (
+    *(("test.en", "test.en"), ("test.de", "test.qaa"), ("ref.de", "test.qaa")),
+    *(("a.de", "test.qaa"), ("b.de", "test.qaa")),
+  ):
+    shutil.copy(raw / side, folder / name)
+
+
+@pytest.fixture(scope="module")
+def checkout(prepared, made_once, environment):
+  """A function (folder) that puts a checkout with a trained run there."""
+  train = substituted(
+    "python -m jaxsyn.train --config configs/quickstart.py:pascal"
+    " --workdir runs/quickstart/pascal/seed_0"
+  )
+
+  def make(folder):
+    _checkout(folder, prepared)
+    _run([*RUN["bash"], train], folder, environment)
+
+  trained = made_once("documents", make)
+
+  def at(folder):
+    _checkout(folder, prepared)
+    shutil.copytree(trained / "runs", folder / "runs")
+
+  return at
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_every_block_runs(path, checkout, environment, tmp_path):
+  found = [b for b in documents.blocks(path) if b.language in RUN]
+  if not any(not block.not_run for block in found):
+    pytest.skip("nothing to run")
+  checkout(tmp_path / "jaxsyn")
+  for block in found:
+    code = substituted(block.code)
+    if block.file:
+      file = tmp_path / "jaxsyn" / block.file
+      if not file.parent.is_symlink():
+        file.write_text(code)
+    elif not block.not_run:
+      before = BEFORE_PYTHON if block.language == "python" else ""
+      command = [*RUN[block.language], before + code]
+      _run(command, tmp_path / "jaxsyn", environment)
+
+
+def test_the_readme_can_be_read_in_one_go():
+  assert len(README.read_text().splitlines()) <= 200
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_every_link_leads_somewhere(path):
+  for link in documents.links(path):
+    if link.startswith(("https://", "http://")):
+      continue
+    file, _, anchor = link.partition("#")
+    target = (path.parent / file).resolve() if file else path
+    if "reference" in pathlib.PurePath(file).parts:
+      continue  # written from the code when the site is built
+    assert target.exists(), f"{path}: {link}"
+    assert not anchor or anchor in documents.anchors(target), f"{path}: {link}"
+
+
+def test_all_pages_can_be_found_from_the_readme():
+  linked = {link.partition("#")[0] for link in documents.links(README)}
+  pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+  wanted = pages - {"index.md", "contributing.md"}
+  assert {f"docs/{page}" for page in wanted} <= linked
+
+
+def _everything() -> str:
+  return "\n".join(path.read_text() for path in DOCUMENTS)
+
+
+def test_every_flag_named_is_one_of_ours():
+  ours = "\n".join(
+    path.read_text()
+    for folder in ("jaxsyn", "preprocess", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
+  )
+  defined = r'(?:DEFINE_\w+|\w+_flag)\(\s*(?:\w+,\s*)?"(\w+)"'
+  known = {*re.findall(defined, ours), "config", "help", "helpconfig"}
+  for line in _everything().splitlines():
+    if re.search(r"\b(git|pip|pytest|ruff|sphinx-build|sacreBLEU)\b", line):
+      continue
+    for flag in re.findall(r"(?<![\w-])--([a-z]\w*)(?![\w.-])", line):
+      assert flag in known, line
+
+
+def test_every_option_named_is_one_of_ours():
+  known = {row.name for row in describe(Config)}
+  by_name = tuple(  # sections whose fields the data set names
+    f"{row.name}." for row in describe(Config) if "by name" in row.type
+  )
+  for option in set(re.findall(r"(?<![/\w])config(?:\.\w+)+", _everything())):
+    option = option.removesuffix(".update")
+    assert option in known or option.startswith(by_name), option
+
+
+def test_every_system_named_is_one_of_ours():
+  named = re.findall(r"configs/\w+\.py:([\w+]+)", _everything())
+  for group in re.findall(r"(?:--systems |SYSTEMS=)([\w,+]+)", _everything()):
+    named += [] if group == "all" else group.split(",")
+  for name in {part for name in named for part in name.split("+")}:
+    assert name in systems.SYSTEMS or name in ("tree_damped", "layer_3"), name
+
+
+def test_the_guide_has_every_system_with_the_features_it_reads():
+  page = (ROOT / "docs" / "systems.md").read_text()
+  rows = re.findall(r"^\| `(\w+)` \|.*\| (.*?) \|(.*?) \|$", page, re.MULTILINE)
+  assert [name for name, *_ in rows] == [*dict.fromkeys(n for n, *_ in rows)]
+  assert {name for name, *_ in rows} == set(systems.SYSTEMS)
+  for name, *cells in rows:
+    config = systems.apply(base.get_config(), name)
+    plan = resolve(read_config(config), JOINT)
+    said = [set(re.findall(r"`(\w+)`", cell)) for cell in cells]
+    assert said == [plan.needs, plan.translation_needs], name
+
+
+def test_the_readme_counts_the_systems():
+  assert f"All {len(systems.SYSTEMS)} with formula" in README.read_text()
