@@ -149,8 +149,10 @@ def options(rows: Iterable) -> str:
 
 
 def _plain(text: str) -> str:
-  """Text as Markdown that means the same characters."""
-  return re.sub(r"([*_<>$|\[\]])", r"\\\1", text)
+  """Text as Markdown in which only backticks mean something."""
+  parts = re.split(r"(`[^`]+`)", text)
+  parts[::2] = [re.sub(r"([*_<>$|\[\]])", r"\\\1", p) for p in parts[::2]]
+  return "".join(parts)
 
 
 def page(title: str, about: str, modules: Iterable[str]) -> str:
@@ -211,6 +213,5 @@ def _converted(lines: list[str]) -> Iterator[str]:
 def _escaped(line: str) -> str:
   """A line of text in which only backticks mean something."""
   parts = re.split(r"(`[^`]+`)", line.replace("\\", "\\\\"))
-  for i in range(0, len(parts), 2):
-    parts[i] = re.sub(r"([*|]|_(?=\W|$))", r"\\\1", parts[i])
+  parts[::2] = [re.sub(r"([*|]|_(?=\W|$))", r"\\\1", p) for p in parts[::2]]
   return "".join(parts)

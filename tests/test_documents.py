@@ -228,7 +228,7 @@ def test_every_system_named_is_one_of_ours():
   named = re.findall(r"configs/\w+\.py:([\w+]+)", _everything())
   for group in re.findall(r"(?:--systems |SYSTEMS=)([\w,+]+)", _everything()):
     named += [] if group == "all" else group.split(",")
-  for name in {part for name in named for part in name.split("+")}:
+  for name in {one for joined in named for one in joined.split("+")}:
     assert name in systems.SYSTEMS or name in ("tree_damped", "layer_3"), name
 
 
