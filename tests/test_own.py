@@ -18,10 +18,14 @@ def test_splits_follow_each_other_and_leave_nothing_out():
 
 
 def test_names_say_languages_folder_and_data_set():
-  config = own.get_config("pascal", files=("raw/Web-1.zh_Hant.gz", "raw/Web-1.en"))
+  config = own.get_config(
+    "pascal", files=("raw/Web-1.zh_Hant.gz", "raw/Web-1.en")
+  )
   data = config.data
   assert (data.source_language, data.target_language) == ("zh_Hant", "en")
-  assert data.name == "web_1_zh_hant_en" and data.directory == f"data/{data.name}"
+  assert (
+    data.name == "web_1_zh_hant_en" and data.directory == f"data/{data.name}"
+  )
   assert config.system == "pascal" and config.parts.encoder.parent_scaled
 
 
