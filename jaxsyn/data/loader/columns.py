@@ -115,9 +115,10 @@ class Columns:
       place = place + number
       real = real[:, :, None] & real[:, None, :]
     fill = np.asarray(fill, flat.dtype)
-    if not flat.size:  # no example has a word
-      return np.full(real.shape, fill)
-    array = np.where(real, flat.take(place, mode="clip"), fill)
+    if flat.size:
+      array = np.where(real, flat.take(place, mode="clip"), fill)
+    else:  # no example, or none of them has a word
+      array = np.full(real.shape, fill)
     return array if axes else array[:, 0]
 
 
