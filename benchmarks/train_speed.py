@@ -69,7 +69,7 @@ class Trainer:
     self.layout = Layout("jit", checked.train.mesh)
     self.split = open_split(
       records,
-      plan.needs,
+      plan.features,
       data=checked.data,
       batch=checked.batch,
       seed=checked.seed,

@@ -34,21 +34,21 @@ class Plan:
     config: as checked.
     spec: what the model is made from.
     recipe: what a training step needs.
-    needs: features of the data that parts and losses read in training.
+    features: of the data, that parts and losses read in training.
     tag: id put around each source that is to be translated; None: none.
   """
 
   config: Config
   spec: ModelSpec
   recipe: Recipe
-  needs: frozenset[str]
+  features: frozenset[str]
   tag: int | None = None
 
   @property
-  def translation_needs(self) -> frozenset[str]:
+  def translation_features(self) -> frozenset[str]:
     """Features of the source side that translating reads."""
-    needs = _needs(self.spec, "needs")
-    return frozenset(need for need in needs if need.startswith("source"))
+    features = _read_by(self.spec, "reads")
+    return frozenset(f for f in features if f.startswith("source"))
 
 
 def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
@@ -95,13 +95,13 @@ def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
     accumulate=config.optimiser.accumulate,
     ema=config.train.ema,
   )
-  needs = frozenset().union(
-    _needs(spec, "needs"),
-    _needs(spec, "needs_in_training"),
-    *(loss.needs for loss in losses.values()),
+  features = frozenset().union(
+    _read_by(spec, "reads"),
+    _read_by(spec, "reads_in_training"),
+    *(loss.reads for loss in losses.values()),
   )
   tag = tasks.tag(config.data.second, manifest)
-  return Plan(config, spec, recipe, needs, tag)
+  return Plan(config, spec, recipe, features, tag)
 
 
 def _check_model(spec: ModelSpec) -> None:
@@ -141,16 +141,19 @@ def _check_clashes(at: At, spec: ModelSpec, site: Site) -> None:
     )
 
 
-def _needs(spec: ModelSpec, kind: str) -> frozenset[str]:
-  """Features that parts and family read, of one kind of needs, by name."""
-  own = [("encoder", spec.family.needs)] if kind == "needs" else []
-  own += [
-    (place, getattr(part, kind))
+def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
+  """Features by name that parts and family read, as their `when` says."""
+  readers = [
+    (place, getattr(part, when))
     for place in PLACES
     for _, part in spec.parts.at(place)
   ]
+  if when == "reads":
+    readers.append(("encoder", spec.family.reads))
   return frozenset(
-    f"{PLACES[place]}_{need}" for place, needs in own for need in needs
+    f"{PLACES[place]}_{feature}"
+    for place, features in readers
+    for feature in features
   )
 
 

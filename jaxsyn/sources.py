@@ -70,7 +70,7 @@ class SourceReader:
       InputError: a vocabulary is not the run's, or the data lacks a feature.
     """
     self._run, self._plan, self.longest = run, plan, longest
-    features = manifests.features_for(run.manifest, plan.translation_needs)
+    features = manifests.features_for(run.manifest, plan.translation_features)
     self.features = tuple(f for f in features if f.startswith("source"))
     self.vocabularies = run.vocabulary("source"), run.vocabulary("target")
     self._encoding = manifests.encoding(run.manifest)

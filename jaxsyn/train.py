@@ -61,7 +61,7 @@ def run(
   layout = Layout(config.train.parallelism, config.train.mesh)
   split = open_split(
     records,
-    plan.needs,
+    plan.features,
     data=config.data,
     batch=config.batch,
     seed=config.seed,

@@ -61,7 +61,7 @@ class Validator:
     self._layout = layout
     self._split = open_split(
       records,
-      plan.needs,
+      plan.features,
       data=config.data,
       batch=dataclasses.replace(
         config.batch,

@@ -216,7 +216,7 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
     place: tuple(
       (name, spec)
       for name, spec in plan.spec.parts.at(place)
-      if treeless and not spec.needs
+      if treeless and not spec.reads
     )
     for place in PLACES
   }

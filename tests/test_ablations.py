@@ -104,7 +104,7 @@ def test_every_row_resolves(table, row):
   assert config.system == TABLES[table].row(row).system
   # A second task is made of trees while loading.
   treeless = config.system in TREELESS or config.data.second.task != "none"
-  assert bool(plan.needs) != treeless
+  assert bool(plan.features) != treeless
 
 
 @pytest.mark.parametrize("table, name", ROWS)

@@ -111,7 +111,7 @@ def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
   def sizes(system):
     config = read_config(multi30k_en_de.get_config(system))
     plan = resolve(config, manifest)
-    assert not plan.translation_needs  # so no parser
+    assert not plan.translation_features  # so no parser
     return plan.spec.source_vocabulary, plan.spec.target_vocabulary, plan.tag
 
   assert sizes("transformer") == (100, 100, None)
@@ -287,7 +287,7 @@ def test_every_file_and_system_resolves(address, system):
   config = read_config(module.get_config(f"{task}:{system}".lstrip(":")))
   plan = resolve(config, JOINT)
   assert config.system == system
-  assert bool(plan.needs) == (system not in TREELESS)
+  assert bool(plan.features) == (system not in TREELESS)
 
 
 class Replacing(GivenWeighting):

@@ -255,7 +255,7 @@ def test_the_guide_has_every_system_with_the_features_it_reads():
     config = systems.apply(base.get_config(), name)
     plan = resolve(read_config(config), JOINT)
     said = [set(re.findall(r"`(\w+)`", cell)) for cell in cells]
-    assert said == [plan.needs, plan.translation_needs], name
+    assert said == [plan.features, plan.translation_features], name
 
 
 def test_the_readme_counts_the_systems():

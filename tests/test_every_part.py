@@ -109,7 +109,7 @@ def test_a_sentence_is_scored_by_its_own_tree(system):
   np.testing.assert_allclose(
     logits(plan, params, moved), logits(plan, params, batch)[order], atol=2e-5
   )
-  for name in plan.translation_needs:
+  for name in plan.translation_features:
     changed = dict(batch)
     name = f"{name}_B{FEATURES[name].axes}"
     if name == "source_head_BW":  # another tree: each word hangs on the last
@@ -165,7 +165,7 @@ def test_jit_changes_nothing(name):
 
 def test_a_sentence_without_a_tree_is_scored_as_by_the_baseline(system):
   plan, params = system
-  if not plan.translation_needs:
+  if not plan.translation_features:
     pytest.skip("it reads no tree")
   plain = without_parts(plan, treeless=True)
   batch = BATCH | {"source_parsed_B": jnp.array([1, 0, 1, 1, 1, 1], jnp.uint8)}

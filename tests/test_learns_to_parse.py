@@ -71,7 +71,7 @@ def test_what_is_given_the_trees_needs_a_parser_again(tiny, prepared):
     config = tiny(system)
     config.parts.encoder.sisa.gold = gold
     manifest = json.loads((prepared / "manifest.json").read_text())
-    needs.append(resolve(read_config(config), manifest).translation_needs)
+    needs.append(resolve(read_config(config), manifest).translation_features)
   assert needs == [frozenset(), frozenset(), {"source_head"}]
 
 

@@ -133,7 +133,7 @@ def test_what_is_added_is_trained(follow):
 
 def test_the_part_reads_the_tree_where_there_is_one(follow):
   plan = follow("tree_damped")
-  assert plan.needs == {"source_tree_distance"}
+  assert plan.features == {"source_tree_distance"}
   params = parameters(plan, BATCH)
   unparsed = BATCH | {"source_parsed_B": BATCH["source_parsed_B"].at[0].set(0)}
   damped, plain = (logits(plan, params, b) for b in (BATCH, unparsed))

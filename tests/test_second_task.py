@@ -52,7 +52,9 @@ def test_trained_with_trees_it_translates_without_a_parser(
 
   (run / "parser.source.udpipe").unlink()
   session = Session(run, beam=1)
-  assert session.sources.tree == "none" and not session.plan.translation_needs
+  assert (
+    session.sources.tree == "none" and not session.plan.translation_features
+  )
   vocabulary = session.run.vocabulary("target")
   plain = [*vocabulary.encode(LINES[0]).id, schema.EOS]
   tag = vocabulary.size + linearise.TRANSLATE
@@ -97,14 +99,16 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
   tag = vocabulary.size + linearise.TRANSLATE
   names = [
     name
-    for name in manifests.features_for(manifest, plan.needs)
+    for name in manifests.features_for(manifest, plan.features)
     if name.startswith("source")
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
   records = Records(prepared, "validation")
-  bare = opened(records, plan.needs).columns  # cached elsewhere
+  bare = opened(records, plan.features).columns  # cached elsewhere
   second = data_of(task="parse")
-  columns = opened(records, plan.needs, data=second, both_tasks=False).columns
+  columns = opened(
+    records, plan.features, data=second, both_tasks=False
+  ).columns
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
   lines = read_text(prepared, "validation", "source")

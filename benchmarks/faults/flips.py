@@ -80,7 +80,7 @@ def train_on(world: World, origin: World) -> Digests:
     records = Records(directory, split)
     opened = open_split(
       records,
-      resolve(config, records.manifest).needs,
+      resolve(config, records.manifest).features,
       data=config.data,
       batch=config.batch,
       seed=config.seed,
@@ -149,7 +149,7 @@ def _abstract_state(folder: pathlib.Path) -> Any:
   plan = resolve(config, records.manifest)
   split = open_split(
     records,
-    plan.needs,
+    plan.features,
     data=config.data,
     batch=config.batch,
     seed=config.seed,

@@ -148,7 +148,7 @@ def check(system: System) -> None:
   config, manifest = system.config, system.manifest
   try:
     plan = resolve(config, manifest)
-    manifests.features_for(manifest, plan.needs)
+    manifests.features_for(manifest, plan.features)
     selection.settled(config)
   except InputError as error:
     raise InputError(f"{system.name}: {error}") from None

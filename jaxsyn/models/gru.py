@@ -239,8 +239,8 @@ class Gru(Family):
   module: ClassVar[type[nn.Module]] = GruModel
 
   @property
-  def needs(self) -> tuple[str, ...]:
-    return tuple(need for _, window in self.windows for need in window.needs)
+  def reads(self) -> tuple[str, ...]:
+    return tuple(f for _, window in self.windows for f in window.reads)
 
   def check(self, at: At, spec: ModelSpec) -> None:
     if not self.windows:

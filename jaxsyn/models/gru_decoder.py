@@ -154,7 +154,7 @@ class Contexts(nn.Module):
         view,
         train=train,
       )
-      if window.spec.needs:
+      if window.spec.reads:
         plain_BNS = 0.0
         if number == 0:
           plain_BNS = softmax_within(scores[0], view.real_BS[:, None, :])

@@ -33,7 +33,7 @@ class Family(Choice):
     return 1
 
   @property
-  def needs(self) -> tuple[str, ...]:
+  def reads(self) -> tuple[str, ...]:
     """Facts of the source that it reads itself, beside those of parts."""
     return ()
 

@@ -83,5 +83,5 @@ class DependencyRelative(Labelled):
     return super().labels + 1
 
   @property
-  def needs(self) -> tuple[str, ...]:
+  def reads(self) -> tuple[str, ...]:
     return ("head",) if self.label == "depth" else ("tree_distance",)

@@ -74,5 +74,5 @@ class LabelEmbedding(LastDimensions):
   )
 
   part: ClassVar[type[Part]] = _LabelEmbedding
-  needs: ClassVar[tuple[str, ...]] = ("relation",)
+  reads: ClassVar[tuple[str, ...]] = ("relation",)
   what: ClassVar[str] = "the label"

@@ -107,7 +107,7 @@ class ParentScaled(Gaussian):
   )
 
   part: ClassVar[type[Part]] = _ParentScaled
-  needs: ClassVar[tuple[str, ...]] = ("parent_mid",)
+  reads: ClassVar[tuple[str, ...]] = ("parent_mid",)
 
   def check(self, at: At, site: Site) -> None:
     super().check(at, site)

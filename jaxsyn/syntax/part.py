@@ -101,7 +101,7 @@ class View:
     """An annotation of a subword's word; 0 where there is no word.
 
     Args:
-      name: of `jaxsyn.data.annotations`, as the part's `needs` have it.
+      name: of `jaxsyn.data.annotations`, as the part's `reads` have it.
     """
     return self._of_subwords(self.annotations[name], 0)
 
@@ -217,8 +217,8 @@ class Spec(Choice):
   """What a config may say of a part. Subclasses add options and checks."""
 
   part: ClassVar[type[Part]]
-  needs: ClassVar[tuple[str, ...]] = ()  # facts of the view it reads
-  needs_in_training: ClassVar[tuple[str, ...]] = ()  # and there beyond those
+  reads: ClassVar[tuple[str, ...]] = ()  # facts of the view it reads
+  reads_in_training: ClassVar[tuple[str, ...]] = ()  # and there beyond those
   places: ClassVar[tuple[str, ...]] = ("encoder",)
   embeds: ClassVar[bool] = False  # sits at the embeddings, not in layers
   # Replaces the scores of its cells: two such parts clash where they share one.

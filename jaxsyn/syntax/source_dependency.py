@@ -183,7 +183,7 @@ class SourceDependency(Unit, LastDimensions):
   )
 
   part: ClassVar[type[Part]] = _SourceDependency
-  needs: ClassVar[tuple[str, ...]] = ("head",)
+  reads: ClassVar[tuple[str, ...]] = ("head",)
   what: ClassVar[str] = "V"
 
   def check(self, at: At, site: Site) -> None:

@@ -122,11 +122,11 @@ class Supervised(OnHeads):
   supervised: ClassVar[bool] = True
 
   @property
-  def needs(self) -> tuple[str, ...]:
+  def reads(self) -> tuple[str, ...]:
     return ("head",) if self.gold == "always" else ()
 
   @property
-  def needs_in_training(self) -> tuple[str, ...]:
+  def reads_in_training(self) -> tuple[str, ...]:
     return () if self.gold == "off" else ("head",)
 
 

@@ -137,4 +137,4 @@ class TreeScaled(Gaussian):
   )
 
   part: ClassVar[type[Part]] = _TreeScaled
-  needs: ClassVar[tuple[str, ...]] = ("tree_distance",)
+  reads: ClassVar[tuple[str, ...]] = ("tree_distance",)

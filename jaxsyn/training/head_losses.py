@@ -118,7 +118,7 @@ class _Heads(Loss):
 class SourceHeads(_Heads):
   """Supervises the encoder's parsing heads with the source trees."""
 
-  needs: ClassVar[tuple[str, ...]] = ("source_head",)
+  reads: ClassVar[tuple[str, ...]] = ("source_head",)
   place: ClassVar[str] = "encoder"
 
 
@@ -138,7 +138,7 @@ class TargetHeads(_Heads):
     "authors' code.",
   )
 
-  needs: ClassVar[tuple[str, ...]] = ("target_head",)
+  reads: ClassVar[tuple[str, ...]] = ("target_head",)
   place: ClassVar[str] = "decoder"
 
   def counted(self, asked_BQ: Array, kept_BQ: Array) -> Array:

@@ -50,7 +50,7 @@ class Loss(Choice):
 
   weight: Amount = option(1.0, "Of the term's mean in the objective.")
 
-  needs: ClassVar[tuple[str, ...]] = ()  # facts of the batch it reads
+  reads: ClassVar[tuple[str, ...]] = ()  # facts of the batch it reads
 
   # Reads maps of a second pass in which the decoder sees all of the target.
   full_context = False

@@ -223,9 +223,9 @@ def test_gradients_are_those_of_differences(tie):
 
 
 def test_what_it_reads_depends_on_the_label():
-  assert DependencyRelative().needs == ("head",)
-  assert DependencyRelative(label="distance").needs == ("tree_distance",)
-  assert plan_of("dependency_relative").needs == {"source_head"}
+  assert DependencyRelative().reads == ("head",)
+  assert DependencyRelative(label="distance").reads == ("tree_distance",)
+  assert plan_of("dependency_relative").features == {"source_head"}
 
 
 def test_both_sums_linear_and_tree():

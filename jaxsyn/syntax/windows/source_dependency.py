@@ -44,7 +44,7 @@ class SourceDependency(Unit, WindowSpec):
   size: Count = option(48, "Dimensions of V; 260 in the paper.")
 
   window: ClassVar[type[Window]] = _SourceDependency
-  needs: ClassVar[tuple[str, ...]] = ("head",)
+  reads: ClassVar[tuple[str, ...]] = ("head",)
   own_annotations: ClassVar[bool] = True
 
   def check(self, at: At) -> None:

@@ -130,4 +130,4 @@ class Tree(WindowSpec):
   )
 
   window: ClassVar[type[Window]] = _Tree
-  needs: ClassVar[tuple[str, ...]] = ("tree_distance", "head")
+  reads: ClassVar[tuple[str, ...]] = ("tree_distance", "head")

@@ -106,7 +106,7 @@ class WindowSpec(Choice):
   window: ClassVar[type[Window]]
   # Facts of the source it reads, as `jaxsyn.data.schema` names them after the
   # side: "head", "tree_distance", ... What `View` derives needs its origins.
-  needs: ClassVar[tuple[str, ...]] = ()
+  reads: ClassVar[tuple[str, ...]] = ()
   # Sums up annotations of its own (`Window.sequence`), not the encoder's.
   own_annotations: ClassVar[bool] = False
 
