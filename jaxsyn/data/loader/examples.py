@@ -5,6 +5,8 @@ may ask for other trees (config.data.tree), and for a second task beside
 translation (config.data.second), whose examples come after those of the first.
 
 Before this file: `jaxsyn.data.store.records`. After it: `column_cache`.
+
+Letters: I example of a split.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ and `changed`.
 `weight_B` of a batch is 1 for a pair, its weight for an example of a second
 task, and 0 for a row of padding. No JAX here: arrays are NumPy, on the host, and
 who trains says which of several hosts this is.
+
+Letters: I example of a split.
 """
 
 from __future__ import annotations
