@@ -74,8 +74,10 @@ def run(
     plan,
     layout,
     config.data.validation,
-    workdir.vocabulary(config.data.directory, records.manifest, "target"),
-    change,
+    vocabulary=workdir.vocabulary(
+      config.data.directory, records.manifest, "target"
+    ),
+    change=change,
   )
 
   def open_log(start: int) -> Log:

@@ -43,6 +43,7 @@ class Validator:
     plan: Plan,
     layout: Layout,
     split: str,
+    *,
     vocabulary: Vocabulary,
     change: Change | None = None,
   ):

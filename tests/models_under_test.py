@@ -132,7 +132,7 @@ def batch_of(
   columns, shape = columns_of(pairs), shape or shape_of(pairs, extra)
   batch = {
     f"{feature}_B{FEATURES[feature].axes}": columns.padded(
-      feature, np.arange(len(pairs)), shape, shape.rows
+      feature, np.arange(len(pairs)), shape, rows=shape.rows
     )
     for feature in columns.flat
   }

@@ -81,7 +81,7 @@ def test_validation_has_room_for_the_tags(tiny, prepared):
     plan,
     Layout("jit", config.train.mesh),
     "validation",
-    Vocabulary(prepared / "vocabulary.model"),
+    vocabulary=Vocabulary(prepared / "vocabulary.model"),
   )
   tagged = [len(one["source_id"]) for one in validator._split.examples]
   plain = [len(one["source_id"]) for one in Records(prepared, "validation")]

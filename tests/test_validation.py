@@ -43,7 +43,7 @@ def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
     plan,
     Layout("jit", config.train.mesh),
     "validation",
-    Vocabulary(prepared / "vocabulary.model"),
+    vocabulary=Vocabulary(prepared / "vocabulary.model"),
   )
   sizes = [len(planned.ids) for planned in validator._split.plan.in_order()]
   assert sum(sizes) == 24 and len(set(sizes)) > 1

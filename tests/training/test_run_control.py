@@ -157,7 +157,7 @@ def test_a_split_in_uneven_batches_is_validated_as_in_one(
     plan,
     Layout("jit", plan.config.train.mesh),
     "validation",
-    session.run.vocabulary("target"),
+    vocabulary=session.run.vocabulary("target"),
   )
   split = validator._split
   planned = split.plan.in_order()

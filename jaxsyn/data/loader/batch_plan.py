@@ -64,7 +64,7 @@ class Position:
 
 
 def choose_lengths(
-  source: np.ndarray, target: np.ndarray, count: int, multiple: int = 1
+  source: np.ndarray, target: np.ndarray, count: int, *, multiple: int = 1
 ) -> list[tuple[int, int]]:
   """Few (source, target) lengths that waste little padding on the data.
 
@@ -163,7 +163,9 @@ class BatchPlan:
         "config.prepare.max_subwords or config.data.second.longest."
       )
     self.shapes = []
-    for s, t in choose_lengths(source, target, shapes, length_multiple):
+    for s, t in choose_lengths(
+      source, target, shapes, multiple=length_multiple
+    ):
       rows = max(1, tokens // max(s, t) // row_multiple) * row_multiple
       shape = Shape(rows, s, t)
       # Of all that fit, not of those whose cheapest shape it is: what fills no

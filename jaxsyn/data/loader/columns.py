@@ -73,7 +73,7 @@ class Columns:
     return np.zeros_like(self.sizes(f"{side}_id"))
 
   def padded(
-    self, feature: str, ids: np.ndarray, shape: Shape, rows: int
+    self, feature: str, ids: np.ndarray, shape: Shape, *, rows: int
   ) -> np.ndarray:
     """A feature of some examples, right-padded with its fill.
 
@@ -151,7 +151,7 @@ def pad(
   shape = Shape(rows, subwords, 1, words)
   return {
     f"{feature}_B{FEATURES[feature].axes}": columns.padded(
-      feature, ids, shape, rows
+      feature, ids, shape, rows=rows
     )
     for feature in features
   }

@@ -60,20 +60,22 @@ def temporary() -> pathlib.Path:
 
 def there() -> list[pathlib.Path]:
   """Those of the two that there are, without making any."""
-  found = []
+  places = []
   with contextlib.suppress(OSError):
-    found.append(folder(make=False))
-  return found + [_temporary[pid] for pid in _temporary if pid == os.getpid()]
+    places.append(folder(make=False))
+  return places + [_temporary[pid] for pid in _temporary if pid == os.getpid()]
 
 
-def _check(path: pathlib.Path, found: os.stat_result, owners: set[int]) -> None:
+def _check(
+  path: pathlib.Path, status: os.stat_result, owners: set[int]
+) -> None:
   """Raises OSError unless it is a folder that only its owner can write to."""
-  if not stat.S_ISDIR(found.st_mode):
+  if not stat.S_ISDIR(status.st_mode):
     raise OSError(f"{path} is no folder, or a link to one")
-  if found.st_uid not in owners:
-    raise OSError(f"{path} belongs to user {found.st_uid}")
-  sticky = found.st_mode & stat.S_ISVTX  # others cannot rename what is in it
-  if found.st_mode & 0o022 and not sticky:
+  if status.st_uid not in owners:
+    raise OSError(f"{path} belongs to user {status.st_uid}")
+  sticky = status.st_mode & stat.S_ISVTX  # others cannot rename what is in it
+  if status.st_mode & 0o022 and not sticky:
     raise OSError(f"{path} can be written to by others")
 
 

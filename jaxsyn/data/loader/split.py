@@ -85,7 +85,7 @@ class Split:
     ids = planned.ids[self.host * rows : (self.host + 1) * rows]
     batch = {
       f"{feature}_B{FEATURES[feature].axes}": self.columns.padded(
-        feature, ids, planned.shape, rows
+        feature, ids, planned.shape, rows=rows
       )
       for feature in self.features
     }
@@ -130,7 +130,7 @@ def open_split(
     InputError: the data lacks what is read, no example is left, or one is too
       long for a batch.
   """
-  own = Examples(records, data, seed, both_tasks)
+  own = Examples(records, data, seed, both=both_tasks)
   features = manifests.features_for(records.manifest, reads)
   columns = column_cache.open_columns(
     own.rows,
