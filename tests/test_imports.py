@@ -38,6 +38,14 @@ def test_a_room_imports_only_from_rooms_before_it(room):
     assert own <= allowed, f"{path} imports {own - allowed}"
 
 
+def test_a_story_of_the_data_reads_only_from_those_before_it():
+  stories = ["sentence", "store", "loader"]
+  for number, story in enumerate(stories):
+    for path in (ROOT / "jaxsyn" / "data" / story).rglob("*.py"):
+      read = {name.split(".")[2] for name in imports(path) if ".data." in name}
+      assert not read & set(stories[number + 1 :]), path
+
+
 @pytest.mark.parametrize("folder", ["jaxsyn/data", "preprocess", "configs"])
 def test_preparing_needs_no_jax(folder):
   for path in (ROOT / folder).rglob("*.py"):

@@ -98,7 +98,9 @@ class Columns:
     length = sizes[axes[:1]]
     begin = start[ids]
     own = start[ids + 1] - begin
-    if len(ids) < rows:  # a row of padding is an example of no values
+    # A row of padding is an example of no values. Only where there are any: to
+    # copy into zeros for every batch took 9 % of the time of reading.
+    if len(ids) < rows:
       begin, own = (np.pad(x, (0, rows - len(ids))) for x in (begin, own))
     if axes == "WW":
       own = _roots(own)

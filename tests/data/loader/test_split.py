@@ -171,6 +171,14 @@ def test_a_split_without_any_word(tmp_path):
   assert batch["source_tree_distance_BWW"].tolist() == [[[255]]] * 8
 
 
+def test_a_batch_of_nobody_has_the_shapes_of_any_other(examples):
+  names = [name for name in NAMES if name.startswith("source")]
+  sizes = {"subwords": 6, "words": 5, "rows": 4}
+  full, empty = (pad(some, names, **sizes) for some in (examples, []))
+  for name, array in full.items():
+    assert (array.shape, array.dtype) == (empty[name].shape, empty[name].dtype)
+
+
 def test_lengths_are_padded_to_few():
   assert [doubled(n, 16) for n in (0, 16, 17, 65)] == [16, 16, 32, 128]
 
