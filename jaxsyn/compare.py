@@ -26,7 +26,7 @@ import ml_collections
 from absl import flags, logging
 from ml_collections import config_flags
 
-from jaxsyn import cli, exits, files, inspect, lock, train, translate
+from jaxsyn import cli, exits, files, lock, train
 from jaxsyn.comparison import (
   analysis,
   asked,
@@ -43,8 +43,10 @@ from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
 from jaxsyn.scoring.settings import Settings, define_flags, of_flags
+from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 
 BUFFER = 1000  # sentences sorted by length and translated together
@@ -132,7 +134,7 @@ def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
     if outcome.reason.startswith("SIG"):
       print(f"stopped at step {outcome.step} ({outcome.reason})", flush=True)
       return
-    session = translate.Session(job.run)
+    session = Session(job.run)
     for split in job.config.data.test:
       if not job.hypotheses(split).is_file():
         _translate(session, split, job.hypotheses(split))
@@ -172,9 +174,7 @@ def _command(job: asked.Job) -> list[str]:
   ]
 
 
-def _translate(
-  session: translate.Session, split: str, path: pathlib.Path
-) -> None:
+def _translate(session: Session, split: str, path: pathlib.Path) -> None:
   """A test split as it was prepared: its own trees, or those of a control."""
   config = session.run.config
   records = Records(config.data.directory, split)
@@ -185,12 +185,12 @@ def _translate(
         write(best[0].text if best else "")
 
 
-def _look(session: translate.Session, job: asked.Job) -> None:
+def _look(session: Session, job: asked.Job) -> None:
   """Pictures of a few sentences of the first test split."""
   data = job.config.data
   sentences = looks.sample(data.directory, data.test[0])
   try:
-    seen = inspect.look(session, sentences) if sentences else []
+    seen = look(session, sentences) if sentences else []
   except InputError as error:  # its scores are worth having without pictures
     print(f"no pictures: {error}", flush=True)
     seen = []
