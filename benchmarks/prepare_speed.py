@@ -22,8 +22,10 @@ from jaxsyn import cli
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.vocabulary import train
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store import tfds_builder
-from preprocess import build, inputs, parse, raw, report
+from preprocess import parse, raw, records, report
+from preprocess.split import Split
 
 
 def run(
@@ -41,7 +43,7 @@ def run(
     name -> (value, unit).
   """
   pairs = raw.read_pairs(pathlib.Path(source), pathlib.Path(target))
-  split = inputs.Split(pairs, list(range(min(lines, len(pairs)))), {})
+  split = Split("train", pairs, list(range(min(lines, len(pairs)))))
   texts, count = split.lines("source"), len(split.kept)
   figures = {}
 
@@ -64,15 +66,18 @@ def run(
         texts, model, folder / "parse", beam=0, workers=workers, what="parsing"
       )
     path = split.conllu["source"] = folder / "train.conllu.gz"
-    parse.join(files, parse.chunks(texts), "train", split.numbers, path)
+    parse.join(
+      files, path, lines=texts, split=split.name, numbers=split.numbers
+    )
     vocabulary = train(
       texts + split.lines("target"), folder / "vocabulary.model", size=8000
     )
-    both = dict.fromkeys(schema.SIDES, vocabulary)
     manifest = {"relations": {"source": parse.relations(path)}}
+    known = manifests.encoding(manifest)
+    known["vocabularies"] = (vocabulary, vocabulary)
     with measured("write_speed", "examples"):
       counts = report.Counts(["source"])
-      examples = build.examples("train", split, both, manifest, counts)
+      examples = records.examples(split, known, counts)
       features = schema.tfds_features(["source"])
       facts = tfds_builder.write(
         folder,

@@ -31,14 +31,13 @@ from jaxsyn.data.store import integrity
 from jaxsyn.data.store import manifest as manifests
 from preprocess import (
   clean,
-  inputs,
   parse,
   publish,
   records,
   subwords,
   verify,
 )
-from preprocess.inputs import Inputs
+from preprocess.inputs import Inputs, read_inputs
 from preprocess.split import Split
 
 _PACKAGES = (
@@ -64,10 +63,9 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
   """
   if not isinstance(config, Config):
     config = read_config(config)
-  started = time.monotonic()
   directory = pathlib.Path(config.data.directory)
   with _full_disk_at(directory):
-    return _run(config, raw_dir, directory, started=started)
+    return _run(config, raw_dir, directory)
 
 
 @contextlib.contextmanager
@@ -81,24 +79,23 @@ def _full_disk_at(directory: pathlib.Path) -> Iterator[None]:
     raise OSError(error.errno, error.strerror, str(directory)) from error
 
 
-def _run(
-  config: Config, raw_dir: str, directory: pathlib.Path, *, started: float
-) -> pathlib.Path:
+def _run(config: Config, raw_dir: str, directory: pathlib.Path) -> pathlib.Path:
+  started = time.monotonic()
   # A folder that was prepared may be on a disk that can only be read.
   if not (directory / manifests.FILE).exists():
     exits.check_target(directory, "config.data.directory", folder=True)
-  given = inputs.read(config, raw_dir, directory / "raw")
-  if verify.damage(directory, given.key) == []:
+  inputs = read_inputs(config, raw_dir, directory / "raw")
+  if verify.damage(directory, inputs.key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
   exits.check_target(directory, "config.data.directory", folder=True)
-  publish.check_room(directory, config.data.name, given.files)
-  clean.apply(config, given.splits)
-  clean.check_text(given.splits)
+  publish.check_room(directory, config.data.name, inputs.files)
+  clean.apply(config, inputs.splits)
+  clean.check_text(inputs.splits)
   advice = "Wait until it has ended, then run the same command again."
   with lock.alone(directory / "work", advice=advice):
     # Once more, for another process may have made or mended it meanwhile.
-    damage = verify.damage(directory, given.key)
+    damage = verify.damage(directory, inputs.key)
     if damage == []:
       print(f"{directory} was prepared meanwhile, by another process.")
       return directory
@@ -106,14 +103,14 @@ def _run(
       print(f"damaged: {fault}", flush=True)
     if damage:
       print(f"{directory} is made again.", flush=True)
-    _make(given, directory, started)
+    _make(inputs, directory, started)
   print((directory / "report.txt").read_text(encoding="utf-8"))
   return directory
 
 
-def _make(given: Inputs, directory: pathlib.Path, started: float) -> None:
+def _make(inputs: Inputs, directory: pathlib.Path, started: float) -> None:
   """Makes everything in a folder of its own, then moves it to its place."""
-  config, splits, work = given.config, given.splits, directory / "work"
+  config, splits, work = inputs.config, inputs.splits, directory / "work"
   for folder in (directory, work, work / "parse"):
     files.remove_unfinished(folder)
   # Not in work/, which may be a link to another disk: nothing moves from there.
@@ -124,17 +121,17 @@ def _make(given: Inputs, directory: pathlib.Path, started: float) -> None:
     subwords.drop(config, splits, vocabularies)
     for split in splits.values():
       _write_text(split, new)
-      _write_trees(split, given, new, cache=work / "parse")
-    manifest = records.write(new, given, vocabularies)
-    manifest |= _copy_models(given, vocabularies, new)
+      _write_trees(split, inputs, new, cache=work / "parse")
+    manifest = records.write(new, inputs, vocabularies)
+    manifest |= _copy_models(inputs, vocabularies, new)
     manifest |= {
       "options": dataclasses.asdict(config.prepare),
       "versions": {p: importlib.metadata.version(p) for p in _PACKAGES},
-      "key": given.key,
+      "key": inputs.key,
     }
     made = (p.relative_to(new) for p in sorted(new.rglob("*")) if p.is_file())
     manifest["files"] = integrity.sums(new, [p.as_posix() for p in made])
-    manifest["downloads"] = given.downloads
+    manifest["downloads"] = inputs.downloads
     manifest["seconds"] = round(time.monotonic() - started, 1)
     publish.publish(new, directory, manifest)
   finally:
@@ -149,11 +146,11 @@ def _write_text(split: Split, new: pathlib.Path) -> None:
 
 
 def _write_trees(
-  split: Split, given: Inputs, new: pathlib.Path, *, cache: pathlib.Path
+  split: Split, inputs: Inputs, new: pathlib.Path, *, cache: pathlib.Path
 ) -> None:
   """Writes the trees of the kept lines: those given, or a parser's."""
-  options = given.config.prepare
-  for side, parser in given.parsers.items():
+  options = inputs.config.prepare
+  for side, parser in inputs.parsers.items():
     path = manifests.conllu_file(new, split.name, side)
     split.conllu[side] = path
     if side in split.given:
@@ -175,10 +172,10 @@ def _write_trees(
 
 
 def _copy_models(
-  given: Inputs, vocabularies: Mapping[str, Vocabulary], new: pathlib.Path
+  inputs: Inputs, vocabularies: Mapping[str, Vocabulary], new: pathlib.Path
 ) -> dict[str, Any]:
   """Copies vocabularies and parsers; returns that part of the manifest."""
-  joint = given.config.prepare.vocabulary.joint
+  joint = inputs.config.prepare.vocabulary.joint
   said = {}
   for side, vocabulary in vocabularies.items():
     file = "vocabulary.model" if joint else f"{side}.model"
@@ -189,8 +186,8 @@ def _copy_models(
       "size": vocabulary.size,
     }
   parsed = {}
-  for side, parser in given.parsers.items():
-    trees = "CoNLL-U" if side in given.train.given else "parser"
+  for side, parser in inputs.parsers.items():
+    trees = "CoNLL-U" if side in inputs.train.given else "parser"
     parsed[side] = {"file": "", "sha256": "", "name": "", "trees": trees}
     if parser:
       file = f"parser.{side}.udpipe"

@@ -66,7 +66,7 @@ class Inputs:
     }
 
 
-def read(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
+def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
   """Reads the raw files and finds the parsers.
 
   Args:

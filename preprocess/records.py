@@ -56,9 +56,9 @@ def write(
   known["vocabularies"] = (vocabularies["source"], vocabularies["target"])
   counts = {name: report.Counts(sides) for name in splits}
 
-  def examples(split: Split) -> Iterator[dict[str, np.ndarray]]:
+  def all_of(split: Split) -> Iterator[dict[str, np.ndarray]]:
     return constituents.added(
-      _examples(split, known, counts[split.name]),
+      examples(split, known, counts[split.name]),
       split,
       vocabularies["source"],
       ids=bracket_ids,
@@ -73,7 +73,7 @@ def write(
       sides, brackets=bool(brackets), annotations=annotations
     ),
     splits={
-      name: (len(split.kept), examples(split)) for name, split in splits.items()
+      name: (len(split.kept), all_of(split)) for name, split in splits.items()
     },
     shards=prepare.shards,
   )
@@ -86,7 +86,7 @@ def write(
   return {**manifest, "splits": facts}
 
 
-def _examples(
+def examples(
   split: Split, known: Mapping[str, Any], counts: report.Counts
 ) -> Iterator[dict[str, np.ndarray]]:
   """The examples of a split in order, counted on the way.

@@ -33,7 +33,7 @@ def damage(directory: pathlib.Path, key: str) -> list[str] | None:
 
   Args:
     directory: the prepared folder.
-    key: of `preprocess.inputs.key`.
+    key: of `preprocess.inputs.Inputs`.
 
   Returns:
     a message a fault, none where all is whole; or None where there is no data
