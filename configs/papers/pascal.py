@@ -124,7 +124,7 @@ def _validation(en_de: float, de_en: float) -> dict[str, float]:
   return paper.by_task(TASKS, "validation", en_de, de_en)
 
 
-# Table 3 and 4: PASCAL beside its rivals: label embeddings, a parsing head, a
+# Tables 3 and 4: PASCAL beside its rivals: label embeddings, a parsing head, a
 # second task. Published: BLEU on the test sets. In the authors' scripts
 # PASCAL's training text is filtered by language on News Commentary 11 and
 # WMT16, the others' is not: here all have what the task has.
