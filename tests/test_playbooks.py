@@ -26,11 +26,15 @@ from window_under_test import WHERE
 from configs import base, recurrent_systems, systems
 from jaxsyn import syntax
 from jaxsyn.config import read_config
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.loader.tasks import TASKS
 from jaxsyn.data.schema import PAD
+from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.plan import resolve
+from jaxsyn.scoring.metrics import METRICS, scorer_of
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.losses import LOSSES
 from jaxsyn.training.optimiser import RULES
@@ -46,6 +50,9 @@ TABLES = {
   "LOSSES": LOSSES,
   "RULES": RULES,
   "SCHEDULES": SCHEDULES,
+  "METRICS": METRICS,
+  "TASKS": TASKS,
+  "ANNOTATIONS": ANNOTATIONS,
 }
 FILES = {
   block.file: block.code
@@ -70,6 +77,7 @@ FUNCTIONS = {
 ASKED = {
   "coverage": lambda c: c.losses.update(coverage=LOSSES.section("coverage")),
   "lion": lambda c: c.optimiser.update(name="lion"),
+  "repeat": lambda c: c.data.second.update(task="repeat"),
   "cosine": lambda c: c.optimiser.update(schedule="cosine"),
 }
 BATCH = batch_of([sentence(4, 6, 1), sentence(6, 5, 2)], extra=2)
@@ -201,3 +209,38 @@ def test_the_schedule_ends_at_zero(follow):
   np.testing.assert_allclose(
     [rate(0), rate(50), rate(200)], [2, 1, 0], atol=1e-6
   )
+
+
+def test_the_metric_counts_words(follow):
+  follow("overlap")
+  # {a b} and {b c} share one word of three; the nearest reference is taken.
+  scorer = scorer_of("overlap", [["a b", "x"], ["q", "y"]])
+  measured = scorer.measure(["b c", "y"])
+  np.testing.assert_allclose(measured.value, 100 * (1 / 3 + 1) / 2)
+
+
+def test_the_second_task_has_the_source_as_its_target(follow):
+  plan = follow("repeat")
+  task = plan.config.data.second.task
+  assert plan.tag is not None
+  example = {
+    "source_id": np.array([7, 8, 3]),
+    "source_word": np.array([0, 1, -1]),
+    "source_head": np.array([1, 1]),
+    "target_id": np.array([9, 3]),
+  }
+  made = task.make(example, np.zeros(0), None, {"source": 20, "target": 20})
+  np.testing.assert_array_equal(made["target_id"], [7, 8, 3])
+  tag, *words, again, _ = made["source_id"]
+  assert words == [7, 8] and tag == again >= 20 and tag != plan.tag
+
+
+def test_the_annotation_reads_a_column(follow):
+  follow("number")
+  rows = [
+    "1\tdogs\tdog\tNOUN\t_\tCase=Nom|Number=Plur\t2\tnsubj\t_\t_",
+    "2\tbark\t_\tVERB\t_\t_\t0\troot\t_\t_",
+  ]
+  (block,) = conllu.blocks_of_text("\n".join(rows) + "\n\n", "a test")
+  parse = conllu.attach([block], "dogs bark")
+  np.testing.assert_array_equal(ANNOTATIONS["number"]().array(parse), [2, 0])
