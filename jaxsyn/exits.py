@@ -25,7 +25,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from jaxsyn.errors import InputError
 
@@ -95,7 +96,7 @@ def guarded(function: Callable[[], Any]) -> None:
     if path is None and error.errno not in _PATHLESS:
       raise
     place = "" if path is None else f": {os.fsdecode(path)}"
-    advice = _ADVICE.get(error.errno, "Check the name, and what is there.")
+    advice = _ADVICE.get(error.errno or 0, "Check the name, and what is there.")
     _stop(f"error: {error.strerror or error}{place}. {advice}", 2)
 
 
@@ -109,7 +110,7 @@ def _signals() -> Iterator[None]:
     yield
     return
 
-  def end(number, frame):
+  def end(number: int, frame: FrameType | None) -> NoReturn:
     raise Ended(number)
 
   old = {}

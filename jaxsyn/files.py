@@ -25,9 +25,11 @@ PARTIAL = ".partial"  # how the names of unfinished files and folders end
 _SEAL = "crc32c"  # where a page of JSON keeps its own checksum
 _BLOCK = 1 << 20
 
+PathLike = str | os.PathLike[str]
+
 
 @contextlib.contextmanager
-def publish(path: os.PathLike | str, mode: str = "wb") -> Iterator[IO]:
+def publish(path: PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
   """A file to write to, which gets its name when the block ends well.
 
   An exception in the block leaves what was there before. A link keeps pointing
@@ -39,7 +41,9 @@ def publish(path: os.PathLike | str, mode: str = "wb") -> Iterator[IO]:
     mode: "wb", or "w" for UTF-8 text whose lines end as they are written.
   """
   path = pathlib.Path(os.path.realpath(path))
-  text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+  text: dict[str, Any] = {}
+  if "b" not in mode:
+    text = {"encoding": "utf-8", "newline": "\n"}
   if path.exists() and not stat.S_ISREG(path.stat().st_mode):
     with open(path, mode, **text) as file:
       yield file
@@ -58,25 +62,25 @@ def publish(path: os.PathLike | str, mode: str = "wb") -> Iterator[IO]:
     temporary.unlink(missing_ok=True)
 
 
-def write_text(path: os.PathLike | str, text: str) -> None:
+def write_text(path: PathLike, text: str) -> None:
   """Writes a file of UTF-8 text, whole or not at all."""
   with publish(path, "w") as file:
     file.write(text)
 
 
-def write_json(path: os.PathLike | str, content: Any) -> None:
+def write_json(path: PathLike, content: Any) -> None:
   """Writes a JSON file for people to read too, whole or not at all."""
   write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def copy(source: os.PathLike | str, target: os.PathLike | str) -> None:
+def copy(source: PathLike, target: PathLike) -> None:
   """Copies a file's content, whole or not at all."""
   with open(source, "rb") as old, publish(target) as new:
     shutil.copyfileobj(old, new, _BLOCK)
 
 
 @contextlib.contextmanager
-def publish_folder(path: os.PathLike | str) -> Iterator[pathlib.Path]:
+def publish_folder(path: PathLike) -> Iterator[pathlib.Path]:
   """A new folder, which takes the place of `path` when the block ends well.
 
   Where another process was first with the same name, or there was an old one,
@@ -110,7 +114,7 @@ def replace_folder(new: pathlib.Path, path: pathlib.Path) -> None:
   flush_folder(path.parent)
 
 
-def remove_folder(path: os.PathLike | str) -> None:
+def remove_folder(path: PathLike) -> None:
   """Removes a folder; who lists or opens it sees all of it or nothing."""
   path = pathlib.Path(path)
   old = _beside(path)
@@ -118,7 +122,7 @@ def remove_folder(path: os.PathLike | str) -> None:
   shutil.rmtree(old, ignore_errors=True)
 
 
-def flush_tree(folder: os.PathLike | str) -> None:
+def flush_tree(folder: PathLike) -> None:
   """Returns when all files below a folder, and their names, are on the disk."""
   for place, _, names in os.walk(folder):
     for name in names:
@@ -126,12 +130,12 @@ def flush_tree(folder: os.PathLike | str) -> None:
     flush_folder(place)
 
 
-def flush_folder(folder: os.PathLike | str) -> None:
+def flush_folder(folder: PathLike) -> None:
   """Returns when the names in a folder are on the disk."""
   _flush(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def remove_unfinished(folder: os.PathLike | str) -> None:
+def remove_unfinished(folder: PathLike) -> None:
   """Removes what killed processes left; only for the one writer of a folder."""
   for path in pathlib.Path(folder).glob(f".*{PARTIAL}"):
     if path.is_dir() and not path.is_symlink():
@@ -166,7 +170,7 @@ class Crc:
     return f"{self._crc:08x}"
 
 
-def crc_of(path: os.PathLike | str) -> str:
+def crc_of(path: PathLike) -> str:
   """The CRC-32C of a file, in hexadecimal."""
   crc = Crc()
   with open(path, "rb") as file:
@@ -175,7 +179,7 @@ def crc_of(path: os.PathLike | str) -> str:
   return crc.value
 
 
-def sums(folder: os.PathLike | str, names: list[str]) -> dict[str, Any]:
+def sums(folder: PathLike, names: list[str]) -> dict[str, Any]:
   """What `damaged` compares with: name -> {"bytes", "crc32c"} of files.
 
   Args:
@@ -192,7 +196,7 @@ def sums(folder: os.PathLike | str, names: list[str]) -> dict[str, Any]:
 
 
 def damaged(
-  folder: os.PathLike | str,
+  folder: PathLike,
   expected: Mapping[str, Mapping[str, Any]],
   deep: Callable[[str], bool] = lambda name: True,
 ) -> str:
@@ -245,7 +249,7 @@ def unsealed(page: Any) -> dict[str, Any]:
   return content
 
 
-def read_json(path: os.PathLike | str) -> Any:
+def read_json(path: PathLike) -> Any:
   """What a JSON file holds.
 
   Raises:
@@ -273,7 +277,7 @@ def _beside(path: pathlib.Path) -> pathlib.Path:
   return path.with_name(f".{stem}.{unique}{PARTIAL}")
 
 
-def _flush(path: os.PathLike | str, flags: int) -> None:
+def _flush(path: PathLike, flags: int) -> None:
   file = os.open(path, flags)
   try:
     os.fsync(file)

@@ -16,6 +16,7 @@ import pathlib
 import socket
 import time
 from collections.abc import Iterator
+from typing import TextIO
 
 from absl import logging
 
@@ -33,7 +34,7 @@ _mine: set[str] = set()  # folders that this process has
 
 @contextlib.contextmanager
 def alone(
-  folder: os.PathLike | str, wait: bool = False, advice: str = ADVICE
+  folder: os.PathLike[str] | str, wait: bool = False, advice: str = ADVICE
 ) -> Iterator[None]:
   """Nobody else works in the folder meanwhile.
 
@@ -70,7 +71,7 @@ def alone(
       _mine.discard(name)
 
 
-def _take(file, folder: pathlib.Path, wait: bool, advice: str) -> None:
+def _take(file: TextIO, folder: pathlib.Path, wait: bool, advice: str) -> None:
   # flock, not lockf: that one is lost as soon as any file object of this
   # process on the same file is closed.
   try:
@@ -90,7 +91,7 @@ def _take(file, folder: pathlib.Path, wait: bool, advice: str) -> None:
     )
 
 
-def _sign(file) -> None:
+def _sign(file: TextIO) -> None:
   """Writes who has the lock, for the message that others get."""
   file.seek(0)
   file.truncate()
@@ -103,12 +104,12 @@ def _sign(file) -> None:
   file.flush()
 
 
-def _holder(file) -> str:
+def _holder(file: TextIO) -> str:
   try:
     file.seek(0)
-    found = json.loads(file.read(1000))
+    holder = json.loads(file.read(1000))
     return (
-      f"process {found['process']} on {found['host']} since {found['since']}"
+      f"process {holder['process']} on {holder['host']} since {holder['since']}"
     )
   except (OSError, ValueError, TypeError, KeyError):
     return "another process"  # which has not signed yet

@@ -9,6 +9,8 @@ in jaxsyn/ to both.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 LETTERS = {
   "B": "sentence in the batch",
   "S": "source subword",
@@ -33,7 +35,17 @@ def split(name: str) -> tuple[str, str]:
   return what, letters
 
 
-def agree(**arrays) -> None:
+class Shaped(Protocol):
+  """An array of JAX or NumPy, or what stands for one while it is traced."""
+
+  @property
+  def shape(self) -> tuple[int, ...]: ...
+
+  @property
+  def ndim(self) -> int: ...
+
+
+def agree(**arrays: Shaped | None) -> None:
   """Raises unless arrays named what_LETTERS agree on the size of each letter.
 
   Shapes are static under jit, so the check costs nothing at run time.

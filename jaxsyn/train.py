@@ -37,7 +37,7 @@ def run(
   config: Config | Mapping[str, Any],
   folder: str | pathlib.Path,
   change: Change | None = None,
-) -> loop.Outcome:
+) -> loop.TrainingEnd:
   """Trains, from the newest checkpoint in the folder if there is one.
 
   Args:
@@ -97,13 +97,15 @@ def run(
     try:
       with enough_memory(_sizes(split), _LESS_MEMORY):
         return loop.train(
-          config,
-          plan.recipe,
-          layout,
-          split,
-          checkpoints,
-          validator,
-          open_log,
+          loop.Training(
+            config=config,
+            recipe=plan.recipe,
+            layout=layout,
+            split=split,
+            checkpoints=checkpoints,
+            validate=validator,
+            open_log=open_log,
+          )
         )
     finally:
       checkpoints.close()

@@ -23,7 +23,7 @@ from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.scoring.selection import Metric, settled
-from jaxsyn.training.loop import Validated
+from jaxsyn.training.loop import ValidationScores
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
 from jaxsyn.training.step import evaluate_step
@@ -98,7 +98,7 @@ class Validator:
       change=change,
     )
 
-  def __call__(self, params: Any) -> Validated:
+  def __call__(self, params: Any) -> ValidationScores:
     """The scores, and the rank of these parameters.
 
     Values are "loss" and its terms; "likelihood", the mean log probability of a
@@ -135,7 +135,7 @@ class Validator:
       values |= selected.values
       rank = [selected.compared, *rank]
     values["seconds"] = time.monotonic() - began
-    return Validated(values, rank)
+    return ValidationScores(values, rank)
 
 
 def _on_one_device(params: Any) -> Any:

@@ -12,6 +12,7 @@ from absl import flags
 from benchmarks.faults import crew, flips, kills, mutations, world
 from benchmarks.figures import show
 from jaxsyn import cli
+from jaxsyn.errors import InputError
 
 SUITES = flips.SUITES | mutations.SUITES
 
@@ -74,7 +75,7 @@ def _main(values: flags.FlagValues) -> None:
     }
   )
   if total.bad:
-    raise cli.InputError(f"{total.bad} faults were not met; see above.")
+    raise InputError(f"{total.bad} faults were not met; see above.")
 
 
 if __name__ == "__main__":

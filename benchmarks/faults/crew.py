@@ -153,7 +153,7 @@ class _Hand:
 
   def __init__(self, suites: Mapping[str, Suite], world, seed: int):
     self._suites, self._given = suites, (suites, world, seed)
-    self._process = None
+    self._process: multiprocessing.process.BaseProcess | None = None
 
   def run(self, name: str, numbers: range) -> Tally:
     """Halves what hangs or dies until the one case is found."""

@@ -32,11 +32,18 @@ Digests = dict[str, str]  # what was read -> digest
 
 
 @dataclasses.dataclass
-class State:
-  """What cases of one process share: the world, and its undamaged results."""
+class FlipCases:
+  """What cases of one process share.
+
+  Attributes:
+    world: undamaged.
+    right: by use of it, what comes out.
+    others: by use, weights that are right where it is said why.
+  """
 
   world: World
-  right: Digests = dataclasses.field(default_factory=dict)
+  right: dict[str, Digests] = dataclasses.field(default_factory=dict)
+  others: dict[str, set[str]] = dataclasses.field(default_factory=dict)
 
 
 class _Digest:
@@ -230,8 +237,8 @@ TARGETS = {
 }
 
 
-def _open(folder: pathlib.Path) -> State:
-  return State(World(folder))
+def _open(folder: pathlib.Path) -> FlipCases:
+  return FlipCases(World(folder))
 
 
 def _copy(world: World, to: pathlib.Path, use) -> World:
@@ -255,7 +262,7 @@ def _used(target: Target, world: World, origin: World) -> tuple[Digests, str]:
   return found, said.read_text(errors="replace")
 
 
-def _right(state: State, target: Target) -> Digests:
+def _right(state: FlipCases, target: Target) -> Digests:
   """The undamaged result, and what else is right if it is said."""
   key = target.use.__name__
   if key not in state.right:
@@ -265,11 +272,11 @@ def _right(state: State, target: Target) -> Digests:
   return state.right[key]
 
 
-def _fallbacks(state: State, target: Target) -> set[str]:
+def _fallbacks(state: FlipCases, target: Target) -> set[str]:
   """Results with one kept checkpoint after the other as the newest."""
-  key = f"{target.use.__name__} others"
-  if key not in state.right:
-    found = []
+  key = target.use.__name__
+  if key not in state.others:
+    weights: set[str] = set()
     steps = sorted(
       (int(p.name) for p in state.world.folder.glob(target.others)),
       reverse=True,
@@ -281,12 +288,12 @@ def _fallbacks(state: State, target: Target) -> set[str]:
           shutil.rmtree(copied.run / "best")
         for step in steps[:number]:
           shutil.rmtree(copied.run / "checkpoints" / str(step))
-        found.append(_used(target, copied, state.world)[0]["weights"])
-    state.right[key] = " ".join(found)
-  return set(state.right[key].split())
+        weights.add(_used(target, copied, state.world)[0]["weights"])
+    state.others[key] = weights
+  return state.others[key]
 
 
-def case(state: State, rng: np.random.Generator, name: str) -> None:
+def case(state: FlipCases, rng: np.random.Generator, name: str) -> None:
   """Damages one file of a kind and uses it."""
   target = TARGETS[name]
   right = _right(state, target)

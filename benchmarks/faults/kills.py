@@ -204,7 +204,7 @@ def _start(
             return 0, HANG, False
           time.sleep(0.005)
         time.sleep((moment - 0.25) / 0.75 * job.span)
-      if process.poll() is None:
+      if which is not None and process.poll() is None:
         process.send_signal(which)
         sent = True
     output, _ = process.communicate(timeout=PATIENCE)

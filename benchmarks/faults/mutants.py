@@ -16,7 +16,7 @@ from jaxsyn import files
 
 # Values that have gone wrong somewhere: absent, of another type, at and beyond
 # the bounds, names that leave their folder, characters that end a line.
-ODD = (
+ODD: tuple[Any, ...] = (
   *(None, True, False, 0, 1, -1, 2**31, 2**63, 2**70, -(2**70)),
   *(0.5, -0.0, 1e308, float("nan"), float("inf"), float("-inf")),
   *("", " ", "a", "..", "../x", "/x", "a/b", "a\0b", "\n", "é" * 300),

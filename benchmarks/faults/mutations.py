@@ -17,7 +17,7 @@ import pathlib
 import shutil
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ Rng = np.random.Generator
 
 
 @dataclasses.dataclass
-class State:
+class MutationCases:
   """What cases of one process share.
 
   Attributes:
@@ -72,8 +72,8 @@ class State:
     return found
 
 
-def _open(folder: pathlib.Path) -> State:
-  return State(World(folder), tempfile.TemporaryDirectory())
+def _open(folder: pathlib.Path) -> MutationCases:
+  return MutationCases(World(folder), tempfile.TemporaryDirectory())
 
 
 def _some(items: list, rng: Rng) -> Any:
@@ -85,7 +85,7 @@ def _must(holds: bool, what: str) -> None:
     raise Silent(what)
 
 
-def conllu(state: State, rng: Rng) -> None:
+def conllu(state: MutationCases, rng: Rng) -> None:
   from jaxsyn.data.sentence import conllu as trees
   from jaxsyn.data.sentence import tree
 
@@ -105,7 +105,7 @@ def conllu(state: State, rng: Rng) -> None:
   _must(distances.shape == (words, words), "distances of other words")
 
 
-def frame(state: State, rng: Rng) -> None:
+def frame(state: MutationCases, rng: Rng) -> None:
   from jaxsyn.data.store import tfrecord
 
   size = sum(len(p) + 16 for p in state.payloads[:3])
@@ -123,7 +123,7 @@ def frame(state: State, rng: Rng) -> None:
   _must(set(found) <= known, "another payload passed its checksum")
 
 
-def payload(state: State, rng: Rng) -> None:
+def payload(state: MutationCases, rng: Rng) -> None:
   from jaxsyn.data.store.decoding import NotAnExample
 
   decode, check = _reading(state.world.prepared)
@@ -171,7 +171,7 @@ def _reading(directory: pathlib.Path) -> tuple[Callable, Callable]:
   return decoder(manifests.features(manifest)), Check(manifest)
 
 
-def index(state: State, rng: Rng) -> None:
+def index(state: MutationCases, rng: Rng) -> None:
   from jaxsyn.data.store.records import Index, Records
 
   folder = state.folder / "indexed"
@@ -200,7 +200,7 @@ def _lying(index, rng: Rng):
   return dataclasses.replace(index, **{name: values})
 
 
-def columns(state: State, rng: Rng) -> None:
+def columns(state: MutationCases, rng: Rng) -> None:
   """The page of a cache of columns, its checksum mended or not."""
   from jaxsyn.data.loader.column_cache import open_columns
   from jaxsyn.data.store.records import Records
@@ -227,15 +227,15 @@ def columns(state: State, rng: Rng) -> None:
       _must(np.array_equal(*arrays), f"other {kind} {name}")
 
 
-def given(state: State, rng: Rng) -> None:
+def given(state: MutationCases, rng: Rng) -> None:
   """CoNLL-U of several lines, as users give it."""
   from jaxsyn.data.sentence import conllu as trees
   from jaxsyn.data.sentence.align import visible
 
   first = int(rng.integers(len(state.sentences) - 4))
-  lines, blocks = zip(*state.sentences[first : first + 4])
+  lines, real = zip(*state.sentences[first : first + 4])
   number = int(rng.integers(4))
-  blocks = list(blocks)
+  blocks = list(real)
   what = int(rng.integers(4))
   if what == 0:
     del blocks[number]
@@ -256,7 +256,7 @@ def given(state: State, rng: Rng) -> None:
     _must(visible(words) == visible(parse.text), f"words {words!r}")
 
 
-def download(state: State, rng: Rng) -> None:
+def download(state: MutationCases, rng: Rng) -> None:
   """A file that was fetched, or what stands beside it, changed since."""
   from jaxsyn.data.store import fetch
 
@@ -274,7 +274,7 @@ def download(state: State, rng: Rng) -> None:
   _must(found == right and path.read_bytes() == data, "another file")
 
 
-def text(state: State, rng: Rng) -> None:
+def text(state: MutationCases, rng: Rng) -> None:
   from jaxsyn.data.sentence.text import lines_of
 
   lines = [line for line, _ in itertools.islice(state.sentences, 20)]
@@ -292,7 +292,8 @@ def text(state: State, rng: Rng) -> None:
   _must(found == wanted, f"other lines of {path.name}")
 
 
-def brackets(state: State, rng: Rng) -> None:
+def brackets(state: MutationCases, rng: Rng) -> None:
+  from jaxsyn.data.sentence.linearise import CLOSE
   from preprocess import penn
 
   line = b"(ROOT (S (NP (DT The) (JJ small) (NN dog)) (VP (VBZ sees)) (. .)))"
@@ -302,7 +303,7 @@ def brackets(state: State, rng: Rng) -> None:
     return
   depth = 0
   for sign in tree.signs:
-    if sign == penn.CLOSE and not isinstance(sign, str):
+    if sign == CLOSE and not isinstance(sign, str):
       depth -= 1
     elif isinstance(sign, str):
       depth += 1
@@ -310,21 +311,17 @@ def brackets(state: State, rng: Rng) -> None:
   _must(depth == 0, "brackets left open")
 
 
-def manifest(state: State, rng: Rng) -> None:
+def manifest(state: MutationCases, rng: Rng) -> None:
   from jaxsyn.data.store import manifest as manifests
 
   old = (state.world.prepared / "manifest.json").read_bytes()
   path = state.folder / "manifest.json"
   path.write_bytes(mutants.json_text(old, rng))
   found = manifests.read(state.folder)
-  files = [
-    manifests.vocabulary_file(state.folder, found, side)
-    for side in ("source", "target")
-  ]
-  files += [
-    manifests.parser_file(state.folder, found, side)
-    for side in ("source", "target")
-  ]
+  files: list[pathlib.Path | None] = []
+  for side in ("source", "target"):
+    files.append(manifests.vocabulary_file(state.folder, found, side))
+    files.append(manifests.parser_file(state.folder, found, side))
   for name, split in found["splits"].items():
     files.append(manifests.text_file(state.folder, name, "source"))
     inside = manifests.tfds_folder(state.folder, found)
@@ -334,8 +331,9 @@ def manifest(state: State, rng: Rng) -> None:
     _must(resolved.is_relative_to(state.folder.resolve()), f"leaves: {file}")
 
 
-def run_page(state: State, rng: Rng) -> None:
+def run_page(state: MutationCases, rng: Rng) -> None:
   from jaxsyn import workdir
+  from jaxsyn.data.store import manifest as manifests
 
   folder = state.folder / "run"
   folder.mkdir(exist_ok=True)
@@ -346,12 +344,12 @@ def run_page(state: State, rng: Rng) -> None:
     (folder / name).write_bytes(new)
   run = workdir.open_run(folder)
   for side in ("source", "target"):
-    file = workdir.manifests.vocabulary_file(folder, run.manifest, side)
+    file = manifests.vocabulary_file(folder, run.manifest, side)
     inside = file.resolve().is_relative_to(folder.resolve())
     _must(inside, f"leaves: {file}")
 
 
-def config(state: State, rng: Rng) -> None:
+def config(state: MutationCases, rng: Rng) -> None:
   from jaxsyn.config import as_dict, read_config
   from jaxsyn.plan import resolve
 
@@ -370,6 +368,7 @@ def _plain_config(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _numbers(content: Any, name: str = "") -> list[tuple[str, float]]:
+  parts: Iterable[tuple[Any, Any]]
   if isinstance(content, dict):
     parts = content.items()
   elif isinstance(content, (list, tuple)):

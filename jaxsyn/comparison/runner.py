@@ -21,7 +21,7 @@ from jaxsyn.comparison import progress
 from jaxsyn.comparison.asked import Job
 from jaxsyn.comparison.progress import Board, State
 from jaxsyn.scoring.selection import name_of
-from jaxsyn.training.loop import Signals
+from jaxsyn.training.loop import StopSignals
 
 STARTS = 3  # of a process that is killed each time before it gets any further
 LOOK = 0.1  # seconds between looks at the processes
@@ -84,7 +84,7 @@ class Runner:
     waiting = [job for job in self._jobs if not job.finished]
     if done := len(self._jobs) - len(waiting):
       self._board.say(f"{done} of {len(self._jobs)} runs are finished already")
-    with Signals() as signals:
+    with StopSignals() as signals:
       try:
         while (waiting and not signals.name) or self._working:
           while self._free and waiting and not signals.name:
@@ -127,7 +127,7 @@ class Runner:
       )
     self._working.append(Working(job, process, place))
 
-  def _ended(self, signals: Signals) -> list[Job]:
+  def _ended(self, signals: StopSignals) -> list[Job]:
     """Takes processes that ended off the list; runs to be started again."""
     again = []
     for working in list(self._working):

@@ -36,7 +36,7 @@ from absl import logging
 from jaxsyn import files
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
-from jaxsyn.training.kept import PAGE, Damaged, Kept, none_whole
+from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged, none_whole
 from jaxsyn.training.reader import Reader
 
 Tree = Any
@@ -85,7 +85,7 @@ class Checkpoints(Reader):
         files.remove_unfinished(kept.folder)
     self._writer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
     self._pool = ThreadPoolExecutor(1, "checkpoints")
-    self._saving: Future | None = None
+    self._saving: Future[None] | None = None
     logging.get_absl_logger().addFilter(_is_news)
 
   def save(self, step: int, state: Tree, progress: Progress) -> None:
@@ -100,7 +100,11 @@ class Checkpoints(Reader):
       self._save(self.best, step, params, score)
 
   def _save(
-    self, kept: Kept, step: int, tree: Tree, content: Mapping[str, Any]
+    self,
+    kept: CheckpointFolder,
+    step: int,
+    tree: Tree,
+    content: Mapping[str, Any],
   ) -> None:
     self._check_space(tree)
     take_sums = sums.held(tree)
@@ -115,13 +119,13 @@ class Checkpoints(Reader):
       sums.everyone("the folder is there")
       self._writer.save(new / kept.item, args=ocp.args.StandardSave(tree))
 
-    def finish():
+    def finish() -> None:
       try:
         page = {"content": content, "arrays": together or take_sums()}
         self._writer.wait_until_finished()
         if self._primary:
-          found = (path for path in new.rglob("*") if path.is_file())
-          names = sorted(str(path.relative_to(new)) for path in found)
+          paths = (path for path in new.rglob("*") if path.is_file())
+          names = sorted(str(path.relative_to(new)) for path in paths)
           page["files"] = files.sums(new, names)
           files.write_json(new / PAGE, files.sealed(page))
           files.flush_tree(new)
@@ -133,7 +137,7 @@ class Checkpoints(Reader):
 
     self._saving = self._pool.submit(finish)
 
-  def _remove_older(self, kept: Kept, step: int) -> None:
+  def _remove_older(self, kept: CheckpointFolder, step: int) -> None:
     number = self._keep if kept is self.last else 1
     others = [other for other in kept.steps() if other != step]
     for other in others[: max(len(others) + 1 - number, 0)]:
@@ -183,17 +187,19 @@ class Checkpoints(Reader):
       InputError: the checkpoint is of another model (both sides are named), or
         there are some and none is whole.
     """
-    found, bad = self.last.newest(lambda step: self.last.read(step, abstract))
-    if bad and not found:
-      raise none_whole(self.workdir, bad)
-    for step, why in bad.items():
+    whole, damaged = self.last.newest(
+      lambda step: self.last.read(step, abstract)
+    )
+    if damaged and not whole:
+      raise none_whole(self.workdir, damaged)
+    for step, why in damaged.items():
       self._set_aside(self.last, step, why, f"damaged-{step}")
-    if not found:
+    if not whole:
       return None
     for step in self.best.steps():
       if why := self._fault_of_best(step):
         self._set_aside(self.best, step, why, f"damaged-best-{step}")
-    ((step, (state, page)),) = found
+    ((step, (state, page)),) = whole
     return step, state, Progress(**page["content"])
 
   def _fault_of_best(self, step: int) -> str:
@@ -213,7 +219,9 @@ class Checkpoints(Reader):
       return str(error)
     return ""
 
-  def _set_aside(self, kept: Kept, step: int, why: str, name: str) -> None:
+  def _set_aside(
+    self, kept: CheckpointFolder, step: int, why: str, name: str
+  ) -> None:
     names = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
     place = next(
       path

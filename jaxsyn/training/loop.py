@@ -7,6 +7,7 @@ as if it had not.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import signal
@@ -14,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
@@ -26,16 +28,23 @@ from jaxsyn.data.loader.split import Split, ahead
 from jaxsyn.errors import InputError
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.log import Log
-from jaxsyn.training.mesh import Layout
+from jaxsyn.training.mesh import Layout, Step
 from jaxsyn.training.meter import Meter, real_subwords
-from jaxsyn.training.step import Recipe, State, first_state, train_step
+from jaxsyn.training.step import (
+  Metrics,
+  Params,
+  Recipe,
+  TrainState,
+  first_state,
+  train_step,
+)
 
 # On CPU, collectives of too many programs in flight dead-lock a thread pool
 # of few cores; a wait now and then costs nothing.
 IN_FLIGHT = 8
 
 
-class Validated(NamedTuple):
+class ValidationScores(NamedTuple):
   """What parameters do on the validation split.
 
   Attributes:
@@ -49,7 +58,35 @@ class Validated(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class Training:
+  """What a run is made of.
+
+  Attributes:
+    config: of the run.
+    recipe: of the step.
+    layout: where it runs.
+    split: to train on.
+    checkpoints: of the run.
+    validate: parameters -> what they score, and how they rank.
+    open_log: the log, from the step that is gone on from.
+  """
+
+  config: Config
+  recipe: Recipe
+  layout: Layout
+  split: Split
+  checkpoints: Checkpoints
+  validate: Callable[[Params], ValidationScores]
+  open_log: Callable[[int], Log]
+
+  @functools.cached_property
+  def step(self) -> Step:
+    """One batch in, for the layout to compile."""
+    return functools.partial(train_step, recipe=self.recipe)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingEnd:
   """How a call of `train` ended.
 
   Attributes:
@@ -68,80 +105,51 @@ class Outcome:
   compilations: int
 
 
-class Signals:
+class StopSignals:
   """SIGTERM and SIGINT ask the loop to save and end; a second one kills."""
 
-  def __init__(self):
+  def __init__(self) -> None:
     self.name = ""
     self._old: dict[int, Any] = {}
 
-  def __enter__(self) -> Signals:
+  def __enter__(self) -> StopSignals:
     if threading.current_thread() is threading.main_thread():
       for number in (signal.SIGTERM, signal.SIGINT):
         self._old[number] = signal.signal(number, self._note)
     return self
 
-  def __exit__(self, *_) -> None:
+  def __exit__(self, *_: object) -> None:
     for number, handler in self._old.items():
       signal.signal(number, handler)
 
-  def _note(self, number: int, _) -> None:
+  def _note(self, number: int, _: FrameType | None) -> None:
     self.name = signal.Signals(number).name
     signal.signal(number, self._old[number])
 
 
-def train(
-  config: Config,
-  recipe: Recipe,
-  layout: Layout,
-  split: Split,
-  checkpoints: Checkpoints,
-  validate: Callable[[Any], Validated],
-  open_log: Callable[[int], Log],
-) -> Outcome:
+def train(training: Training) -> TrainingEnd:
   """Trains from the newest checkpoint, or from the start, to the end.
-
-  Args:
-    config: of the run.
-    recipe: of the step.
-    layout: where it runs.
-    split: to train on.
-    checkpoints: of the run.
-    validate: parameters -> what they score, and how they rank.
-    open_log: the log, from the step that is gone on from.
 
   Raises:
     InputError: the loss is not a number; the message names the step and the
       last good checkpoint.
   """
-  state, progress = _restore(
-    config, recipe, layout, checkpoints, split.empty()[0]
-  )
-  start = int(jax.device_get(layout.take_state(state).step))
-  if reason := over(config, start, progress):  # nothing to compile for
-    return Outcome(start, reason, progress, len(split.plan.shapes), 0)
-  log = open_log(start)
+  state, progress = _restore(training)
+  start = int(jax.device_get(training.layout.take_state(state).step))
+  if reason := over(training.config, start, progress):
+    shapes = len(training.split.plan.shapes)
+    return TrainingEnd(start, reason, progress, shapes, compilations=0)
+  log = training.open_log(start)
   if start:
     log.say(f"going on from step {start}")
-  step_function = functools.partial(train_step, recipe=recipe)
   try:
-    flops = _compile(layout, step_function, state, split, log)
-    runner = _Loop(
-      config,
-      recipe.losses,
-      layout,
-      step_function,
-      split,
-      checkpoints,
-      validate,
-      log,
-      flops,
-    )
-    with Signals() as signals:
-      return runner.run(state, progress, start, signals)
+    flops = _compile(training, state, log)
+    loop = _Loop(training, log, flops, progress, start)
+    with StopSignals() as signals:
+      return loop.run(state, signals)
   finally:
     log.close()
-    checkpoints.wait()
+    training.checkpoints.wait()
 
 
 def over(config: Config, step: int, progress: Progress) -> str:
@@ -156,31 +164,37 @@ def over(config: Config, step: int, progress: Progress) -> str:
   return ""
 
 
-def _restore(config, recipe, layout, checkpoints, batch):
+def _restore(training: Training) -> tuple[TrainState, Progress]:
   """The state to go on from, in place; a fresh one if there is none."""
-  make = functools.partial(first_state, recipe, seed=config.seed)
+  layout, batch = training.layout, training.split.empty()[0]
+  make = functools.partial(
+    first_state, training.recipe, seed=training.config.seed
+  )
   abstract = jax.eval_shape(make, batch)
   abstract = jax.tree.map(
     lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
     abstract,
     layout.storage(abstract),
   )
-  found = checkpoints.restore(abstract)
-  if found is None:
+  restored = training.checkpoints.restore(abstract)
+  if restored is None:
     return layout.place_state(jax.jit(make)(batch)), Progress()
-  _, state, progress = found
+  _, state, progress = restored
   return layout.place_state(state), progress
 
 
-def _compile(layout, step_function, state, split, log) -> dict[Any, float]:
+def _compile(
+  training: Training, state: TrainState, log: Log
+) -> dict[tuple[int, ...], float]:
   """Compiles every shape before the first step; returns FLOPs by shape."""
-  batches = [layout.place_batch(batch) for batch in split.empty()]
+  layout = training.layout
+  batches = [layout.place_batch(batch) for batch in training.split.empty()]
   began = time.monotonic()
   log.say(f"compiling the step for {len(batches)} shapes")
   with ThreadPoolExecutor(2) as pool:
     programs = list(
       pool.map(
-        lambda batch: layout.compile_train(step_function, state, batch), batches
+        lambda batch: layout.compile_train(training.step, state, batch), batches
       )
     )
   # Saving copies the state on a CPU; its small programs belong to the warm-up.
@@ -201,28 +215,30 @@ class _Loop:
   """One call of `train`, from its first step to its last."""
 
   def __init__(
-    self, config, losses, layout, step, split, checkpoints, validate, log, flops
+    self,
+    training: Training,
+    log: Log,
+    flops: dict[tuple[int, ...], float],
+    progress: Progress,
+    start: int,
   ):
-    self._config, self._losses = config, losses
-    self._layout, self._train_step = layout, step
-    self._split, self._checkpoints, self._log = split, checkpoints, log
-    self._validate, self._flops = validate, flops
-    self._pending: list[tuple[int, Any]] = []  # metrics still on the device
-
-  def run(
-    self, state: State, progress: Progress, start: int, signals: Signals
-  ) -> Outcome:
-    """Steps until there is a reason to end."""
-    train = self._config.train
+    self._training, self._log, self._flops = training, log, flops
+    self._config, self._layout = training.config, training.layout
+    self._checkpoints = training.checkpoints
     self._progress, self._before = progress, progress.minutes
+    self._start = start
     self._began = time.monotonic()
-    self._meter = Meter(self._config, self._losses, start)
-    batches = ahead(
-      self._split.batches(Position(progress.epoch, progress.batch)),
-      train.prefetch,
-    )
-    step, reason = start, self._reason(start, signals)
-    try:
+    self._meter = Meter(training.config, training.recipe.losses, start)
+    self._pending: list[tuple[int, Metrics]] = []  # still on the device
+
+  def run(self, state: TrainState, signals: StopSignals) -> TrainingEnd:
+    """Steps until there is a reason to end."""
+    train, split = self._config.train, self._training.split
+    progress = self._progress
+    position = Position(progress.epoch, progress.batch)
+    batches = ahead(split.batches(position), train.prefetch)
+    step, reason = self._start, self._reason(self._start, signals)
+    with contextlib.closing(batches):
       while not reason:
         state = self._step(state, step, batches)
         step += 1
@@ -235,22 +251,25 @@ class _Loop:
           reason = reason or self._reason(step, signals)
         if step % train.save_every == 0 or reason:
           self._save(step, state)
-    finally:
-      batches.close()
-    return Outcome(
+    return TrainingEnd(
       step,
       reason,
       progress,
-      len(self._split.plan.shapes),
-      self._layout.compilations["train"],
+      shapes=len(split.plan.shapes),
+      compilations=self._layout.compilations["train"],
     )
 
-  def _step(self, state: State, step: int, batches: Iterator) -> State:
+  def _step(
+    self,
+    state: TrainState,
+    step: int,
+    batches: Iterator[tuple[Position, Batch]],
+  ) -> TrainState:
     asked = time.monotonic()
     position, batch = next(batches)
     waited = time.monotonic() - asked
     placed = self._layout.place_batch(batch)
-    state, metrics = self._layout.train(self._train_step, state, placed)
+    state, metrics = self._layout.train(self._training.step, state, placed)
     self._pending.append((step + 1, metrics))
     if len(self._pending) % IN_FLIGHT == 0:
       jax.block_until_ready(metrics)
@@ -261,7 +280,7 @@ class _Loop:
     self._log.advance()
     return state
 
-  def _reason(self, step: int, signals: Signals) -> str:
+  def _reason(self, step: int, signals: StopSignals) -> str:
     """Why this call is to end now; "" to go on."""
     self._clock()
     return signals.name or over(self._config, step, self._progress)
@@ -299,11 +318,11 @@ class _Loop:
     if values := self._meter.record(step, self._progress):
       self._log.record("train", step, values)
 
-  def _evaluate(self, step: int, state: State) -> None:
+  def _evaluate(self, step: int, state: TrainState) -> None:
     self._fetch()
     began = time.monotonic()
     params = self._layout.take_state(state).evaluated
-    values, rank = self._validate(params)
+    values, rank = self._training.validate(params)
     train, progress = self._config.train, self._progress
     if not np.isfinite(rank).all():
       raise self._no_number("validation loss", step)
@@ -329,7 +348,7 @@ class _Loop:
     self._log.record("validation", step, values)
     self._meter.pause(time.monotonic() - began)
 
-  def _save(self, step: int, state: State) -> None:
+  def _save(self, step: int, state: TrainState) -> None:
     self._fetch()
     state = _unshared(self._layout.take_state(state))
     self._checkpoints.save(step, state, self._progress)

@@ -24,6 +24,10 @@ from jaxsyn.training.memory import keep_memory
 
 AXES = ("data", "fsdp", "tensor")
 
+# (state, batch) -> (state, metrics); under pmap called with axis="data" too.
+Step = Callable[..., tuple[Any, Any]]
+Program = jax.stages.Compiled
+
 
 def make_mesh(config: MeshConfig) -> Mesh:
   """All devices in the shape of `config.train.mesh`; -1 takes what is left.
@@ -71,7 +75,7 @@ def set_up_jax() -> None:
   programs is JAX_COMPILATION_CACHE_DIR, or one in the user's cache.
   """
   keep_memory()
-  if not jax.config.jax_compilation_cache_dir:
+  if not jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]  # JAX adds it at run time
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.path.join(home, "jaxsyn", "programs")
     jax.config.update("jax_compilation_cache_dir", folder)
@@ -95,8 +99,8 @@ class Layout:
         "config.train.mesh.fsdp and .tensor to 1."
       )
     self.rows = self.mesh.shape["data"] * self.mesh.shape["fsdp"]
-    self.compilations = collections.Counter()
-    self._programs: dict[Any, Callable] = {}
+    self.compilations: collections.Counter[str] = collections.Counter()
+    self._programs: dict[Any, Program] = {}
     self._whole = NamedSharding(self.mesh, PartitionSpec())
     self._split = NamedSharding(self.mesh, PartitionSpec(("data", "fsdp")))
 
@@ -148,38 +152,50 @@ class Layout:
       for name, array in batch.items()
     }
 
-  def train(self, step: Callable, state: Any, batch: Mapping) -> tuple:
+  def train(
+    self, step: Step, state: Any, batch: Mapping[str, Any]
+  ) -> tuple[Any, Any]:
     """Runs train_step(state, batch) compiled for the shapes of the batch.
 
     Args:
       step: of (state, batch, axis=...), all else bound.
     """
-    return self.compile_train(step, state, batch)(state, batch)
+    new: tuple[Any, Any] = self.compile_train(step, state, batch)(state, batch)
+    return new
 
-  def compile_train(self, step: Callable, state: Any, batch: Mapping):
+  def compile_train(
+    self, step: Step, state: Any, batch: Mapping[str, Any]
+  ) -> Program:
     """The compiled step for these shapes, made at first use."""
-    if self.is_pmap:
-      wrapped = jax.pmap(
-        functools.partial(step, axis="data"), axis_name="data", donate_argnums=0
-      )
-    else:
+
+    def wrapped() -> Any:
+      if self.is_pmap:
+        return jax.pmap(
+          functools.partial(step, axis="data"),
+          axis_name="data",
+          donate_argnums=0,
+        )
       # Left to the compiler the new state lies otherwise than the old one, and
       # the compiled step refuses it.
-      where = self.shardings(state)
-      wrapped = jax.jit(
-        step, donate_argnums=0, out_shardings=(where, self._whole)
-      )
+      out = self.shardings(state), self._whole
+      return jax.jit(step, donate_argnums=0, out_shardings=out)
+
     return self._compile("train", wrapped, state, batch)
 
-  def call(self, name: str, function: Callable, *arguments) -> Any:
+  def call(
+    self, name: str, function: Callable[..., Any], *arguments: Any
+  ) -> Any:
     """Runs any function of placed arrays, compiled once a set of shapes."""
-    program = self._compile(name, jax.jit(function), *arguments)
+    program = self._compile(name, lambda: jax.jit(function), *arguments)
     return program(*arguments)
 
-  def _compile(self, name: Any, wrapped: Callable, *arguments) -> Callable:
+  def _compile(
+    self, name: str, wrapped: Callable[[], Any], *arguments: Any
+  ) -> Program:
+    """The program of these shapes; what is jitted is asked for at first use."""
     leaves, tree = jax.tree.flatten(arguments)
     key = (name, tree, tuple((np.shape(x), str(x.dtype)) for x in leaves))
     if key not in self._programs:
-      self._programs[key] = wrapped.lower(*arguments).compile()
+      self._programs[key] = wrapped().lower(*arguments).compile()
       self.compilations[name] += 1
     return self._programs[key]

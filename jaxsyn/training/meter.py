@@ -20,10 +20,11 @@ from jaxsyn.training.objective import Loss, report
 
 def real_subwords(batch: Batch) -> tuple[int, int]:
   """Subwords of a batch that are no padding: of the source, of the target."""
-  return tuple(
-    int(np.count_nonzero(batch[name] != PAD))
-    for name in ("source_id_BS", "target_id_BT")
-  )
+
+  def real(name: str) -> int:
+    return int(np.count_nonzero(batch[name] != PAD))
+
+  return real("source_id_BS"), real("target_id_BT")
 
 
 class Meter:
@@ -48,7 +49,7 @@ class Meter:
     self._reset()
 
   def _reset(self) -> None:
-    self._sums: collections.Counter = collections.Counter()
+    self._sums: dict[str, float] = collections.defaultdict(float)
     self._metrics: list[Mapping[str, Any]] = []
     self._since = time.monotonic()
 
@@ -62,13 +63,14 @@ class Meter:
     """
     source, target = real_subwords(batch)
     positions = batch["source_id_BS"].size + batch["target_id_BT"].size
-    self._sums.update(
-      tokens=target,
-      real=source + target,
-      positions=positions,
-      flops=flops,
-      waited=waited,
-    )
+    for name, value in (
+      ("tokens", target),
+      ("real", source + target),
+      ("positions", positions),
+      ("flops", flops),
+      ("waited", waited),
+    ):
+      self._sums[name] += value
 
   def steps(self, metrics: Sequence[Mapping[str, Any]]) -> None:
     """Metrics of steps, fetched from the device."""
@@ -108,8 +110,8 @@ class Meter:
 
   def _mean(self, name: str) -> float:
     """Of a loss term over all that it counted, in however many batches."""
-    pairs = [m["terms"][name] for m in self._metrics]
-    total, count = np.sum(pairs, axis=0, dtype=np.float64)
+    pairs = np.array([m["terms"][name] for m in self._metrics], np.float64)
+    total, count = pairs.sum(axis=0)
     return float(total / max(count, 1.0))
 
   def _left(self, step: int, progress: Progress) -> float:

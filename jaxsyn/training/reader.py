@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from jaxsyn.errors import InputError
-from jaxsyn.training.kept import Damaged, Kept, none_whole
+from jaxsyn.training.folder import CheckpointFolder, Damaged, none_whole
 
 Tree = Any
 
@@ -47,14 +47,16 @@ class Reader:
 
   def __init__(self, workdir: pathlib.Path | str):
     self.workdir = pathlib.Path(workdir).absolute()
-    self.last = Kept(self.workdir / "checkpoints", "state")
-    self.best = Kept(self.workdir / "best", "params")
+    self.last = CheckpointFolder(self.workdir / "checkpoints", "state")
+    self.best = CheckpointFolder(self.workdir / "best", "params")
 
   def steps(self) -> list[int]:
     """Steps of the kept checkpoints, oldest first."""
     return self.last.steps()
 
-  def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:
+  def restore_params(
+    self, which: str, abstract: Tree, ema: bool
+  ) -> Parameters:
     """Parameters to translate with.
 
     Damaged ones are passed over, which is among the notes: for the newest the
@@ -70,19 +72,22 @@ class Reader:
       InputError: no such checkpoint, none that is whole, or of another model.
     """
     if which == "best":
-      found, bad = self.best.newest(lambda step: self.best.read(step, abstract))
-      if found:
-        ((step, (params, page)),) = found
-        return Parameters(params, (step,), page["content"], _passed_over(bad))
-      if bad:
-        (step, why), *_ = bad.items()
+      whole, damaged = self.best.newest(
+        lambda step: self.best.read(step, abstract)
+      )
+      if whole:
+        ((step, (params, page)),) = whole
+        notes = _passed_over(damaged)
+        return Parameters(params, (step,), page["content"], notes)
+      if damaged:
+        (step, why), *_ = damaged.items()
         return self._nearest(step, why, abstract, ema)
       if (step := self._best_said()) >= 0:
         why = f"{self.best.folder} is empty"
         return self._nearest(step, why, abstract, ema)
     if which in ("best", "last"):
-      found, notes = self._newest(1, abstract, ema)
-      ((step, params),) = found
+      whole, notes = self._newest(1, abstract, ema)
+      ((step, params),) = whole
       return Parameters(params, (step,), notes=notes)
     steps = {str(step): step for step in self.steps()}
     if which not in steps:
@@ -118,59 +123,58 @@ class Reader:
         f"config.train.average={number}, but {self.workdir} has only "
         f"{len(steps)} checkpoints. Train on, or name one (--checkpoint last)."
       )
-    found, notes = self._newest(number, abstract, ema)
-    if len(found) < number:
+    whole, notes = self._newest(number, abstract, ema)
+    if len(whole) < number:
       raise InputError(
-        f"config.train.average={number}, but only {len(found)} checkpoints of "
+        f"config.train.average={number}, but only {len(whole)} checkpoints of "
         f"{self.workdir} are whole. {' '.join(notes)} Name one instead "
         "(--checkpoint last)."
       )
-    found.reverse()
-    taken, trees = zip(*found)
+    averaged, trees = zip(*reversed(whole))
     mean = jax.tree.map(lambda *x: sum(x[1:], x[0]) / number, *trees)
-    return Parameters(mean, taken, notes=notes)
+    return Parameters(mean, averaged, notes=notes)
 
   def _newest(
     self, number: int, abstract: Tree, ema: bool
   ) -> tuple[list[tuple[int, Tree]], tuple[str, ...]]:
     """The newest whole ones, newest first, and notes on the damaged ones."""
-    found, bad = self.last.newest(
+    whole, damaged = self.last.newest(
       lambda step: self._params_of(step, abstract, ema), number
     )
-    if not found:
-      raise none_whole(self.workdir, bad)
-    return found, _passed_over(bad)
+    if not whole:
+      raise none_whole(self.workdir, damaged)
+    return whole, _passed_over(damaged)
 
   def _nearest(
     self, best: int, why: str, abstract: Tree, ema: bool
   ) -> Parameters:
     """Parameters of the kept step nearest to the best, which is damaged."""
-    bad = {best: why}
+    damaged = {best: why}
     for step in sorted(self.steps(), key=lambda s: (abs(s - best), -s)):
       try:
         params = self._params_of(step, abstract, ema)
       except Damaged as error:
-        bad[step] = str(error)
+        damaged[step] = str(error)
         continue
       note = (
         f"the best parameters, of step {best}, are damaged or gone ({why}); "
         f"those of step {step}, the nearest that is kept, stand in for them"
       )
       return Parameters(params, (step,), notes=(note,))
-    raise none_whole(self.workdir, bad)
+    raise none_whole(self.workdir, damaged)
 
   def _best_said(self) -> int:
     """The best step so far as the newest checkpoint knows it; or -1."""
-    found, _ = self.last.newest(self.last.page)
-    return found[0][1]["content"].get("best_step", -1) if found else -1
+    whole, _ = self.last.newest(self.last.page)
+    return whole[0][1]["content"].get("best_step", -1) if whole else -1
 
   def _params_of(self, step: int, abstract: Tree, ema: bool) -> Tree:
     name = "ema" if ema else "params"
     return self.last.read(step, abstract, name)[0]
 
 
-def _passed_over(bad: dict[int, str]) -> tuple[str, ...]:
+def _passed_over(damaged: dict[int, str]) -> tuple[str, ...]:
   return tuple(
     f"the checkpoint of step {step} is damaged and is passed over ({why})."
-    for step, why in bad.items()
+    for step, why in damaged.items()
   )

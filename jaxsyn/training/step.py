@@ -14,6 +14,7 @@ a step has one backward pass.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +28,7 @@ from flax import struct
 from jaxsyn.models.contract import forward
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.losses import token_log_probability
-from jaxsyn.training.objective import Loss, real_targets
+from jaxsyn.training.objective import Loss, Shares, real_targets
 
 Array = jax.Array
 Params = Any
@@ -35,7 +36,7 @@ Metrics = dict[str, Any]
 
 
 @struct.dataclass
-class State:
+class TrainState:
   """Everything that training changes; all of it is in a checkpoint.
 
   Attributes:
@@ -79,14 +80,14 @@ def outputs(
   batch: Mapping[str, Array],
   *,
   train: bool,
-  rngs: Mapping[str, Array] | None = None,
+  rngs: dict[str, Array] | None = None,
 ) -> tuple[Array, dict[str, Maps]]:
   """The model's logits (BTV), and for each loss the maps that it reads.
 
   What no loss reads of a second pass the compiler drops.
   """
 
-  def run(full_context: bool):
+  def run(full_context: bool) -> tuple[Array, Maps]:
     logits_BTV, state = recipe.model.apply(
       {"params": params},
       batch,
@@ -108,13 +109,15 @@ def outputs(
   }
 
 
-def first_state(recipe: Recipe, batch: Mapping[str, Array], seed: int) -> State:
+def first_state(
+  recipe: Recipe, batch: Mapping[str, Array], seed: int
+) -> TrainState:
   """The state before the first step; sizes come from any batch."""
   init, run = jax.random.split(jax.random.key(seed))
   params = recipe.model.init(
     {"params": init}, batch, train=False, method=forward
   )["params"]
-  return State(
+  return TrainState(
     step=jnp.zeros((), jnp.int32),
     params=params,
     opt=recipe.optimiser.init(params),
@@ -153,11 +156,11 @@ def moving_average(
 
 
 def train_step(
-  state: State,
+  state: TrainState,
   batch: Mapping[str, Array],
   recipe: Recipe,
   axis: str | None = None,
-) -> tuple[State, Metrics]:
+) -> tuple[TrainState, Metrics]:
   """One batch: gradients, and the update when its turn has come.
 
   Args:
@@ -175,10 +178,12 @@ def train_step(
   if axis is not None:
     key = jax.random.fold_in(key, jax.lax.axis_index(axis))
 
-  def total(x):
-    return x if axis is None else jax.lax.psum(x, axis)
+  def total(tree: Params) -> Params:
+    return tree if axis is None else jax.lax.psum(tree, axis)
 
-  def sums_of_terms(params):
+  def sums_of_terms(
+    params: Params,
+  ) -> tuple[dict[str, Array], dict[str, Array]]:
     logits_BTV, maps = outputs(
       recipe,
       params,
@@ -217,25 +222,30 @@ def train_step(
   norm = optax.tree.norm(grads)
   step = state.step + 1
 
-  def update(state: State) -> State:
+  def update(state: TrainState) -> TrainState:
     updates, opt = recipe.optimiser.update(grads, state.opt, state.params)
     params = optax.apply_updates(state.params, updates)
     ema = state.ema
     if ema is not None:
       ema = moving_average(ema, params, recipe.ema, step // recipe.accumulate)
     zero = jax.tree.map(jnp.zeros_like, pending)
-    return state.replace(params=params, opt=opt, ema=ema, pending=zero)
+    return dataclasses.replace(
+      state, params=params, opt=opt, ema=ema, pending=zero
+    )
 
   updated = step % recipe.accumulate == 0
   if pending is None:
     state = update(state)
   else:
     state = jax.lax.cond(
-      updated, update, lambda state: state.replace(pending=pending), state
+      updated,
+      update,
+      lambda state: dataclasses.replace(state, pending=pending),
+      state,
     )
   terms = {name: (sums[name], counts[name]) for name in sums}
   metrics = {"terms": terms, "grad_norm": norm, "updated": updated}
-  return state.replace(step=step), metrics
+  return dataclasses.replace(state, step=step), metrics
 
 
 def _shares(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
@@ -261,7 +271,8 @@ def evaluate_step(
     subwords.
   """
   logits_BTV, maps = outputs(recipe, params, batch, train=False)
-  terms, shares = {}, {}
+  terms: dict[str, tuple[Array, Array]] = {}
+  shares: Shares = {}
   for name, loss in recipe.losses.items():
     terms[name] = loss(logits_BTV, maps[name], batch)
     shares |= loss.measure(maps[name], batch)

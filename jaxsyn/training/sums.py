@@ -28,7 +28,10 @@ Sums = dict[str, dict[str, Any]]
 def named(tree: Tree) -> dict[str, Any]:
   """The leaves of a tree by their path, as in "params/encoder/kernel"."""
   leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-  return {"/".join(map(_name, path)): leaf for path, leaf in leaves}
+  return {
+    jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+    for path, leaf in leaves
+  }
 
 
 def held(tree: Tree) -> Callable[[], Sums]:
@@ -111,10 +114,11 @@ def _held(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 def _seen(leaf: Any, region: str) -> np.ndarray | None:
   """A region of an array, if this process holds all of it."""
-  wanted = [(0, size) for size in leaf.shape]
+  whole = [(0, size) for size in leaf.shape]
+  wanted, parts = whole, [(whole, leaf)]
   if region:
-    wanted = [tuple(map(int, span.split(":"))) for span in region.split(",")]
-  parts = [([(0, size) for size in leaf.shape], leaf)]
+    pairs = (span.split(":") for span in region.split(","))
+    wanted = [(int(begin), int(end)) for begin, end in pairs]
   if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
     parts = [
       (_spans(shard.index, leaf.shape), shard.data)
@@ -123,7 +127,8 @@ def _seen(leaf: Any, region: str) -> np.ndarray | None:
   for spans, data in parts:
     if all(b <= x and y <= e for (x, y), (b, e) in zip(wanted, spans)):
       cut = tuple(slice(x - b, y - b) for (x, y), (b, _) in zip(wanted, spans))
-      return np.asarray(data)[(*cut, ...)]  # an array also where it has no axes
+      index: Any = (*cut, ...)  # an array also where it has no axes
+      return np.asarray(data)[index]
   return None
 
 
@@ -131,10 +136,3 @@ def _spans(
   index: tuple[slice, ...], shape: tuple[int, ...]
 ) -> list[tuple[int, int]]:
   return [part.indices(size)[:2] for part, size in zip(index, shape)]
-
-
-def _name(key: Any) -> str:
-  for attribute in ("key", "name", "idx"):
-    if hasattr(key, attribute):
-      return str(getattr(key, attribute))
-  return str(key)

@@ -46,7 +46,7 @@ class Said:
     if len(self.params) == self._stop_at:
       os.kill(os.getpid(), signal.SIGTERM)
     values = {"bleu": bleu, "likelihood": likelihood}
-    return loop.Validated(values, (bleu, likelihood))
+    return loop.ValidationScores(values, (bleu, likelihood))
 
 
 @pytest.fixture
@@ -75,13 +75,15 @@ def train(tiny, prepared, tmp_path):
     checkpoints = Checkpoints(tmp_path, config.train.keep)
     try:
       return loop.train(
-        config,
-        plan.recipe,
-        layout,
-        split,
-        checkpoints,
-        said,
-        lambda start: Log(tmp_path, config.train.steps, start),
+        loop.Training(
+          config=config,
+          recipe=plan.recipe,
+          layout=layout,
+          split=split,
+          checkpoints=checkpoints,
+          validate=said,
+          open_log=lambda start: Log(tmp_path, config.train.steps, start),
+        )
       )
     finally:
       checkpoints.close()

@@ -28,7 +28,7 @@ from jaxsyn.plan import resolve
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter
-from jaxsyn.training.step import State, train_step
+from jaxsyn.training.step import TrainState, train_step
 
 pytestmark = pytest.mark.usefixtures("quick_compile_file")
 
@@ -112,7 +112,7 @@ def state_of(plan, recipe):
     name: (jax.tree.map(jnp.zeros_like, params), jnp.zeros(()))
     for name in recipe.losses
   }
-  return State(
+  return TrainState(
     step=jnp.zeros((), jnp.int32),
     params=params,
     opt=recipe.optimiser.init(params),

@@ -15,7 +15,7 @@ from jaxsyn import files
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.kept import PAGE, Damaged, Kept
+from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged
 from jaxsyn.training.reader import Reader
 
 SIZE = 8
@@ -326,7 +326,7 @@ def test_what_is_being_read_is_not_removed(tmp_path):
 
 
 def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
-  kept = Kept(tmp_path, "state")
+  kept = CheckpointFolder(tmp_path, "state")
   path = kept.path(1) / PAGE
   content = {"minutes": float("nan"), "text": "é", "list": [1, 2.5, None]}
   files.write_json(path, files.sealed(content))

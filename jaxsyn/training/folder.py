@@ -53,7 +53,7 @@ class Damaged(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
+class CheckpointFolder:
   """A folder of checkpoints, each in a folder named by its step.
 
   Attributes:
@@ -148,7 +148,8 @@ class Kept:
   def _read(
     self, step: int, abstract: Tree, part: str
   ) -> tuple[Tree, dict[str, Any]]:
-    page, reason = None, ""
+    page: dict[str, Any] = {}
+    reason = ""
     try:
       page = self.page(step)
       # Before Orbax sees them: of some damage its threads print tracebacks.
@@ -167,12 +168,12 @@ class Kept:
       for name, entry in page["arrays"].items()
       if name.startswith(prefix)
     }
-    _agree(expected, abstract, str(self.path(step)))
+    _agree(expected, abstract, self.path(step))
     item = jax.tree.map(_placed, abstract)
     item = {part: item} if part else item
     try:
       with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-        found = reader.restore(
+        tree = reader.restore(
           self.path(step) / self.item,
           args=ocp.args.PyTreeRestore(
             item=item,
@@ -180,16 +181,16 @@ class Kept:
             partial_restore=bool(part),
           ),
         )
-      found = found[part] if part else found
-      if name := sums.differing(found, expected):
-        reason = f"{self.path(step)}: {name}"
+      tree = tree[part] if part else tree
+      if difference := sums.differing(tree, expected):
+        reason = f"{self.path(step)}: {difference}"
     except Exception as error:  # Orbax raises many kinds for damaged files
       if _of_the_machine(error):
         raise
       reason = (str(error).splitlines() or [repr(error)])[0][:200]
       reason = f"{self.path(step)}: {reason}"
     _together(reason)
-    return found, page
+    return tree, page
 
   def newest(
     self, read: Callable[[int], Any], number: int = 1
@@ -206,42 +207,43 @@ class Kept:
     """
     for left in reversed(range(TRIES)):
       steps = self.steps()
-      found, bad = [], {}
+      whole: list[tuple[int, Any]] = []
+      damaged: dict[int, str] = {}
       for step in reversed(steps):
         try:
-          found.append((step, read(step)))
+          whole.append((step, read(step)))
         except Damaged as error:
           if left and self.steps() != steps:
             break  # its writer goes on: begin again from what is newest now
-          bad[step] = str(error)
-        if len(found) == number:
-          return found, bad
+          damaged[step] = str(error)
+        if len(whole) == number:
+          return whole, damaged
       else:
-        return found, bad
-    return found, bad
+        return whole, damaged
+    return whole, damaged
 
 
-def none_whole(workdir: pathlib.Path, bad: dict[int, str]) -> InputError:
+def none_whole(workdir: pathlib.Path, damaged: dict[int, str]) -> InputError:
   """What is said where every checkpoint is damaged, or there is none.
 
   Args:
     workdir: of the run.
-    bad: step -> why it is damaged.
+    damaged: step -> why.
   """
-  if not bad:
+  if not damaged:
     return InputError(
       f"{workdir} has no checkpoint. There are: none; train first."
     )
   return InputError(
-    f"no checkpoint in {workdir} is whole ({'; '.join(bad.values())}). Bring "
+    f"no checkpoint in {workdir} is whole ({'; '.join(damaged.values())}). Bring "
     "the folder back from a copy, or train again in another --workdir."
   )
 
 
 def _together(reason: str) -> None:
   """Raises Damaged where any process has a reason: all pass over the same."""
-  if found := next(filter(None, sums.everyone(reason)), ""):
-    raise Damaged(found)
+  if first := next(filter(None, sums.everyone(reason)), ""):
+    raise Damaged(first)
 
 
 def _of_the_machine(error: Exception) -> bool:
@@ -262,9 +264,9 @@ def _placed(leaf: Any) -> Any:
   return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def _agree(found: sums.Sums, wanted: Tree, where: str) -> None:
+def _agree(saved: sums.Sums, wanted: Tree, path: pathlib.Path) -> None:
   """Raises InputError unless a checkpoint has the arrays of a tree."""
-  there = {n: (tuple(e["shape"]), e["dtype"]) for n, e in found.items()}
+  there = {n: (tuple(e["shape"]), e["dtype"]) for n, e in saved.items()}
   here = {
     n: (tuple(leaf.shape), str(leaf.dtype))
     for n, leaf in sums.named(wanted).items()
@@ -289,6 +291,6 @@ def _agree(found: sums.Sums, wanted: Tree, where: str) -> None:
       complaints.append(f"{name} is {type_there} there and {type_here} here.")
       break
   raise InputError(
-    f"checkpoint {where} is of another model. {' '.join(complaints)} Use the "
+    f"checkpoint {path} is of another model. {' '.join(complaints)} Use the "
     "config it was trained with, or another --workdir."
   )
