@@ -5,12 +5,14 @@ Part of the table in configs/systems.py.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import ml_collections
 
 from jaxsyn.syntax import PARTS
 from jaxsyn.training.losses import LOSSES
 
-Config = ml_collections.ConfigDict
+Config: TypeAlias = ml_collections.ConfigDict
 
 
 def multitask(config: Config) -> None:

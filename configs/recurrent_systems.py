@@ -8,11 +8,13 @@ Representation" (EMNLP), recalled.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import ml_collections
 
 from jaxsyn.syntax import PARTS, WINDOWS
 
-Config = ml_collections.ConfigDict
+Config: TypeAlias = ml_collections.ConfigDict
 
 
 def _gru(config: Config, window: str, **options) -> None:

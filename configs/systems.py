@@ -13,7 +13,7 @@ recurrent family, in configs/recurrent_systems.py. The table of all is below.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_collections
 
@@ -22,7 +22,7 @@ from configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.syntax import PARTS
 
-Config = ml_collections.ConfigDict
+Config: TypeAlias = ml_collections.ConfigDict
 
 
 def transformer(config: Config) -> None:
@@ -275,7 +275,7 @@ def apply(config: Config, system: str | None) -> Config:
 
 
 def _flat(section: Config, prefix: str = "") -> dict[str, Any]:
-  flat = {}
+  flat: dict[str, Any] = {}
   for name, value in section.items():
     if isinstance(value, ml_collections.ConfigDict):
       flat |= _flat(value, f"{prefix}{name}.")

@@ -72,7 +72,7 @@ def field_flag(
   number_flag(name, None, range_of(section, name), meaning, kind)
 
 
-class _Number(flags.ArgumentParser):
+class _Number(flags.ArgumentParser[Any]):
   """Reads a flag's number."""
 
   def __init__(self, bounds: Range, kind: type):
@@ -183,7 +183,7 @@ def module_of(path: str) -> types.ModuleType:
     near = (f.as_posix() for f in file.parent.glob("*.py"))
     raise InputError(f"no config file {path!r}. {did_you_mean(path, near)}")
   spec = importlib.util.spec_from_file_location("jaxsyn_config", file)
-  if spec is None:
+  if spec is None or spec.loader is None:
     raise InputError(f"{path} is no Python file; configs/ has examples.")
   module = importlib.util.module_from_spec(spec)
   sys.modules[spec.name] = module  # dataclasses look there for their own module
@@ -213,17 +213,22 @@ def _help_config(argv: Sequence[str]) -> None:
 def _check_config(argv: Sequence[str]) -> None:
   """Finds what ml_collections would answer with a traceback."""
   pattern = r"--?config(?:=(.*))?"
-  found = [i for i, word in enumerate(argv) if re.fullmatch(pattern, word)]
-  if not found:
+  given = [
+    (i, match)
+    for i, word in enumerate(argv)
+    if (match := re.fullmatch(pattern, word))
+  ]
+  if not given:
     example = "--config configs/multi30k_en_de.py"
     raise InputError(f"--config is missing: name a file, as in {example}.")
-  address = re.fullmatch(pattern, argv[found[-1]])[1]
+  last, match = given[-1]
+  address = match[1]
   if address is None:
-    address = "".join(argv[found[-1] + 1 : found[-1] + 2])
+    address = "".join(argv[last + 1 : last + 2])
   config = load(address)
   for i, word in enumerate(argv):
     if match := re.match(r"--?(?:no)?config\.([^=]+)", word):
-      if i < found[0]:
+      if i < given[0][0]:
         raise InputError(f"{word} must come after --config FILE.")
       _check_option(config, match[1])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader import tasks
@@ -51,7 +52,7 @@ class Plan:
     return frozenset(f for f in features if f.startswith("source"))
 
 
-def resolve(config: Config, manifest: Mapping[str, Mapping]) -> Plan:
+def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
   """Checks that the fields fit, and makes what they name.
 
   Args:

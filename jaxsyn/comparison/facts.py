@@ -22,7 +22,7 @@ PACKAGES += ("sentencepiece", "sacrebleu")
 
 
 def of_run(
-  job: Job, outcome: loop.Outcome, params: Any, notes: tuple[str, ...]
+  job: Job, outcome: loop.TrainingEnd, params: Any, notes: tuple[str, ...]
 ) -> results.Facts:
   """The facts of a run that ended, in the process that trained it.
 

@@ -31,10 +31,10 @@ class Attention(nn.Module):
   dropout: float = 0.0
   parts: tuple[tuple[str, Spec], ...] = ()
 
-  def setup(self):
+  def setup(self) -> None:
     heads, width = self.where.heads, self.where.width
 
-    def project(axis):
+    def project(axis: int | tuple[int, int]) -> nn.DenseGeneral:
       return nn.DenseGeneral(
         (heads, self.where.head_width) if axis == -1 else width,
         axis=axis,

@@ -17,6 +17,8 @@ What options and parts it takes is said by `jaxsyn.models.spec.Family`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +38,7 @@ def make(spec: ModelSpec) -> nn.Module:
   return spec.family.module(spec)
 
 
-def view_of(batch: dict[str, Array], side: str) -> View:
+def view_of(batch: Mapping[str, Array], side: str) -> View:
   """The facts of one side of a batch.
 
   Args:
@@ -45,7 +47,7 @@ def view_of(batch: dict[str, Array], side: str) -> View:
   """
   letter = "S" if side == "source" else "T"
   id_BS = batch[f"{side}_id_B{letter}"]
-  facts = {"real_BS": id_BS != PAD}
+  facts: dict[str, Any] = {"real_BS": id_BS != PAD}
   for field in dataclasses.fields(View):
     if not field.name[-1].isupper() or field.name in facts:
       continue
@@ -66,7 +68,7 @@ def shift_right(id_BT: Array) -> Array:
 
 def forward(
   model: nn.Module,
-  batch: dict[str, Array],
+  batch: Mapping[str, Array],
   *,
   train: bool,
   full_context: bool = False,
@@ -88,7 +90,9 @@ def forward(
   encoded = model.encode(batch["source_id_BS"], source, train=train)
   # The decoder reads subwords one to the right of those it predicts.
   input_BT = shift_right(batch["target_id_BT"])
-  target = view_of(batch, "target").replace(
-    real_BS=input_BT != PAD, full_context=full_context
+  target = dataclasses.replace(
+    view_of(batch, "target"),
+    real_BS=input_BT != PAD,
+    full_context=full_context,
   )
   return model.decode(encoded, input_BT, target, train=train)

@@ -20,7 +20,7 @@ from flax import linen as nn
 from flax import struct
 
 from jaxsyn.data.schema import BOS
-from jaxsyn.models.gru_decoder import Decoder, Facts, State
+from jaxsyn.models.gru_decoder import Decoder, State
 from jaxsyn.models.gru_layers import Bidirectional, linear
 from jaxsyn.models.layers import Dropout
 from jaxsyn.models.spec import Family, ModelSpec
@@ -39,12 +39,12 @@ class Encoded:
     annotations: annotation_BSE of the encoder, then those of windows that have
       their own.
     source: facts about the source.
-    facts: what every step needs again, see `remember`.
+    facts: `Facts` of every step, once they are remembered.
   """
 
   annotations: tuple[Array, ...]
   source: View
-  facts: Facts | None = None
+  facts: Any = None
 
 
 class GruModel(nn.Module):
@@ -52,11 +52,11 @@ class GruModel(nn.Module):
 
   spec: ModelSpec
 
-  def setup(self):
+  def setup(self) -> None:
     spec, model = self.spec, self.spec.model
     gru: Gru = spec.family
 
-    def table(size):
+    def table(size: int) -> nn.Embed:
       return nn.Embed(
         size,
         model.width,
@@ -99,7 +99,9 @@ class GruModel(nn.Module):
   def encode(self, id_BS: Array, source: View, *, train: bool) -> Encoded:
     """Source subwords and the facts about them to annotations."""
     position_S = jnp.arange(id_BS.shape[1])
-    view = source.replace(position_Q=position_S, position_M=position_S).check()
+    view = dataclasses.replace(
+      source, position_Q=position_S, position_M=position_S
+    ).check()
     x_BSD = self.source_table(id_BS)
     for name, _ in self.spec.parts.at_embeddings("encoder"):
       x_BSD = getattr(self, name).embed(x_BSD, view, train=train)
@@ -153,7 +155,7 @@ class GruModel(nn.Module):
     facts = self.decoder.cross.remember(
       encoded.annotations, encoded.source, train=train
     )
-    return encoded.replace(facts=facts)
+    return dataclasses.replace(encoded, facts=facts)
 
   def _first(self, encoded: Encoded, beams: int, *, train: bool) -> State:
     """The state before the first step: s = tanh(W · mean of annotations)."""

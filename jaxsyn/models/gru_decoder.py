@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
+from jax.typing import ArrayLike
 
 from jaxsyn.models.gru_layers import Alignment, Cell, linear
 from jaxsyn.models.layers import Dropout
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.syntax import View, Where
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.windows.window import softmax_within
+from jaxsyn.syntax.windows.window import Window, softmax_within
 
 Array = jax.Array
 
@@ -62,7 +63,7 @@ class Contexts(nn.Module):
 
   spec: ModelSpec
 
-  def setup(self):
+  def setup(self) -> None:
     spec, model, gru = self.spec, self.spec.model, self.spec.family
     where = Where(
       "cross",
@@ -85,7 +86,7 @@ class Contexts(nn.Module):
       for _ in range(sequences)
     ]
 
-  def _windows(self):
+  def _windows(self) -> list[Window]:
     return [getattr(self, name) for name, _ in self.spec.family.windows]
 
   def sequences(self, x_BSD: Array, view: View) -> list[Array]:
@@ -155,7 +156,7 @@ class Contexts(nn.Module):
         train=train,
       )
       if window.spec.reads:
-        plain_BNS = 0.0
+        plain_BNS: ArrayLike = 0.0
         if number == 0:
           plain_BNS = softmax_within(scores[0], view.real_BS[:, None, :])
         weight_BNS = view.if_parsed(weight_BNS, plain_BNS)
@@ -190,7 +191,7 @@ class Decoder(nn.Module):
 
   spec: ModelSpec
 
-  def setup(self):
+  def setup(self) -> None:
     spec, model, gru = self.spec, self.spec.model, self.spec.family
     settings = (gru.initialisation, model.dtype)
     self.first = Cell(gru.hidden, *settings)
@@ -216,7 +217,9 @@ class Decoder(nn.Module):
     """The read-out of every position, given the words before it (t_BTD)."""
     masks = self._masks(start.state_BNG, facts, train=train)
 
-    def step(decoder, state: State, gates_BZG: Array):
+    def step(
+      decoder: Decoder, state: State, gates_BZG: Array
+    ) -> tuple[State, Any]:
       state, contexts, weights = decoder.step(
         gates_BZG[:, None], state, facts, view, masks, train=train
       )
@@ -252,7 +255,7 @@ class Decoder(nn.Module):
     state: State,
     facts: Facts,
     view: View,
-    masks: tuple[Any, Any, Any],
+    masks: tuple[ArrayLike, ...],
     *,
     train: bool,
   ) -> tuple[State, list[Array], list[Array]]:
@@ -277,7 +280,9 @@ class Decoder(nn.Module):
     state_BNG = self.second(gates_BNZG, query_BNG, query_BNG * second)
     return State(state_BNG, past), contexts, weights
 
-  def _masks(self, state_BNG: Array, facts: Facts, *, train: bool):
+  def _masks(
+    self, state_BNG: Array, facts: Facts, *, train: bool
+  ) -> tuple[ArrayLike, ...]:
     """Dropout masks of both recurrent matrices and the context, one a sentence.
 
     Each stays the same through all steps: Gal & Ghahramani 2016.

@@ -10,6 +10,7 @@ Letters: E width of an annotation, 2·G; A unit of an alignment.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,9 @@ Initializer = Callable[..., Array]
 GATES = 3  # reset, update, candidate
 
 
-def _orthogonal_or_small(key, shape, dtype=jnp.float32) -> Array:
+def _orthogonal_or_small(
+  key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32
+) -> Array:
   """Nematus: square matrices orthogonal, all others N(0, 0.01²)."""
   square = shape[0] == shape[1]
   kind = (
@@ -41,7 +44,9 @@ INITIALISATIONS: dict[str, Initializer] = {
 def _gatewise(kind: Initializer) -> Initializer:
   """Draws the matrix of each gate on its own."""
 
-  def draw(key, shape, dtype=jnp.float32):
+  def draw(
+    key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32
+  ) -> Array:
     one = (shape[0], shape[1] // GATES)
     keys = jax.random.split(key, GATES)
     return jnp.concatenate([kind(k, one, dtype) for k in keys], axis=1)
@@ -77,7 +82,7 @@ class Cell(nn.Module):
   initialisation: str
   dtype: str
 
-  def setup(self):
+  def setup(self) -> None:
     kind = _gatewise(INITIALISATIONS[self.initialisation])
     # Gates have an axis of their own: cut out of one axis, a mesh that splits it
     # would cut through them.
@@ -120,7 +125,7 @@ class Bidirectional(nn.Module):
   initialisation: str
   dtype: str
 
-  def setup(self):
+  def setup(self) -> None:
     cell = (self.units, self.initialisation, self.dtype)
     self.forward, self.backward = Cell(*cell), Cell(*cell)
     self.drop = Dropout(self.dropout)
@@ -136,7 +141,12 @@ class Bidirectional(nn.Module):
       (self.backward, mask[1], True),
     ):
 
-      def step(cell, state_BG, x, mask_BG=mask_BG):
+      def step(
+        cell: Cell,
+        state_BG: Array,
+        x: tuple[Array, Array],
+        mask_BG: Array = mask_BG,
+      ) -> tuple[Array, Array]:
         x_BG, real_B = x
         new_BG = cell(x_BG, state_BG, state_BG * mask_BG)
         new_BG = jnp.where(real_B[:, None], new_BG, state_BG)
@@ -167,7 +177,7 @@ class Alignment(nn.Module):
   initialisation: str
   dtype: str
 
-  def setup(self):
+  def setup(self) -> None:
     settings = (self.initialisation, self.dtype)
     self.query = linear(self.units, *settings, bias=False)
     self.key = linear(self.units, *settings)

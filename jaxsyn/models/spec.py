@@ -9,7 +9,7 @@ is `jaxsyn.models.families`.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from flax import linen as nn
 
@@ -75,7 +75,8 @@ class ModelSpec:
   target_relations: int = 0
 
   @property
-  def family(self) -> Family:
+  def family(self) -> Any:
+    """A `Family`: which, its module knows."""
     return self.model.family
 
   def site(self, place: str) -> Site:

@@ -18,7 +18,7 @@ from flax import struct
 from jaxsyn.errors import InputError
 from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
 from jaxsyn.models.spec import Family, ModelSpec
-from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
+from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer, Memory
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.syntax import View
@@ -32,7 +32,9 @@ class Encoded:
 
   memory_BSD: Array
   source: View
-  layers: tuple[dict, ...] = ()  # keys and values of each layer, see `remember`
+  layers: tuple[
+    Memory, ...
+  ] = ()  # keys and values of each layer, see `remember`
 
 
 @struct.dataclass
@@ -44,7 +46,7 @@ class Cache:
     slot_BNT: in which of the N slots the ancestor of beam n at time t stands.
   """
 
-  layers: tuple[dict, ...]
+  layers: tuple[Memory, ...]
   slot_BNT: Array
 
 
@@ -53,11 +55,11 @@ class TransformerModel(nn.Module):
 
   spec: ModelSpec
 
-  def setup(self):
+  def setup(self) -> None:
     spec, model = self.spec, self.spec.model
     family: Transformer = spec.family
 
-    def table(size):
+    def table(size: int) -> nn.Embed:
       return nn.Embed(
         size,
         model.width,
@@ -102,8 +104,8 @@ class TransformerModel(nn.Module):
   def encode(self, id_BS: Array, source: View, *, train: bool) -> Encoded:
     """Source subwords and the facts about them to the decoder's memory."""
     position_1S = jnp.arange(id_BS.shape[1])[None, :]
-    view = source.replace(
-      position_Q=position_1S[0], position_M=position_1S[0]
+    view = dataclasses.replace(
+      source, position_Q=position_1S[0], position_M=position_1S[0]
     ).check()
     x_BSD = self._embed(self.source_table, id_BS)
     for name, _ in self.spec.parts.at_embeddings("encoder"):
@@ -127,8 +129,8 @@ class TransformerModel(nn.Module):
       train: dropout is on.
     """
     position_1T = jnp.arange(input_BT.shape[1])[None, :]
-    target = target.replace(
-      position_Q=position_1T[0], position_M=position_1T[0]
+    target = dataclasses.replace(
+      target, position_Q=position_1T[0], position_M=position_1T[0]
     ).check()
     x_BTD = self._embed(self.target_table, input_BT)
     x_BTD = self._place(x_BTD, position_1T, train=train)
@@ -144,7 +146,7 @@ class TransformerModel(nn.Module):
     for layer in self.decoder:
       k_BSHK, v_BSHK = layer.cross.remember(encoded.memory_BSD)
       layers.append({"k": k_BSHK, "v": v_BSHK})
-    return encoded.replace(layers=tuple(layers))
+    return dataclasses.replace(encoded, layers=tuple(layers))
 
   def start(self, encoded: Encoded, beams: int, length: int) -> Cache:
     """An empty cache for outputs of up to `length` subwords."""
@@ -194,7 +196,7 @@ class TransformerModel(nn.Module):
   def reorder(self, cache: Cache, beam_BN: Array) -> Cache:
     """The cache after each hypothesis was continued from a beam's."""
     slot_BNT = jnp.take_along_axis(cache.slot_BNT, beam_BN[:, :, None], axis=1)
-    return cache.replace(slot_BNT=slot_BNT)
+    return dataclasses.replace(cache, slot_BNT=slot_BNT)
 
 
 @dataclasses.dataclass(frozen=True)

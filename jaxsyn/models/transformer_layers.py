@@ -5,6 +5,8 @@ Before this file: `attention`, `layers`. After it: `transformer`.
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -15,6 +17,7 @@ from jaxsyn.models.spec import ModelSpec
 from jaxsyn.syntax import View
 
 Array = jax.Array
+Memory = dict[str, Array]  # keys "k" and values "v"
 
 
 class Residual(nn.Module):
@@ -24,7 +27,7 @@ class Residual(nn.Module):
   dropout: float
   dtype: str
 
-  def setup(self):
+  def setup(self) -> None:
     self.norm = norm(self.dtype)
     self.drop = Dropout(self.dropout)
 
@@ -61,7 +64,7 @@ class EncoderLayer(nn.Module):
   spec: ModelSpec
   layer: int
 
-  def setup(self):
+  def setup(self) -> None:
     self.attention = _attention(self.spec, "encoder", self.layer)
     self.feed_forward = _feed_forward(self.spec)
     self.around_attention = _residual(self.spec)
@@ -73,7 +76,7 @@ class EncoderLayer(nn.Module):
     """The layer's output, and the view with this layer's input added."""
     around = self.around_attention
     query_BSD = around.enter(x_BSD)
-    view = view.replace(inputs=(*view.inputs, query_BSD))
+    view = dataclasses.replace(view, inputs=(*view.inputs, query_BSD))
     mixed_BSD = self.attention(
       query_BSD,
       query_BSD,
@@ -91,7 +94,7 @@ class DecoderLayer(nn.Module):
   spec: ModelSpec
   layer: int
 
-  def setup(self):
+  def setup(self) -> None:
     self.attention = _attention(self.spec, "decoder", self.layer)
     self.cross = _attention(self.spec, "cross", self.layer)
     self.feed_forward = _feed_forward(self.spec)
@@ -129,12 +132,12 @@ class DecoderLayer(nn.Module):
   def step(
     self,
     x_BND: Array,
-    past: dict,
-    memory: dict,
+    past: Memory,
+    memory: Memory,
     allowed_B1NM: Array,
     target: View,
     source: View,
-  ) -> tuple[Array, dict]:
+  ) -> tuple[Array, Memory]:
     """One target position of N beams a sentence; the past is in the cache.
 
     The beams of a sentence are so many queries, of one memory that holds the
@@ -145,7 +148,7 @@ class DecoderLayer(nn.Module):
     query_BND = around.enter(x_BND)
     at = target.position_Q[0]
 
-    def keep(past_BNTHK, new_BNHK):
+    def keep(past_BNTHK: Array, new_BNHK: Array) -> Array:
       return jax.lax.dynamic_update_slice_in_dim(
         past_BNTHK, new_BNHK[:, :, None].astype(past_BNTHK.dtype), at, axis=2
       )

@@ -208,7 +208,7 @@ def unchosen(cls: type, config: Mapping[str, Any], option: str) -> str:
   """
   at = At("config")
   for name in option.split("."):
-    within = None
+    within: Any = None
     for field, (own, hint) in fields_of(cls).items():
       chooser = said(own).chooser
       if chooser and name in chooser.beside():

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from jaxsyn.options.choices import _AnyOf, _OneOf
-from jaxsyn.options.fields import At, fields_of, said
+from jaxsyn.options.fields import At, Said, fields_of, said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,13 @@ def describe(
       made = field.default_factory
       default = None if made is dataclasses.MISSING else made()
 
-    def row(kind: str, value: str, here=here, own=own, may=may) -> Described:
+    def row(
+      kind: str,
+      value: str,
+      here: At = here,
+      own: Said = own,
+      may: bool = may,
+    ) -> Described:
       return Described(str(here), kind, value, own.unit, own.meaning, may)
 
     if isinstance(own.chooser, _OneOf):

@@ -20,7 +20,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import ml_collections
@@ -98,6 +98,10 @@ class Said:
   chooser: Chooser | None = None
 
 
+# Name -> field, and its type with its bounds.
+Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
+
+
 def option(
   default: Any, meaning: str, *, unit: str = "", resume: bool = False
 ) -> Any:
@@ -123,13 +127,12 @@ def section(cls: type, meaning: str, *, resume: bool = False) -> Any:
   )
 
 
-def said(field: dataclasses.Field) -> Said:
+def said(field: dataclasses.Field[Any]) -> Said:
   """What a field says of itself."""
   return field.metadata.get(_KEY, Said())
 
 
-@functools.cache
-def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field, Any]]:
+def _fields_of(cls: Any) -> Fields:
   """Fields of a section in order: name -> field, type with its bounds.
 
   The type of a choice is not looked at: it may be of a room above.
@@ -142,6 +145,10 @@ def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field, Any]]:
         module = vars(sys.modules[base.__module__])
         hints[name] = eval(hint, module) if isinstance(hint, str) else hint
   return {name: (field, hints.get(name)) for name, field in fields.items()}
+
+
+# To mypy a cached function takes what is hashable, which classes are not.
+fields_of: Callable[[Any], Fields] = functools.cache(_fields_of)
 
 
 def from_config(
@@ -253,7 +260,7 @@ def _typed(
   form = None
   if typing.get_origin(hint) is Annotated:
     hint, form = hint.__origin__, hint.__metadata__[0]
-  if dataclasses.is_dataclass(hint):
+  if isinstance(hint, type) and dataclasses.is_dataclass(hint):
     return from_config(hint, value, at, bounded=bounded, whole=whole)
   origin, arguments = typing.get_origin(hint), typing.get_args(hint)
   if origin is Literal:

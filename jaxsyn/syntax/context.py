@@ -64,7 +64,7 @@ class _Gated(nn.Module):
       "BSD,DHK->BSHK", context_BSD, context_DHK.astype(x_BSHK.dtype)
     )
 
-    def read(y_BSHK, gate_HK):
+    def read(y_BSHK: Array, gate_HK: Array) -> Array:
       return jnp.einsum("BSHK,HK->BSH", y_BSHK.astype(jnp.float32), gate_HK)
 
     gate_BSH = jax.nn.sigmoid(
@@ -76,7 +76,7 @@ class _Gated(nn.Module):
 
 
 class _Context(Part):
-  def setup(self):
+  def setup(self) -> None:
     spec: Context = self.spec
     heads = len(chosen(spec.heads, self.where.heads))
     first = spec.context == "deep" and self.where.layer == 0
@@ -102,7 +102,9 @@ class _Context(Part):
     heads = np.array(chosen(self.spec.heads, self.where.heads), int)
     context_BSD = self._context_BSD(view).astype(q_BQHK.dtype)
 
-    def gated(module, x_BSHK, scale):
+    def gated(
+      module: _Gated, x_BSHK: Array, scale: float
+    ) -> tuple[Array, Array]:
       if heads.size == self.where.heads:
         return module(x_BSHK, context_BSD, scale)
       new_BSHK, gate_BSH = module(x_BSHK[:, :, heads], context_BSD, scale)

@@ -67,7 +67,7 @@ class Gaussian(OnHeads):
 class GaussianPart(Part):
   """Base of the modules: σ, and how a weight meets a score."""
 
-  def setup(self):
+  def setup(self) -> None:
     spec: Gaussian = self.spec
     self.heads = chosen(spec.heads, self.where.heads)
     if spec.learn_sigma and self.heads:

@@ -24,7 +24,7 @@ Array = jax.Array
 
 
 class _LabelEmbedding(Part):
-  def setup(self):
+  def setup(self) -> None:
     if self.spec.size:
       # As token embeddings are drawn: with `scale_label` a label then enters
       # just as the dimensions of the token beside it do.

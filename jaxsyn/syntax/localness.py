@@ -49,7 +49,7 @@ def gaussian_bias_BHQM(
 
 
 class _Localness(Part):
-  def setup(self):
+  def setup(self) -> None:
     spec: Localness = self.spec
     heads, K = len(chosen(spec.heads, self.where.heads)), self.where.head_width
     if not heads:

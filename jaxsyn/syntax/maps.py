@@ -103,7 +103,7 @@ class Maps:
       if all(getattr(published.address, k) == v for k, v in asked.items())
     )
 
-  def at(self, address: Address) -> Array | None:
+  def at(self, address: Address) -> Any:
     """The array of an address; None where nothing was published."""
     for published in self.published:
       if published.address == address:

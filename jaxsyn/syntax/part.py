@@ -16,11 +16,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
+from jax.typing import ArrayLike
 
 from jaxsyn.options import At, Choice
 from jaxsyn.shapes import agree
 
 Array = jax.Array
+# An array, of a batch that carries it: what reads one says so in its needs.
+Fact = Any
 
 
 @struct.dataclass
@@ -50,17 +53,17 @@ class View:
   """
 
   real_BS: Array
-  word_BS: Array | None = None
-  head_BW: Array | None = None
-  relation_BW: Array | None = None
-  parent_mid_BS: Array | None = None
-  tree_distance_BWW: Array | None = None
-  parsed_B: Array | None = None
-  weighting_BSS: Array | None = None
-  weighting_BHSS: Array | None = None
+  word_BS: Fact = None
+  head_BW: Fact = None
+  relation_BW: Fact = None
+  parent_mid_BS: Fact = None
+  tree_distance_BWW: Fact = None
+  parsed_B: Fact = None
+  weighting_BSS: Fact = None
+  weighting_BHSS: Fact = None
   annotations: Mapping[str, Array] = struct.field(default_factory=dict)
-  position_Q: Array | None = None
-  position_M: Array | None = None
+  position_Q: Fact = None
+  position_M: Fact = None
   inputs: tuple[Array, ...] = ()
   full_context: bool = struct.field(pytree_node=False, default=False)
 
@@ -105,7 +108,7 @@ class View:
     """
     return self._of_subwords(self.annotations[name], 0)
 
-  def if_parsed(self, new: Array, old: Array) -> Array:
+  def if_parsed(self, new: Array, old: ArrayLike) -> Array:
     """`new` for sentences that have a tree, `old` for the others.
 
     Args:
@@ -217,14 +220,22 @@ class Spec(Choice):
   """What a config may say of a part. Subclasses add options and checks."""
 
   part: ClassVar[type[Part]]
-  reads: ClassVar[tuple[str, ...]] = ()  # facts of the view it reads
-  reads_in_training: ClassVar[tuple[str, ...]] = ()  # and there beyond those
   places: ClassVar[tuple[str, ...]] = ("encoder",)
   embeds: ClassVar[bool] = False  # sits at the embeddings, not in layers
   # Replaces the scores of its cells: two such parts clash where they share one.
   replaces: ClassVar[bool] = False
   supervised: ClassVar[bool] = False  # publishes a parse for a loss
   off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
+
+  @property
+  def reads(self) -> tuple[str, ...]:
+    """Facts of the view it reads."""
+    return ()
+
+  @property
+  def reads_in_training(self) -> tuple[str, ...]:
+    """And those it reads there beyond them."""
+    return ()
 
   @classmethod
   def fits(cls, field: str) -> bool:

@@ -33,7 +33,7 @@ Array = jax.Array
 FEW = 8  # up to so many labels a chain of choices beats a matrix product
 
 
-def _one_hot_QML(label_1QM: Array, labels: int, dtype) -> Array:
+def _one_hot_QML(label_1QM: Array, labels: int, dtype: jnp.dtype) -> Array:
   return jax.nn.one_hot(label_1QM[0], labels, dtype=dtype)
 
 
@@ -142,10 +142,10 @@ class Labelled(OnHeads):
 class LabelledPart(Part):
   """Base of the modules; they say what label a pair has."""
 
-  def setup(self):
+  def setup(self) -> None:
     spec: Labelled = self.spec
 
-    def table(name):
+    def table(name: str) -> Array:
       return self.param(
         name,
         nn.initializers.xavier_uniform(),

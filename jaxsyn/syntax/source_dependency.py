@@ -118,10 +118,13 @@ class Surroundings(nn.Module):
       mode="constant",
       constant_values=nobody,
     )
-    take = jax.vmap(lambda y_WP, at: jnp.take(y_WP, at, axis=0, mode="clip"))
+
+    def take(y_WP: Array, at_WU: Array) -> Array:
+      return jnp.take(y_WP, at_WU, axis=0, mode="clip")
+
     h_BWUP = bias_P.astype(x_BSD.dtype)
     for o in range(self.kernel):
-      h_BWUP = h_BWUP + take(y_OBWP[o], around_BWU[:, :, o : o + U])
+      h_BWUP = h_BWUP + jax.vmap(take)(y_OBWP[o], around_BWU[:, :, o : o + U])
     # The first place counts even in an empty unit: it is a "/" then.
     pooled_BWU1 = (real_BWU | (jnp.arange(U) == 0))[..., None]
     # The largest, by its place: a maximum's own gradient, which shares out
@@ -154,7 +157,7 @@ class Unit:
 
 
 class _SourceDependency(Part):
-  def setup(self):
+  def setup(self) -> None:
     spec = self.spec
     if spec.size:
       self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)

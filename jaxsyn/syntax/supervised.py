@@ -137,7 +137,7 @@ class SupervisedPart(Part):
   `inputs` gives.
   """
 
-  def setup(self):
+  def setup(self) -> None:
     heads, width = len(self.heads), self.where.head_width
     if not heads:
       return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ Array = jax.Array
 SIDES = {"encoder": "source", "decoder": "target"}
 
 
-def parses(maps: Maps, place: str) -> Iterator[tuple[Array, Array | None]]:
+def parses(maps: Maps, place: str) -> Iterator[tuple[Array, Any]]:
   """(log_parse_BQM, parent_BQ) of each part that parses, first layer first.
 
   Args:
@@ -71,7 +71,7 @@ class _Heads(Loss):
     maps: Maps,
     batch: Mapping[str, Array],
   ) -> tuple[Array, Array]:
-    sum_B, count_B = 0.0, 0.0
+    sum_B = count_B = jnp.zeros(len(logits_BTV))
     for log_p_BQM, parent_BQ in parses(maps, self.place):
       here_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
       log_p_BQ = jnp.sum(jnp.where(here_BQM, log_p_BQM, 0.0), axis=2)
@@ -101,10 +101,9 @@ class _Heads(Loss):
     found_BS = jnp.take_along_axis(view.word_BS, jnp.argmax(log_p_BQM, 2), 1)
     right_BS = asked_BS & (found_BS == head_BS)
 
-    def share(of_BS):
-      return jnp.sum((right_BS & of_BS).astype(jnp.float32)), jnp.sum(
-        (asked_BS & of_BS).astype(jnp.float32)
-      )
+    def share(of_BS: Array) -> tuple[Array, Array]:
+      right = jnp.sum((right_BS & of_BS).astype(jnp.float32))
+      return right, jnp.sum((asked_BS & of_BS).astype(jnp.float32))
 
     shares = {f"uas/{side}": share(asked_BS)}
     if self.place == "decoder":

@@ -29,7 +29,7 @@ Array = jax.Array
 
 
 class _Flexible(Window):
-  def setup(self):
+  def setup(self) -> None:
     self.hidden = nn.Dense(
       self.where.width,
       dtype=self.where.dtype,

@@ -28,7 +28,7 @@ Array = jax.Array
 
 
 class _Local(Window):
-  def setup(self):
+  def setup(self) -> None:
     self.position = Position(self.where.dtype)
 
   def __call__(

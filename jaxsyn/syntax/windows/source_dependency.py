@@ -25,7 +25,7 @@ Array = jax.Array
 
 
 class _SourceDependency(WholeWindow):
-  def setup(self):
+  def setup(self) -> None:
     spec = self.spec
     self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
 

@@ -49,7 +49,7 @@ def _row(distance_BSS: Array, row_BN: Array) -> Array:
 
 
 class _Tree(Window):
-  def setup(self):
+  def setup(self) -> None:
     if self.spec.position != "expected":
       self.position = Position(self.where.dtype)
 
