@@ -40,7 +40,7 @@ class Described:
 
 
 def describe(
-  cls: type, at: At | None = None, resume: bool = False
+  cls: Any, at: At | None = None, resume: bool = False
 ) -> Iterator[Described]:
   """Every option of a section, and of those in it, in order.
 
