@@ -24,6 +24,7 @@ import numpy as np
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.loader.split import Split, ahead
 from jaxsyn.errors import InputError
 from jaxsyn.training.checkpoint import Checkpoints, Progress

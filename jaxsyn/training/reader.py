@@ -54,9 +54,7 @@ class Reader:
     """Steps of the kept checkpoints, oldest first."""
     return self.last.steps()
 
-  def restore_params(
-    self, which: str, abstract: Tree, ema: bool
-  ) -> Parameters:
+  def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:
     """Parameters to translate with.
 
     Damaged ones are passed over, which is among the notes: for the newest the
