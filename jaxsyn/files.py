@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import pathlib
@@ -177,6 +178,12 @@ def crc_of(path: PathLike) -> str:
     while block := file.read(_BLOCK):
       crc.update(block)
   return crc.value
+
+
+def sha256_of(path: PathLike) -> str:
+  """The SHA-256 of a file, in hexadecimal."""
+  with open(path, "rb") as file:
+    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sums(folder: PathLike, names: list[str]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from jaxsyn.scoring.settings import Settings, define_flags, of_flags
 from jaxsyn.scoring.tables import as_text
 
 DEFAULTS = Settings(metrics=("bleu", "chrf", "ter"))
-Path = str | os.PathLike
+Path = str | os.PathLike[str]
 
 
 def run(

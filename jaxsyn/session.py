@@ -48,10 +48,10 @@ class Session:
 
   def __init__(
     self,
-    folder: str | os.PathLike,
+    folder: str | os.PathLike[str],
     *,
     checkpoint: str = "",
-    parser: str | os.PathLike = "",
+    parser: str | os.PathLike[str] = "",
     longest: int = 512,
     change: Change | None = None,
     **decode,

@@ -53,7 +53,7 @@ class Run:
 
 
 def vocabulary(
-  folder: os.PathLike | str, manifest: dict[str, Any], side: str
+  folder: os.PathLike[str] | str, manifest: dict[str, Any], side: str
 ) -> Vocabulary:
   """The vocabulary of a side, its hash checked.
 
@@ -67,7 +67,7 @@ def vocabulary(
   return found
 
 
-def create(workdir: os.PathLike | str, config: Config) -> Run:
+def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   """Makes the folder of a new run, or checks that of one to go on with.
 
   As long as it holds no checkpoint there is nothing to go on with, and the
@@ -103,7 +103,7 @@ def create(workdir: os.PathLike | str, config: Config) -> Run:
   return Run(workdir, config, manifest)
 
 
-def open_run(workdir: os.PathLike | str) -> Run:
+def open_run(workdir: os.PathLike[str] | str) -> Run:
   """A run that was trained before.
 
   Raises:
@@ -157,7 +157,7 @@ def _files(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 def _is_whole(path: pathlib.Path, digest: str) -> bool:
-  return path.is_file() and manifests.sha256_file(path) == digest
+  return path.is_file() and files.sha256_of(path) == digest
 
 
 def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:

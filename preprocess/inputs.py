@@ -20,6 +20,7 @@ from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.store import fetch, parser_models
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
+from jaxsyn.files import sha256_of
 from preprocess import options, raw
 from preprocess.split import Split
 
@@ -205,7 +206,7 @@ def _key(
   for side in schema.SIDES:
     del said["parse"][f"{side}_model"]  # its content counts, below
     said["parse"][f"{side}_conllu"] = {
-      name: manifests.sha256_file(split.given[side])
+      name: sha256_of(split.given[side])
       for name, split in splits.items()
       if side in split.given
     }
@@ -213,7 +214,7 @@ def _key(
   if not said["parse"]["annotations"]:  # data sets that are older are equal
     del said["parse"]["annotations"]
   brackets = {
-    name: manifests.sha256_file(split.brackets)
+    name: sha256_of(split.brackets)
     for name, split in splits.items()
     if split.brackets
   }

@@ -72,7 +72,7 @@ class Mismatch(ValueError):
 
 
 def read(
-  path: str | os.PathLike, lines: Sequence[str]
+  path: str | os.PathLike[str], lines: Sequence[str]
 ) -> Iterator[Tree | None]:
   """The trees of a file, plain or .gz; None where a line has none.
 

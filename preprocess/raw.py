@@ -17,6 +17,7 @@ from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import fetch
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
+from jaxsyn.files import sha256_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +159,7 @@ def find(
 
 
 def _check(path: pathlib.Path, expected: str) -> None:
-  if expected and (found := manifests.sha256_file(path)) != expected:
+  if expected and (found := sha256_of(path)) != expected:
     raise InputError(
       f"{path} is not the file that the config means: its SHA-256 is {found},"
       f" config.prepare.downloads says {expected}. Delete it to have it fetched,"

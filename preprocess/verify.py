@@ -22,6 +22,7 @@ from jaxsyn.data.store import fetch, integrity
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
+from jaxsyn.files import sha256_of
 from preprocess.records import with_trees
 
 
@@ -51,7 +52,7 @@ def damage(directory: pathlib.Path, key: str) -> list[str] | None:
   return list(integrity.damaged(directory, manifest).values())
 
 
-def run(directory: os.PathLike | str) -> None:
+def run(directory: os.PathLike[str] | str) -> None:
   """Reads all of a prepared folder, and prints what is there and what is wrong.
 
   Every file is compared with its checksum; every record is decoded and compared
@@ -102,7 +103,7 @@ def _downloads(raw: pathlib.Path) -> Iterator[str]:
   count = 0
   for path in paths:
     try:
-      if manifests.sha256_file(path) != fetch.recorded(path):
+      if sha256_of(path) != fetch.recorded(path):
         yield f"{path} is not as it was fetched"
       else:
         count += 1
@@ -121,7 +122,7 @@ def _models(
     if parser := manifests.parser_file(directory, manifest, side):
       entries.append((parser, manifest["parser"][side]))
     for path, entry in entries:
-      if manifests.sha256_file(path) != entry["sha256"]:
+      if sha256_of(path) != entry["sha256"]:
         yield f"{path} has another SHA-256 than the manifest says"
 
 

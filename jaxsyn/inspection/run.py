@@ -46,7 +46,7 @@ class Inspection:
 def run(
   session: Session,
   sources: Iterable[Source],
-  output: str | os.PathLike | None = None,
+  output: str | os.PathLike[str] | None = None,
   *,
   limit: int = 20,
   layers: Sequence[int] | None = None,

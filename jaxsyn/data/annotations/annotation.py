@@ -39,7 +39,7 @@ class Annotation(Choice):
     if not parse.row_W:
       return np.zeros(len(parse.head_W), self.dtype)
     values = self.read(parse)
-    if self.labels:
-      ids = {label: i for i, label in enumerate(self.labels, start=1)}
-      values = [ids.get(label, 0) for label in values]
-    return np.asarray(values, self.dtype)
+    if not self.labels:
+      return np.asarray(values, self.dtype)
+    ids = {label: i for i, label in enumerate(self.labels, start=1)}
+    return np.array([ids.get(str(v), 0) for v in values], self.dtype)

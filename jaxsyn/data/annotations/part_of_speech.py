@@ -9,6 +9,7 @@ import dataclasses
 from typing import ClassVar
 
 from jaxsyn.data.annotations.annotation import UPOS, Annotation
+from jaxsyn.data.sentence.conllu import Parse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,5 +22,5 @@ class PartOfSpeech(Annotation):
     *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
   )
 
-  def read(self, parse):
+  def read(self, parse: Parse) -> list[str]:
     return [row[UPOS] for row in parse.row_W]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def choose_lengths(
   )
 
 
-def _up(length, multiple):
+def _up(length: Any, multiple: Any) -> Any:
   """The next multiple."""
   return -(-length // multiple) * multiple
 

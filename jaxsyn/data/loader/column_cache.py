@@ -104,11 +104,12 @@ def open_columns(
   for line in damaged:
     private.tell(line)
   refused = []
-  for root in (
+  roots: tuple[Callable[[], pathlib.Path], ...] = (
     lambda: cache,
     lambda: _aside(private.folder(make=True), cache),
     lambda: _aside(private.temporary(), cache),
-  ):
+  )
+  for root in roots:
     try:
       place = root()
       _write(make, features, place)
@@ -217,7 +218,7 @@ def _array(
   if about.bytes % dtype.itemsize:
     raise ValueError(f"{path} ends within a number")
   if mapped and about.bytes:  # nothing cannot be mapped
-    array = np.memmap(path, dtype, mode="r")
+    array: np.ndarray = np.memmap(path, dtype, mode="r")
   else:
     array = np.fromfile(path, dtype)
   if not known:

@@ -116,11 +116,11 @@ class Columns:
       place = begin[:, None, None] + number[:, None] * own[:, None, None]
       place = place + number
       real = real[:, :, None] & real[:, None, :]
-    fill = np.asarray(fill, flat.dtype)
+    none = np.asarray(fill, flat.dtype)
     if flat.size:
-      array = np.where(real, flat.take(place, mode="clip"), fill)
+      array = np.where(real, flat.take(place, mode="clip"), none)
     else:  # no example, or none of them has a word
-      array = np.full(real.shape, fill)
+      array = np.full(real.shape, none)
     return array if axes else array[:, 0]
 
 

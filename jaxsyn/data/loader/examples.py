@@ -28,7 +28,7 @@ from jaxsyn.errors import InputError
 
 RECIPE = 1  # raise it when the same pairs give other examples
 
-Notes = collections.Counter  # what is counted while examples are made
+Notes = collections.Counter[str]  # what is counted while examples are made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Examples:
   seed: int
   both: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     """Raises InputError where the data has no trees for the second task."""
     second, manifest = self.data.second, self.records.manifest
     if self._two and not second.brackets.there(manifest):
@@ -99,9 +99,11 @@ class Examples:
   def about(self) -> list[str | int | None]:
     """What decides the examples beside the records: part of a cache's name."""
     second, tree = self.data.second, self.data.tree
-    about = [RECIPE, TREES.name_of(tree), self.seed if tree.seeded else None]
-    about.append(tasks.tag(second, self.records.manifest))
-    return about + ([*tasks.names(second), second.longest] if self._two else [])
+    return [
+      *(RECIPE, TREES.name_of(tree), self.seed if tree.seeded else None),
+      tasks.tag(second, self.records.manifest),
+      *((*tasks.names(second), second.longest) if self._two else ()),
+    ]
 
   def weight_I(self, notes: Mapping[str, int]) -> np.ndarray | None:
     """What each example counts in the loss; None: 1 each.

@@ -50,7 +50,7 @@ def temporary() -> pathlib.Path:
   if owner not in _temporary:
     path = _temporary[owner] = pathlib.Path(tempfile.mkdtemp(prefix="jaxsyn-"))
 
-    def remove():
+    def remove() -> None:
       if os.getpid() == owner:  # and not of a process that was forked off
         shutil.rmtree(path, ignore_errors=True)
 

@@ -18,7 +18,8 @@ import dataclasses
 import math
 import queue
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
+
+T = TypeVar("T")
 
 Change = Callable[[Batch], Batch]  # a caller's own function on host batches
 
@@ -185,7 +188,7 @@ def changed(batch: Batch, change: Change | None) -> Batch:
   return new
 
 
-def ahead(items: Iterator, depth: int) -> Iterator:
+def ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
   """The same items, made in a thread up to `depth` before they are asked for.
 
   An exception of the maker is raised where the item would have come. Closing
@@ -194,26 +197,26 @@ def ahead(items: Iterator, depth: int) -> Iterator:
   if depth <= 0:
     yield from items
     return
-  box: queue.Queue = queue.Queue(depth)
+  box: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(depth)
   stop = threading.Event()
 
-  def put(entry) -> bool:
+  def put(item: T | None, error: BaseException | None) -> bool:
     while not stop.is_set():
       try:
-        box.put(entry, timeout=0.1)
+        box.put((item, error), timeout=0.1)
         return True
       except queue.Full:
         continue
     return False
 
-  def work():
+  def work() -> None:
     try:
       for item in items:
-        if not put((item, None)):
+        if not put(item, None):
           return
-      put((None, StopIteration()))
+      put(None, StopIteration())
     except BaseException as error:  # handed on to the reader
-      put((None, error))
+      put(None, error)
 
   thread = threading.Thread(target=work, daemon=True, name="batches")
   thread.start()

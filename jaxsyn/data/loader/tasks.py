@@ -61,20 +61,20 @@ class Dependency(Brackets):
   dependencies: ClassVar[bool] = True
   lacking: ClassVar[str] = "--config.prepare.parse.sides=\"('source',)\""
 
-  def there(self, manifest):
+  def there(self, manifest: Mapping[str, Any]) -> bool:
     return "source" in manifest["sides"]
 
-  def labels(self, manifest):
+  def labels(self, manifest: Mapping[str, Any]) -> list[str]:
     return manifest["relations"].get("source", [])
 
-  def bracketing(self, example):
+  def bracketing(self, example: Example) -> np.ndarray:
     if not example["source_parsed"]:
       return np.zeros(0, np.int32)
     return linearise.linearise(
       example["source_head"], example["source_relation"]
     )
 
-  def placed(self, bracketing, example):
+  def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
     return linearise.of_subwords(bracketing, example["source_word"])
 
 
@@ -85,16 +85,16 @@ class Constituency(Brackets):
   dependencies: ClassVar[bool] = False
   lacking: ClassVar[str] = "config.prepare.parse.source_brackets"
 
-  def there(self, manifest):
+  def there(self, manifest: Mapping[str, Any]) -> bool:
     return "source" in manifest.get("brackets", {})
 
-  def labels(self, manifest):
+  def labels(self, manifest: Mapping[str, Any]) -> list[str]:
     return manifest.get("brackets", {}).get("source", [])
 
-  def bracketing(self, example):
+  def bracketing(self, example: Example) -> np.ndarray:
     return example["source_brackets"]
 
-  def placed(self, bracketing, example):
+  def placed(self, bracketing: np.ndarray, example: Example) -> np.ndarray:
     return bracketing
 
 
@@ -141,11 +141,19 @@ class Parse(Task):
 
   tags: ClassVar[bool] = True
 
-  def make(self, example, bracketing, brackets, sizes):
+  def make(
+    self,
+    example: Example,
+    bracketing: np.ndarray,
+    brackets: Brackets,
+    sizes: Mapping[str, int],
+  ) -> Example:
     number = linearise.skeleton(bracketing, heads=brackets.dependencies)
     new = tagged(example, sizes["source"] + linearise.PARSE)
     id_T = np.array([*(sizes["target"] + number), EOS])
-    values = {  # brackets are no sentence: they have no words and no tree
+    values: dict[
+      str, Any
+    ] = {  # brackets are no sentence: they have no words and no tree
       "id": id_T,
       "word": np.full(len(id_T), NO_WORD),
       "parent_mid": np.arange(len(id_T)),
@@ -162,7 +170,13 @@ class Parse(Task):
 class Source(Task):
   """From the source's tree with its words to the same target."""
 
-  def make(self, example, bracketing, brackets, sizes):
+  def make(
+    self,
+    example: Example,
+    bracketing: np.ndarray,
+    brackets: Brackets,
+    sizes: Mapping[str, int],
+  ) -> Example:
     signs = brackets.placed(bracketing, example)
     place_S = np.append(signs, len(example["source_id"]) - 1)
     id_S = sizes["source"] + linearise.numbers(place_S)

@@ -66,20 +66,20 @@ def words_of_pieces(
   """
   if not len(start_W):
     return [NO_WORD] * len(begin)
-  words = []
+  words: list[int | None] = []
   for first, stop in zip(begin, end):
     for position in range(first, stop):
       if is_visible(text[position]):
         # The first word that ends behind the character holds it.
-        word = bisect.bisect_right(end_W, position)
-        words.append(min(word, len(end_W) - 1))
+        place = bisect.bisect_right(end_W, position)
+        words.append(min(place, len(end_W) - 1))
         break
     else:
       words.append(None)
   # Backwards, so that runs of such subwords reach the next one with a word.
   following = next((w for w in reversed(words) if w is not None), 0)
-  for i in reversed(range(len(words))):
-    if words[i] is None:
-      words[i] = following
-    following = words[i]
-  return words
+  filled = []
+  for word in reversed(words):
+    following = following if word is None else word
+    filled.append(following)
+  return filled[::-1]

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jaxsyn.data.sentence.align import visible, visible_positions
-from jaxsyn.data.sentence.conllu_rows import COLUMNS, joined, shortened
+from jaxsyn.data.sentence.conllu_rows import COLUMNS, Row, joined, shortened
 from jaxsyn.data.sentence.text import (
   PAUSE,
   Faulty,
@@ -161,7 +161,11 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
   blocks = [block for block in blocks if block.visible]
   positions = visible_positions(text)
   wanted = visible(text)
-  start, end, head, relation, row = [], [], [], [], []
+  start: list[int] = []
+  end: list[int] = []
+  head: list[int] = []
+  relation: list[str] = []
+  row: list[list[str]] = []
   done = 0
   for block in blocks:
     offset = len(start)
@@ -191,8 +195,15 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
       " parse the same text that is given."
     )
   parsed = bool(blocks) and all(block.parsed for block in blocks)
-  row_W = tuple(row) if parsed else ()
-  return Parse(text, *map(tuple, (start, end, head, relation)), parsed, row_W)
+  return Parse(
+    text,
+    start_W=tuple(start),
+    end_W=tuple(end),
+    head_W=tuple(head),
+    relation_W=tuple(relation),
+    parsed=parsed,
+    row_W=tuple(row) if parsed else (),
+  )
 
 
 def match(
@@ -287,7 +298,9 @@ def _blocks(
   lines: Iterable[bytes | None], file: str, replace: bool = False
 ) -> Iterator[Block | Faulty | None]:
   """Blocks of lines without their ends, but for a carriage return."""
-  comments, rows, first, number, fault = [], [], 1, 0, ""
+  comments: list[str] = []
+  rows: list[Row] = []
+  first, number, fault = 1, 0, ""
   for raw in itertools.chain(lines, [b""]):
     if raw is PAUSE:
       yield PAUSE
@@ -334,7 +347,9 @@ def _lost(file: str, first: int, comments: list[str]) -> str:
   return ""
 
 
-def _block(file, first, comments, rows, fault) -> Block | Faulty:
+def _block(
+  file: str, first: int, comments: list[str], rows: list[Row], fault: str
+) -> Block | Faulty:
   """The tree of one sentence, or what is wrong with it."""
   if not fault:
     try:

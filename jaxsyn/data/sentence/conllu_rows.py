@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from jaxsyn.errors import InputError
 
 COLUMNS = 10
 Row = tuple[int, list[str]]  # its line in the file, from 1; its columns
+# A surface token: its first and last word, form, whether a blank follows.
+Unit = tuple[int, int, str, bool]
 
 # 8, the range 8-9, or the empty node 8.1
 _ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
 _HEAD = re.compile(r"\d{1,9}", re.ASCII)
 
 
-def joined(file: str, rows: Sequence[Row]) -> tuple[tuple, ...]:
+def joined(file: str, rows: Sequence[Row]) -> tuple[Any, ...]:
   """The surface tokens of a sentence.
 
   Args:
@@ -48,10 +51,12 @@ def joined(file: str, rows: Sequence[Row]) -> tuple[tuple, ...]:
     relation_W.append(relations[top - 1])
     row_W.append(words[top - 1])
   _, _, form_W, space_after_W = zip(*units)
-  return form_W, *map(tuple, (head_W, relation_W)), space_after_W, tuple(row_W)
+  return form_W, tuple(head_W), tuple(relation_W), space_after_W, tuple(row_W)
 
 
-def _words(file, rows):
+def _words(
+  file: str, rows: Sequence[Row]
+) -> tuple[list[int], list[str], list[int], list[Unit]]:
   """Checks the rows of one sentence.
 
   Returns:
@@ -59,7 +64,10 @@ def _words(file, rows):
     word; and of each surface token its first word, last word, form, and
     whether a blank follows.
   """
-  heads, relations, row_of, units = [], [], [], []
+  heads: list[int] = []
+  relations: list[str] = []
+  row_of: list[int] = []
+  units: list[Unit] = []
   covered, widest = 0, ""  # the last word in a surface token; the last range
   for number, columns in rows:
     where = f"{file}:{number}"
@@ -120,7 +128,8 @@ def _depths(file: str, heads: list[int], row_of: list[int]) -> list[int]:
     )
   depths = [0] + [-1] * words
   for word in range(1, words + 1):
-    path, here = [], word
+    path: list[int] = []
+    here = word
     while depths[here] < 0:
       if len(path) == words:  # longer than any path without a cycle
         raise InputError(

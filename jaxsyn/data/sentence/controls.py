@@ -38,7 +38,7 @@ class Parsed(Tree):
 
   control: ClassVar[bool] = False
 
-  def heads(self, head_W, number):
+  def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
     return head_W
 
 
@@ -46,7 +46,7 @@ class Parsed(Tree):
 class Linear(Tree):
   """Each word hangs on the word before it."""
 
-  def heads(self, head_W, number):
+  def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
     return linear(len(head_W))
 
 
@@ -56,7 +56,7 @@ class Random(Tree):
 
   seeded: ClassVar[bool] = True
 
-  def heads(self, head_W, number):
+  def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
     return random(len(head_W), number)
 
 
@@ -82,7 +82,7 @@ def random(words: int, seed: int) -> np.ndarray:
   degree = [1] * words
   for word in sequence:
     degree[word] += 1
-  neighbours = [[] for _ in range(words)]
+  neighbours: list[list[int]] = [[] for _ in range(words)]
   pointer = leaf = degree.index(1)
   for word in [*sequence, words - 1]:
     neighbours[word].append(leaf)

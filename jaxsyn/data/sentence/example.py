@@ -63,7 +63,7 @@ def encode(
       continue
     text = sentence if isinstance(sentence, str) else sentence.text
     pieces = vocabulary.encode(text)
-    values = {"id": [*pieces.id, EOS]}
+    values: dict[str, Any] = {"id": [*pieces.id, EOS]}
     if not isinstance(sentence, str):
       ids = relations[side]
       word = words_of_pieces(

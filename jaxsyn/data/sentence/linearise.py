@@ -38,7 +38,9 @@ def opening(label: int | np.ndarray) -> int | np.ndarray:
   return -2 - label
 
 
-def linearise(head_W: Sequence[int], relation_W: Sequence[int]) -> np.ndarray:
+def linearise(
+  head_W: Sequence[int] | np.ndarray, relation_W: Sequence[int] | np.ndarray
+) -> np.ndarray:
   """The bracketing of a dependency tree, between whose brackets words stand.
 
   A word is a bracket of its relation, and in it, in the order of the sentence,
@@ -57,13 +59,13 @@ def linearise(head_W: Sequence[int], relation_W: Sequence[int]) -> np.ndarray:
 
   Returns: int32, three signs a word.
   """
-  dependents = collections.defaultdict(list)
-  roots = []
+  dependents: dict[int, list[int]] = collections.defaultdict(list)
+  roots: list[int] = []
   for word, head in enumerate(map(int, head_W)):
     (roots if head == word else dependents[head]).append(word)
   signs: list[int] = []
   # Not recursive: a chain may be deeper than Python's stack.
-  todo = [(True, root) for root in reversed(roots)]
+  todo: list[tuple[bool, int]] = [(True, root) for root in reversed(roots)]
   while todo:
     is_tree, value = todo.pop()
     if not is_tree:

@@ -9,11 +9,13 @@ UDPipe is imported where it is used: who trains needs none.
 from __future__ import annotations
 
 import functools
-import hashlib
 from pathlib import Path
+from typing import Any
 
+from jaxsyn import files
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.errors import InputError
 
 # UDPipe's time grows faster than a line, and tree distances as its square: a
@@ -21,7 +23,7 @@ from jaxsyn.errors import InputError
 LONGEST_LINE = 5000
 
 
-def load_udpipe():
+def load_udpipe() -> Any:
   """UDPipe's module; raises InputError where it is not installed."""
   try:
     from ufal import udpipe
@@ -78,10 +80,9 @@ class UDPipe:
   @functools.cached_property
   def sha256(self) -> str:
     """Hash of the model's file, as manifests and checkpoints name it."""
-    with open(self.path, "rb") as file:
-      return hashlib.file_digest(file, "sha256").hexdigest()
+    return files.sha256_of(self.path)
 
-  def __call__(self, line: str) -> conllu.Parse:
+  def __call__(self, line: str) -> Parse:
     """The parse of a line; `parsed` is False where there is none."""
     return self._parse(line, "")[0]
 
@@ -97,7 +98,7 @@ class UDPipe:
     """
     return self._parse(line, sentence_id)[1]
 
-  def _parse(self, line: str, sentence_id: str) -> tuple[conllu.Parse, str]:
+  def _parse(self, line: str, sentence_id: str) -> tuple[Parse, str]:
     parse = None
     try:
       if len(line) <= LONGEST_LINE:

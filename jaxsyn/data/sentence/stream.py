@@ -18,7 +18,7 @@ from jaxsyn.errors import InputError
 Source = str | conllu.Parse
 
 
-def is_conllu(path: str | os.PathLike) -> bool:
+def is_conllu(path: str | os.PathLike[str]) -> bool:
   """Whether a file is CoNLL-U, by its name."""
   return os.fspath(path).endswith((".conllu", ".conllu.gz"))
 
@@ -47,7 +47,9 @@ def sentences(
   return text.treated(_parses(blocks), errors)
 
 
-def _parses(items) -> Iterator[conllu.Parse | Faulty | None]:
+def _parses(
+  items: Iterable[conllu.Block | Faulty | None],
+) -> Iterator[conllu.Parse | Faulty | None]:
   group: list[conllu.Block | Faulty] = []
   for item in itertools.chain(items, [Faulty("", name="the end")]):
     if item is PAUSE:
@@ -62,15 +64,17 @@ def _parses(items) -> Iterator[conllu.Parse | Faulty | None]:
       group = []
 
 
-def _parse(group) -> conllu.Parse | Faulty:
+def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
   """One sentence of its trees."""
-  faults = [item.message for item in group if isinstance(item, Faulty)]
-  if not faults:
-    try:
-      return conllu.attach(group, " ".join(block.text for block in group))
-    except InputError as error:
-      faults = [str(error)]
-  return Faulty(faults[0])
+  blocks: list[conllu.Block] = []
+  for item in group:
+    if isinstance(item, Faulty):
+      return Faulty(item.message)
+    blocks.append(item)
+  try:
+    return conllu.attach(blocks, " ".join(block.text for block in blocks))
+  except InputError as error:
+    return Faulty(str(error))
 
 
 def chunks(

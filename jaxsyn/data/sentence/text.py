@@ -53,12 +53,12 @@ class Faulty:
   name: str = ""
 
 
-def read_lines(path: str | os.PathLike) -> list[str]:
+def read_lines(path: str | os.PathLike[str]) -> list[str]:
   """All lines of a UTF-8 file, plain or .gz; raises as `lines_of`."""
   return list(lines_of(path))
 
 
-def lines_of(path: str | os.PathLike) -> Iterator[str]:
+def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
   """The lines of UTF-8 text, plain or .gz, or of standard input ("-").
 
   Raises:
@@ -69,7 +69,7 @@ def lines_of(path: str | os.PathLike) -> Iterator[str]:
 
 
 def arriving_lines(
-  path: str | os.PathLike, nul: bool = False
+  path: str | os.PathLike[str], nul: bool = False
 ) -> Iterator[str | Faulty | None]:
   """The same as they come, with a PAUSE wherever the writer makes one.
 
@@ -154,13 +154,13 @@ def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:
   return fault, line
 
 
-def name_of(path: str | os.PathLike) -> str:
+def name_of(path: str | os.PathLike[str]) -> str:
   """What messages call it."""
   name = os.fspath(path)
   return "standard input" if name == "-" else name
 
 
-def raw_lines(path: str | os.PathLike) -> Iterator[bytes | None]:
+def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
   """The lines as bytes, without "\\n", unpacked; and a PAUSE where there is one.
 
   Of a line of more than LONGEST bytes LONGEST + 1 are given.
@@ -269,7 +269,7 @@ def normal(line: str) -> str:
 
 
 @contextlib.contextmanager
-def writer(path: str | os.PathLike) -> Iterator[Callable[[str], None]]:
+def writer(path: str | os.PathLike[str]) -> Iterator[Callable[[str], None]]:
   """A function that writes a line to a file, or to standard output ("-").
 
   A file gets its name when it is whole; standard output and pipes are flushed

@@ -19,7 +19,7 @@ import itertools
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sentencepiece
 
@@ -201,7 +201,7 @@ def train(
   return Vocabulary(path)
 
 
-def _train(lines: list[str], size: int, **options) -> bytes:
+def _train(lines: list[str], size: int, **options: Any) -> bytes:
   """A trained model, serialised."""
   model = io.BytesIO()
   try:

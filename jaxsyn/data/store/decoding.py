@@ -7,11 +7,14 @@ what comes out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxsyn.data.schema import Feature
 from jaxsyn.data.store.rows import Rows
+
+Values = dict[str, list[Any]]  # of each feature, one example after the other
 
 
 class NotAnExample(ValueError):
@@ -43,8 +46,10 @@ def decoder(
   kinds = {name: _kind(feature) for name, feature in features.items()}
 
   def decode(payloads: Sequence[bytes]) -> Rows:
-    values = {name: [] for name in features}  # of all, one after the other
-    sizes = {name: [] for name in features}
+    values: Values = {
+      name: [] for name in features
+    }  # of all, one after the other
+    sizes: dict[str, list[int]] = {name: [] for name in features}
     plan = [(n, kind, values[n], sizes[n]) for n, kind in kinds.items()]
     for number, payload in enumerate(payloads):
       try:
@@ -75,7 +80,7 @@ def _kind(feature: Feature) -> str:
 
 
 def _rows(
-  values: Mapping[str, list],
+  values: Values,
   sizes: Mapping[str, list[int]],
   features: Mapping[str, Feature],
 ) -> Rows:
@@ -94,7 +99,7 @@ def _rows(
 
 
 def _array(
-  values: list, size: np.ndarray, name: str, dtype: np.dtype
+  values: list[Any], size: np.ndarray, name: str, dtype: np.dtype
 ) -> np.ndarray:
   try:
     return np.fromiter(values, dtype, len(values))

@@ -76,9 +76,9 @@ class Check:
       *((name, words) for name in said),
     ):
       yield rows.size[name] != due, name, "has another number of values"
-    for name, annotation in zip(said, map(ANNOTATIONS.get, self._annotations)):
-      if annotation.labels:
-        bad = _beyond(rows.flat[name], len(annotation.labels) + 1)
+    for name, annotation in zip(said, self._annotations):
+      if labels := ANNOTATIONS[annotation].labels:
+        bad = _beyond(rows.flat[name], len(labels) + 1)
         yield rows.which(name, bad), name, "has an unknown label"
     words_S = np.repeat(words, pieces)
     bad = _beyond(rows.flat[word] + 1, words_S + 1)

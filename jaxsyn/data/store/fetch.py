@@ -24,13 +24,14 @@ import urllib.parse
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from tqdm import tqdm
 
 from jaxsyn import files
-from jaxsyn.data.store.manifest import sha256_file
 from jaxsyn.errors import InputError
+
+Check = Callable[[pathlib.Path], object]
 
 MOST = 4 << 30  # bytes of a file, unless the config says another limit
 # Text packs three to five times; a thousand times is an attack, or no text.
@@ -58,7 +59,7 @@ class Address(NamedTuple):
 def get(
   path: pathlib.Path,
   address: Address,
-  check: Callable[[pathlib.Path], None] = lambda path: None,
+  check: Check = lambda path: None,
 ) -> str:
   """Sees to it that a file is there, whole and as it was the first time.
 
@@ -117,11 +118,11 @@ def _record(path: pathlib.Path) -> pathlib.Path:
   return path.with_name(path.name + ".sha256")
 
 
-def _found(path: pathlib.Path, expected: str, check) -> str | None:
+def _found(path: pathlib.Path, expected: str, check: Check) -> str | None:
   """The SHA-256 of the file that is there; None if it must be fetched."""
   if not path.is_file():
     return None
-  found = sha256_file(path)
+  found = files.sha256_of(path)
   if not expected:  # put there by hand
     check(path)
     _write_record(path, found, "put here by hand")
@@ -140,14 +141,16 @@ def _write_record(path: pathlib.Path, sha256: str, origin: str) -> None:
   files.write_text(_record(path), f"# {origin}, {now}\n{sha256}  {path.name}\n")
 
 
-def _fetch(path, address, expected, check) -> str:
+def _fetch(
+  path: pathlib.Path, address: Address, expected: str, check: Check
+) -> str:
   print(f"fetching {address.url}", file=sys.stderr)
   with files.publish(path) as file:
     for block in _blocks(address, known=bool(expected)):
       file.write(block)
     file.flush()
     temporary = pathlib.Path(file.name)
-    found = sha256_file(temporary)
+    found = files.sha256_of(temporary)
     if expected and found != expected:
       said = "config.prepare.downloads says"
       if not address.sha256:
@@ -242,7 +245,15 @@ def _check_scheme(url: str) -> None:
 class _Redirects(urllib.request.HTTPRedirectHandler):
   """Follows redirects to the web, never to weaker ones or to local files."""
 
-  def redirect_request(self, request, file, code, message, headers, new):
+  def redirect_request(
+    self,
+    request: urllib.request.Request,
+    file: IO[bytes],
+    code: int,
+    message: str,
+    headers: http.client.HTTPMessage,
+    new: str,
+  ) -> urllib.request.Request | None:
     _check_scheme(new)
     if request.type == "https" and not new.lower().startswith("https:"):
       raise InputError(f"it is redirected to {new}, which is not encrypted")

@@ -22,7 +22,7 @@ from jaxsyn.errors import InputError
 
 
 def names(
-  directory: os.PathLike | str, manifest: Mapping[str, Any]
+  directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
 ) -> list[str]:
   """The files of a prepared folder that the manifest must have sums of.
 
@@ -40,14 +40,16 @@ def names(
 
 
 def sums(
-  directory: os.PathLike | str, names: Iterable[str]
+  directory: os.PathLike[str] | str, names: Iterable[str]
 ) -> dict[str, dict[str, Any]]:
   """The "files" of a manifest: name -> {"bytes", "crc32c"}."""
   return files.sums(directory, list(names))
 
 
 def damaged(
-  directory: os.PathLike | str, manifest: Mapping[str, Any], deep: bool = True
+  directory: os.PathLike[str] | str,
+  manifest: Mapping[str, Any],
+  deep: bool = True,
 ) -> dict[str, str]:
   """The files that are not as the manifest has them -> what is wrong.
 
@@ -64,9 +66,9 @@ def damaged(
 
 
 def check(
-  directory: os.PathLike | str,
+  directory: os.PathLike[str] | str,
   manifest: Mapping[str, Any],
-  name: os.PathLike | str,
+  name: os.PathLike[str] | str,
 ) -> None:
   """Raises InputError unless one file is as the manifest has it.
 
@@ -81,7 +83,7 @@ def check(
 
 
 def read_text(
-  directory: os.PathLike | str,
+  directory: os.PathLike[str] | str,
   manifest: Mapping[str, Any],
   split: str,
   side: str,
@@ -108,7 +110,7 @@ def read_text(
 
 
 def read_trees(
-  directory: os.PathLike | str,
+  directory: os.PathLike[str] | str,
   manifest: Mapping[str, Any],
   split: str,
   side: str,

@@ -33,7 +33,7 @@ from jaxsyn.errors import InputError, did_you_mean
 FILE = "manifest.json"
 
 
-def read(directory: os.PathLike | str) -> dict[str, Any]:
+def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
   """The manifest of a prepared folder, or of a run.
 
   Raises:
@@ -65,7 +65,9 @@ def read(directory: os.PathLike | str) -> dict[str, Any]:
   )
 
 
-def write(directory: os.PathLike | str, manifest: Mapping[str, Any]) -> None:
+def write(
+  directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
+) -> None:
   """Writes the manifest with its checksum, whole or not at all.
 
   Raises:
@@ -135,10 +137,10 @@ def features_for(
     )
   if lacking:
     own = {name.partition("_")[2] for name in lacking}
-    wanted = sorted(own.union(manifest.get("annotations", ())))
+    named = tuple(sorted(own.union(manifest.get("annotations", ()))))
     raise InputError(
       f"{read} such annotation. Prepare it again with "
-      f'--config.prepare.parse.annotations="{tuple(wanted)}".'
+      f'--config.prepare.parse.annotations="{named}".'
     )
   return tuple(dict.fromkeys(names))
 
@@ -168,42 +170,44 @@ def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def tfds_folder(
-  directory: os.PathLike | str, manifest: Mapping[str, Any]
+  directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
 ) -> pathlib.Path:
   """Where the records are: NAME/VERSION in the prepared folder."""
   return pathlib.Path(directory) / manifest["name"] / manifest["version"]
 
 
 def index_file(
-  directory: os.PathLike | str, manifest: Mapping[str, Any], split_name: str
+  directory: os.PathLike[str] | str,
+  manifest: Mapping[str, Any],
+  split_name: str,
 ) -> pathlib.Path:
   """Where the index of a split's records is."""
   return tfds_folder(directory, manifest) / f"index-{split_name}.npz"
 
 
 def text_file(
-  directory: os.PathLike | str, split_name: str, side: str
+  directory: os.PathLike[str] | str, split_name: str, side: str
 ) -> pathlib.Path:
   """The raw text of a side, a line a record, gzip."""
   return pathlib.Path(directory) / "text" / f"{split_name}.{side}.gz"
 
 
 def conllu_file(
-  directory: os.PathLike | str, split_name: str, side: str
+  directory: os.PathLike[str] | str, split_name: str, side: str
 ) -> pathlib.Path:
   """The trees of a side, gzip."""
   return pathlib.Path(directory) / "conllu" / f"{split_name}.{side}.conllu.gz"
 
 
 def vocabulary_file(
-  directory: os.PathLike | str, manifest: Mapping[str, Any], side: str
+  directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path:
   """The SentencePiece model of a side; both sides may share it."""
   return pathlib.Path(directory) / manifest["vocabulary"][side]["file"]
 
 
 def parser_file(
-  directory: os.PathLike | str, manifest: Mapping[str, Any], side: str
+  directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path | None:
   """The UDPipe model of a side; None if its trees came from elsewhere."""
   parser = manifest["parser"].get(side)
@@ -260,12 +264,6 @@ def _check(
       f" SHA-256 is {given.sha256}, the manifest says {expected['sha256']}"
       f" ({expected['file']}). Use that file, or prepare the data again."
     )
-
-
-def sha256_file(path: os.PathLike | str) -> str:
-  """SHA-256 of a file, in hexadecimal."""
-  with open(path, "rb") as file:
-    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_texts(texts: Iterable[str]) -> str:

@@ -153,9 +153,9 @@ def _parts(manifest: Manifest) -> Iterator[Fault]:
     there = set(getattr(manifest, field))
     if not sides <= there <= set(SIDES):
       yield field, sorted(there), f"of the sides with trees, {sorted(sides)}"
-  for side, entry in manifest.parser.items():
-    if entry and (entry.file or entry.sha256):  # else CoNLL-U was given
-      yield from _file(f"parser.{side}", entry, ".udpipe")
+  for side, parser in manifest.parser.items():
+    if parser and (parser.file or parser.sha256):  # else CoNLL-U was given
+      yield from _file(f"parser.{side}", parser, ".udpipe")
   if unknown := set(manifest.annotations) - set(ANNOTATIONS):
     known = ", ".join(ANNOTATIONS)
     yield (
@@ -213,7 +213,7 @@ def _file(
 
 
 def _text(
-  where: str, value: str, pattern: re.Pattern, rule: str
+  where: str, value: str, pattern: re.Pattern[str], rule: str
 ) -> Iterator[Fault]:
   if not pattern.fullmatch(value):
     yield where, value, rule

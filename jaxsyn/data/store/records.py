@@ -27,7 +27,9 @@ from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.rows import TOGETHER, Example, Rows
 from jaxsyn.errors import InputError
 
-_TYPES = (np.int32, np.int64, np.int32, np.int32, np.int32)  # of an index
+# Of an index.
+_COLUMNS = ("shard", "offset", "length", "source_length", "target_length")
+_TYPES = (np.int32, np.int64, np.int32, np.int32, np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,29 +60,29 @@ class Index:
     """From rows (shard, offset, length, source_length, target_length)."""
     table = np.array(rows, dtype=np.int64).reshape(-1, 5)
     columns = (table[:, i].astype(t) for i, t in enumerate(_TYPES))
-    return cls(*columns, fingerprint)
+    return cls(**dict(zip(_COLUMNS, columns)), fingerprint=fingerprint)
 
-  def save(self, path: os.PathLike | str) -> None:
+  def save(self, path: os.PathLike[str] | str) -> None:
     """Writes an .npz, whole or not at all; the same bytes always."""
     with files.publish(path) as file:
       np.savez(file, **dataclasses.asdict(self))
 
   @classmethod
-  def load(cls, path: os.PathLike | str) -> Index | None:
+  def load(cls, path: os.PathLike[str] | str) -> Index | None:
     """The index of a file; None if there is none, or it cannot be read."""
-    fields = {field.name: None for field in dataclasses.fields(cls)}
+    arrays: dict[str, Any] = {}
     try:
       most = os.stat(path).st_size
-      with np.load(path, allow_pickle=False) as arrays:
-        for entry in arrays.zip.infolist():
+      with np.load(path, allow_pickle=False) as file:
+        for entry in file.zip.infolist():
           # Ours are not packed; what is may have any size when unpacked.
           if entry.compress_type or entry.file_size > most:
             return None
-        for name in fields:
-          fields[name] = arrays[name]
+        for name in (*_COLUMNS, "fingerprint"):
+          arrays[name] = file[name]
     except Exception:  # it is a cache: whatever is wrong, it is made again
       return None
-    index = cls(**{**fields, "fingerprint": str(fields["fingerprint"])})
+    index = cls(**{**arrays, "fingerprint": str(arrays["fingerprint"])})
     same = all(
       array.dtype == dtype and array.shape == index.shard.shape
       for array, dtype in zip(index._columns, _TYPES)
@@ -89,10 +91,7 @@ class Index:
 
   @property
   def _columns(self) -> tuple[np.ndarray, ...]:
-    return (
-      *(self.shard, self.offset, self.length),
-      *(self.source_length, self.target_length),
-    )
+    return tuple(getattr(self, name) for name in _COLUMNS)
 
   def fits(self, shards: Sequence[Mapping[str, Any]]) -> bool:
     """Whether its records fill the files, one after the other.
@@ -134,7 +133,7 @@ class Records:
     fingerprint: SHA-256 that changes whenever a record does.
   """
 
-  def __init__(self, directory: os.PathLike | str, split: str):
+  def __init__(self, directory: os.PathLike[str] | str, split: str):
     """Opens a split.
 
     Args:

@@ -116,7 +116,8 @@ def _write_split(
 ) -> dict[str, Any]:
   examples = iter(examples)
   shards = max(1, min(shards, count))
-  rows, facts = [], []
+  rows: list[tuple[int, ...]] = []
+  facts: list[dict[str, Any]] = []
   for shard in range(shards):
     file = f"{stem}-{shard:05d}-of-{shards:05d}"
     size = (shard + 1) * count // shards - shard * count // shards
@@ -180,7 +181,7 @@ def _write_metadata(
   info.write_to_directory(folder)
 
 
-class SyntaxPairs(tfds.core.GeneratorBasedBuilder):
+class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # untyped
   """Parses and encodes raw text as a prepared folder was.
 
   On many machines (the paths must be visible from each):
@@ -211,7 +212,7 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):
     prepared: str = "",
     texts: Mapping[str, tuple[str, str]] | None = None,
     beam: bool = False,
-    **options,
+    **options: Any,
   ):
     """Makes a builder.
 
@@ -242,7 +243,9 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):
     name = self.builder_config.name
     return schema.SIDES if name == "both" else (name,)
 
-  def _split_generators(self, dl_manager):
+  def _split_generators(
+    self, dl_manager: tfds.download.DownloadManager
+  ) -> dict[str, Any]:
     prepared = self._prepared or str(dl_manager.manual_dir)
     manifest = manifests.read(prepared)
     if sorted(manifest["sides"]) != sorted(self._sides()):
@@ -250,18 +253,22 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):
         f"{prepared} has trees on {manifest['sides']}, but the builder config"
         f" is {self.builder_config.name!r}; choose the one that fits."
       )
+
+    def own(split: str, side: str) -> str:
+      return str(_own_text(prepared, manifest, split, side))
+
     texts = self._texts or {
-      split: tuple(
-        str(_own_text(prepared, manifest, split, side)) for side in schema.SIDES
-      )
+      split: (own(split, "source"), own(split, "target"))
       for split in manifest["splits"]
     }
     return {
-      split: self._generate_examples(prepared, *pair)
-      for split, pair in texts.items()
+      split: self._generate_examples(prepared, source, target)
+      for split, (source, target) in texts.items()
     }
 
-  def _generate_examples(self, prepared: str, source: str, target: str):
+  def _generate_examples(
+    self, prepared: str, source: str, target: str
+  ) -> Any:  # an iterator, or a step of a pipeline
     work = _Encode(prepared)
     if self._beam:
       return (
@@ -272,7 +279,7 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):
     return map(work, _line_pairs(source, target))
 
 
-def beam_lib():
+def beam_lib() -> Any:
   """Apache Beam, which only pipelines need."""
   try:
     import apache_beam
@@ -312,7 +319,7 @@ class _Encode:
     self._prepared = prepared
 
   @functools.cached_property
-  def _models(self):
+  def _models(self) -> tuple[dict[str, UDPipe], dict[str, Any]]:
     manifest = manifests.read(self._prepared)
     vocabularies = []
     for side in schema.SIDES:
@@ -321,13 +328,13 @@ class _Encode:
       manifests.check_vocabulary(manifest, vocabularies[-1], side)
     parsers = {}
     for side in manifest["sides"]:
-      path = manifests.parser_file(self._prepared, manifest, side)
-      if path is None:
+      model = manifests.parser_file(self._prepared, manifest, side)
+      if model is None:
         raise InputError(
           f"{self._prepared} was prepared from CoNLL-U and names no parser for"
           f" the {side}; set config.prepare.parse.{side}_model."
         )
-      parsers[side] = UDPipe(path, manifest["options"]["parse"]["beam"])
+      parsers[side] = UDPipe(model, manifest["options"]["parse"]["beam"])
       manifests.check_parser(manifest, parsers[side], side)
     # No annotations: what examples hold follows from the sides alone.
     known = {
@@ -336,14 +343,16 @@ class _Encode:
     }
     return parsers, known
 
-  def __getstate__(self):
+  def __getstate__(self) -> dict[str, str]:
     return {"_prepared": self._prepared}  # models cannot be sent
 
-  def __call__(self, pair: tuple[int, str, str]):
+  def __call__(
+    self, pair: tuple[int, str, str]
+  ) -> tuple[int, dict[str, np.ndarray]]:
     line, *texts = pair
     parsers, known = self._models
-    sentences = [
+    source, target = (
       parsers[side](text) if side in parsers else text
       for side, text in zip(schema.SIDES, texts)
-    ]
-    return line, encode(*sentences, line=line, **known)
+    )
+    return line, encode(source, target, line=line, **known)

@@ -15,6 +15,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import google_crc32c
 
@@ -47,7 +48,7 @@ class Writer:
   `size` and `sha256` are those of the file so far.
   """
 
-  def __init__(self, path: os.PathLike | str):
+  def __init__(self, path: os.PathLike[str] | str):
     self._publish = files.publish(path)
 
   def __enter__(self) -> Writer:
@@ -71,11 +72,11 @@ class Writer:
     self.size += len(frame)
     return offset, length
 
-  def __exit__(self, kind, value, trace) -> bool | None:
-    return self._publish.__exit__(kind, value, trace)
+  def __exit__(self, *error: Any) -> bool | None:
+    return self._publish.__exit__(*error)
 
 
-def payload(frame: bytes, path: os.PathLike | str, number: int) -> bytes:
+def payload(frame: bytes, path: os.PathLike[str] | str, number: int) -> bytes:
   """The payload of one whole frame, its CRCs checked.
 
   Args:
@@ -101,7 +102,7 @@ def payload(frame: bytes, path: os.PathLike | str, number: int) -> bytes:
   return data
 
 
-def scan(path: os.PathLike | str) -> Iterator[tuple[int, bytes]]:
+def scan(path: os.PathLike[str] | str) -> Iterator[tuple[int, bytes]]:
   """All (offset, payload) of a file in order, CRCs checked.
 
   Raises:
@@ -125,7 +126,7 @@ def scan(path: os.PathLike | str) -> Iterator[tuple[int, bytes]]:
     raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _length(header: bytes, path: os.PathLike | str, number: int) -> int:
+def _length(header: bytes, path: os.PathLike[str] | str, number: int) -> int:
   if len(header) < HEADER:
     raise InputError(
       f"{path}: record {number} is truncated: {len(header)} of the {HEADER}"
