@@ -6,10 +6,12 @@ Source: universaldependencies.org/u/pos, version 2.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from jaxsyn.data.annotations.annotation import UPOS, Annotation
-from jaxsyn.data.sentence.conllu import Parse
+
+if TYPE_CHECKING:  # which the schema, and so this, stands before
+  from jaxsyn.data.sentence.conllu import Parse
 
 
 @dataclasses.dataclass(frozen=True)
