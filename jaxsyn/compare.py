@@ -38,7 +38,7 @@ from jaxsyn.comparison import (
   results,
 )
 from jaxsyn.comparison.runner import Runner, watch_parent
-from jaxsyn.config import Config, read_config
+from jaxsyn.config import Config, Data, read_config
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store.records import Records
@@ -139,7 +139,7 @@ def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
       if not job.hypotheses(split).is_file():
         _translate(session, split, job.hypotheses(split))
     if job.look:
-      _look(session, job)
+      _look(session, job.config.data, job.look)
     job.finish(facts.of_run(job, outcome, session.params, session.notes))
 
 
@@ -157,14 +157,14 @@ def _write(folder: pathlib.Path, scores: results.Results) -> None:
 def child() -> None:
   """`one` as a process of its own: FOLDER SYSTEM SEED."""
 
-  def work():
+  def work() -> None:
     watch_parent()
     logging.set_verbosity(logging.WARNING)
     set_up_jax()
     folder, system, seed = sys.argv[1:]
     one(folder, system, int(seed))
 
-  cli.guarded(work)
+  exits.guarded(work)
 
 
 def _command(job: asked.Job) -> list[str]:
@@ -185,16 +185,15 @@ def _translate(session: Session, split: str, path: pathlib.Path) -> None:
         write(best[0].text if best else "")
 
 
-def _look(session: Session, job: asked.Job) -> None:
+def _look(session: Session, data: Data, folder: pathlib.Path) -> None:
   """Pictures of a few sentences of the first test split."""
-  data = job.config.data
   sentences = looks.sample(data.directory, data.test[0])
   try:
     seen = look(session, sentences) if sentences else []
   except InputError as error:  # its scores are worth having without pictures
     print(f"no pictures: {error}", flush=True)
     seen = []
-  looks.write(seen, job.look)
+  looks.write(seen, folder)
 
 
 def _checked(config: Any) -> Config:
@@ -273,14 +272,14 @@ def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:
     folder = folder if folder.name == "papers" else folder / "papers"
     file = folder / f"{paper}.py"
     if not file.is_file():
-      tables = {
+      known = {
         f"{path.stem}/{table}"
         for path in folder.glob("*.py")
         for table in getattr(cli.module_of(str(path)), "TABLES", ())
       }
       raise InputError(
         f"{folder} has no table {values.table!r}. "
-        f"{did_you_mean(values.table, tables)}"
+        f"{did_you_mean(values.table, known)}"
       )
   tables = getattr(cli.module_of(str(file)), "TABLES", {})
   if name not in tables:
@@ -321,7 +320,7 @@ def _main(values: flags.FlagValues) -> None:
     processes=values.processes,
     devices=values.devices,
   )
-  if compared.signal:
+  if compared.results is None:
     words = " ".join(shlex.quote(word) for word in sys.argv[1:])
     print(f"stopped ({compared.signal}). What is trained is kept.")
     print(f"To go on: python -m jaxsyn.compare {words}")

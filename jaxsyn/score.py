@@ -74,8 +74,9 @@ def run(
     parses = _parses(source_conllu, sources, len(hypothesis[baseline]))
     tables = buckets.tables((), parses, edges=settings.edges)
   elif sources:
+    (lines,) = sources.values()
     tables = buckets.tables(
-      *sources.values(), edges=settings.edges, language=source_language
+      lines, edges=settings.edges, language=source_language
     )
   pairs = [(name, baseline) for name in scored if name != baseline]
   differences = significance.differences(

@@ -13,6 +13,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class Session:
     parser: str | os.PathLike[str] = "",
     longest: int = 512,
     change: Change | None = None,
-    **decode,
+    **decode: Any,
   ):
     """Opens a run.
 
@@ -123,10 +124,10 @@ class Session:
     return self._translate.compilations
 
 
-def _plan(run: workdir.Run, changes: Mapping[str, object]) -> Plan:
+def _plan(run: workdir.Run, changes: Mapping[str, Any]) -> Plan:
   """The plan of a run, with other fields of config.decode."""
-  decode = dataclasses.asdict(run.config.decode) | changes
-  decode = from_config(Decode, decode, At("decode"))
+  fields = {**dataclasses.asdict(run.config.decode), **changes}
+  decode = from_config(Decode, fields, At("decode"))
   try:
     return resolve(dataclasses.replace(run.config, decode=decode), run.manifest)
   except InputError as error:

@@ -7,7 +7,7 @@ and tags. Before this file: `jaxsyn.data.sentence`. After it: `session`.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
+import os
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class SourceReader:
     plan: Plan,
     *,
     longest: int,
-    parser: str | pathlib.Path = "",
+    parser: str | os.PathLike[str] = "",
   ):
     """Opens the vocabularies; the parser when it is needed.
 

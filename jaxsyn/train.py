@@ -18,6 +18,7 @@ from jaxsyn import cli, exits, lock, workdir
 from jaxsyn.config import Config, read_config
 from jaxsyn.data.loader.split import Change, Split, open_split
 from jaxsyn.data.store.records import Records
+from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 from jaxsyn.training import loop
@@ -81,7 +82,7 @@ def run(
   )
 
   def open_log(start: int) -> Log:
-    log = Log(folder, config.train.steps, start)
+    log = Log(pathlib.Path(folder), config.train.steps, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     if split.told:
       log.say(split.told)
@@ -121,7 +122,7 @@ def _sizes(split: Split) -> str:
 
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
-    raise cli.InputError("--workdir is missing: name the folder of the run.")
+    raise InputError("--workdir is missing: name the folder of the run.")
   exits.check_target(values.workdir, "--workdir", folder=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   set_up_jax()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from absl import flags, logging
 
@@ -54,7 +55,9 @@ def _main(values: flags.FlagValues) -> None:
   logging.set_verbosity(logging.ERROR)
   set_up_jax()
   names = ("beam", "alpha", "nbest")
-  decode = {n: values[n].value for n in names if values[n].value is not None}
+  decode: dict[str, Any] = {
+    n: values[n].value for n in names if values[n].value is not None
+  }
   if values.nbest and values.beam is None:
     beam = workdir.open_run(values.workdir).config.decode.beam
     decode["beam"] = max(beam, values.nbest)

@@ -106,7 +106,9 @@ class Validator:
     metric that selects, by its name; "tokenizer", its.
     """
     began = time.monotonic()
-    sums: dict[tuple, Any] = collections.defaultdict(lambda: np.zeros(2))
+    sums: dict[tuple[str, str], Any] = collections.defaultdict(
+      lambda: np.zeros(2)
+    )
     for batch in self._split.in_order():
       measured = jax.device_get(
         self._layout.call(

@@ -119,14 +119,14 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
     )
   try:
     # With a checksum: of a number that is another nobody would hear.
-    config = files.unsealed(files.read_json(path))
+    page = files.unsealed(files.read_json(path))
   except (ValueError, OSError) as error:
     raise InputError(
       f"{path} is damaged ({str(error).rstrip('.')}). Bring it back from a copy; what may "
       "change about a run is said on the command line."
     ) from None
   try:
-    config = read_config(config)
+    config = read_config(page)
   except InputError as error:
     raise InputError(
       f"{path}: {error} It is damaged, or was written by another version."
@@ -212,7 +212,7 @@ def _may_change(name: str) -> bool:
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
   """A config as a dictionary of dotted names."""
-  found = {}
+  found: dict[str, Any] = {}
   for key, value in tree.items():
     if isinstance(value, dict):
       found |= flat(value, f"{prefix}{key}.")

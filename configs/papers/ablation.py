@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_collections
 
 from configs import systems
 from jaxsyn.errors import InputError, did_you_mean
 
-Config = ml_collections.ConfigDict
+Config: TypeAlias = ml_collections.ConfigDict
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ alone; a paper's file says the numbers that are its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_collections
 
@@ -15,7 +15,7 @@ from configs import base, systems
 from configs.papers import ablation
 from jaxsyn.errors import InputError, did_you_mean
 
-Config = ml_collections.ConfigDict
+Config: TypeAlias = ml_collections.ConfigDict
 
 SPLITS = {name: name for name in ("train", "validation", "test")}
 

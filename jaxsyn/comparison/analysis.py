@@ -25,8 +25,12 @@ from jaxsyn.data.store import integrity
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, significance
-from jaxsyn.scoring.scorers import Scored
+from jaxsyn.scoring.results import Score
+from jaxsyn.scoring.scorers import Measured, Scored
 from jaxsyn.scoring.settings import Settings
+
+Scores = dict[str, tuple[Score, ...]]  # of each test split
+Translations = dict[str, dict[int, list[str]]]  # system -> seed -> lines
 
 # A system, what it is compared with, and the seeds that both have.
 Pair = tuple[str, str, tuple[int, ...]]
@@ -57,7 +61,8 @@ def analyse(
       f"no run of {first.name}, which all are compared with, has ended: {said}"
     )
   settings = settings.settled(first.config.data.target_language)
-  splits, scores = [], collections.defaultdict(dict)
+  splits: list[results.Split] = []
+  scores: dict[Job, Scores] = collections.defaultdict(dict)
   for name in first.config.data.test:
     split, scored = _split(name, first.name, done, settings)
     splits.append(split)
@@ -106,7 +111,7 @@ def _system(system: System, others: Sequence[System]) -> results.System:
   )
 
 
-def _run(job: Job, scores) -> results.Run:
+def _run(job: Job, scores: Scores) -> results.Run:
   curve = []
   for record in progress.validations(job.run, job.config.train.selection):
     values = {
@@ -147,7 +152,7 @@ def _split(
   sources, references = texts[first]
   scorers = settings.scorers([references])
   scored: Scored = collections.defaultdict(dict)
-  translations = collections.defaultdict(dict)
+  translations: Translations = collections.defaultdict(dict)
   for job in done:
     job.check()
     lines = read_lines(job.hypotheses(name))
@@ -206,7 +211,9 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
   )
 
 
-def _summary(system, seeds, measured) -> results.Summary:
+def _summary(
+  system: str, seeds: tuple[int, ...], measured: Sequence[Measured]
+) -> results.Summary:
   values = tuple(m.value for m in measured)
   return results.Summary(
     system=system,
@@ -222,7 +229,7 @@ def over_sentences(
   scored: Scored, baseline: str, settings: Settings
 ) -> tuple[results.OneSeed, ...]:
   """Each run against the other system's run of the same seed."""
-  pairs = [pair for *pair, _ in _pairs(scored, baseline)]
+  pairs = [(system, other) for system, other, _ in _pairs(scored, baseline)]
   differences = significance.differences(
     scored, pairs, tests=settings.tests, draws=settings.draws
   )

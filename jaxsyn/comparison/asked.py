@@ -34,8 +34,10 @@ FILE = "comparison.json"
 FINISHED = "finished.json"
 FORMAT = 2
 # Fields that change no figure: the data set may move, and be read faster.
-_FREE = ("prepare", "data.directory", "batch.memory_gib", "train.prefetch")
-_FREE += ("train.log_every",)
+_FREE = (
+  *("prepare", "data.directory", "batch.memory_gib"),
+  *("train.prefetch", "train.log_every"),
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,17 +89,14 @@ class Job:
     return None if self.seed else self.run / "look"
 
   @property
-  def facts(self) -> results.Facts | None:
-    """What is known of its training, once it is finished.
+  def facts(self) -> results.Facts:
+    """What is known of its training; of a job that is finished.
 
     Raises:
       InputError: that page is damaged.
     """
-    page = self._page()
-    where = str(self.run / FINISHED)
-    return page and from_config(
-      results.Facts, page["facts"], At(where), bounded=False
-    )
+    at = At(str(self.run / FINISHED))
+    return from_config(results.Facts, self._page()["facts"], at, bounded=False)
 
   @property
   def finished(self) -> bool:
@@ -126,10 +125,11 @@ class Job:
         "command again: what is trained is not trained again."
       )
 
-  def _page(self) -> dict[str, Any] | None:
+  def _page(self) -> dict[str, Any]:
+    """{} before there is one."""
     path = self.run / FINISHED
     advice = "Delete it, and run the same command again."
-    return _sealed(path, advice) if path.is_file() else None
+    return _sealed(path, advice) if path.is_file() else {}
 
 
 def jobs(
@@ -226,7 +226,12 @@ def _sealed(path: pathlib.Path, advice: str) -> dict[str, Any]:
     raise InputError(f"{path} is damaged ({why}). {advice}") from None
 
 
-def _check_same(folder, system, old, hashes) -> None:
+def _check_same(
+  folder: pathlib.Path,
+  system: System,
+  old: Mapping[str, Any],
+  hashes: Mapping[str, Any],
+) -> None:
   other = "Use another --workdir, or the settings it began with."
   if old["hashes"] != json.loads(json.dumps(hashes)):
     raise InputError(

@@ -17,8 +17,10 @@ from jaxsyn.comparison.asked import Job
 from jaxsyn.scoring import selection
 from jaxsyn.training import loop
 
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-PACKAGES += ("sentencepiece", "sacrebleu")
+PACKAGES = (
+  *("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy"),
+  *("sentencepiece", "sacrebleu"),
+)
 
 
 def of_run(

@@ -215,7 +215,7 @@ def _read(path: pathlib.Path, text: str) -> Picture | None:
 
 def _picture(svg: bytes, text: str) -> Picture:
   """As an image, not as part of the page: no names in it can clash."""
-  points = float(_POINTS.search(svg).group(1))
+  points = float(_POINTS.findall(svg)[0])
   content = base64.b64encode(svg).decode("ascii")
   return Picture(
     f"data:image/svg+xml;base64,{content}", round(points / 72 * PIXELS), text

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import statistics
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def differences(results: Results, split: Split, metric: str) -> Figure | None:
     # is none of two systems.
     span = split.with_interval(row)
     colour = BLUE if row.p is not None and row.p < SURE else GREY
-    if span.low is not None:
+    if span.low is not None and span.high is not None:
       ends = [span.low, span.high]
       axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")
     if (count := len(row.by_seed)) > 1:
@@ -93,7 +93,7 @@ def curves(results: Results, system: System) -> Figure | None:
   )
   for name, look in _family(results, system).items():
     runs = [_curve(run, metric) for run in chosen if run.system == name]
-    at = collections.defaultdict(list)
+    at: dict[int, list[float]] = collections.defaultdict(list)
     for curve in runs:
       axes.plot(*zip(*curve.items()), **look, lw=0.6, alpha=0.45)
       for step, value in curve.items():
@@ -215,7 +215,7 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
   return low - margin, high + margin
 
 
-def _family(results: Results, system: System) -> dict[str, dict[str, str]]:
+def _family(results: Results, system: System) -> dict[str, dict[str, Any]]:
   """The baseline, the system, its controls: how the line of each looks."""
   family = {results.baseline: {"color": GREY}, system.name: {"color": BLUE}}
   controls = (name for name in system.controls if name != results.baseline)

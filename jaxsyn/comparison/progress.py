@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, TextIO
 
 from jaxsyn.comparison.asked import Job
@@ -123,9 +123,8 @@ def table(states: Mapping[Job, State], height: int = 0) -> str:
   return "\n".join([*lines, summary(states.values())])
 
 
-def summary(states: Sequence[State]) -> str:
+def summary(states: Collection[State]) -> str:
   """How many runs are finished, and about how long the others take."""
-  states = list(states)
   done = [s for s in states if s.what == "finished"]
   text = f"{len(done)} of {len(states)} runs finished"
   # A run that has not begun takes as long as those that have: a guess.

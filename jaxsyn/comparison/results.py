@@ -328,7 +328,7 @@ class Results:
 
 
 def find(
-  entries: Sequence, system: str, metric: str, baseline: str = ""
+  entries: Sequence[Any], system: str, metric: str, baseline: str = ""
 ) -> Any:
   """Of summaries or differences, that of a system; None where there is none."""
   return next(

@@ -35,7 +35,7 @@ class Working:
   """A process at work on a run, and the place that it takes."""
 
   job: Job
-  process: subprocess.Popen
+  process: subprocess.Popen[bytes]
   place: Place
 
 
@@ -121,7 +121,7 @@ class Runner:
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=subprocess.STDOUT,
-        env=_environment() | place,
+        env={**_environment(), **place},
         # Ctrl-C goes to this process alone, which hands it on once.
         start_new_session=True,
       )
@@ -134,7 +134,8 @@ class Runner:
       code, job = working.process.poll(), working.job
       if code is None:
         continue
-      working.process.stdin.close()
+      if working.process.stdin:
+        working.process.stdin.close()
       self._working.remove(working)
       self._free.append(working.place)
       if job.finished:
@@ -199,7 +200,7 @@ def watch_parent() -> None:
   For a process whose standard input is a pipe that nobody writes to.
   """
 
-  def wait():
+  def wait() -> None:
     while os.read(0, 1):
       pass
     os.kill(os.getpid(), signal.SIGTERM)

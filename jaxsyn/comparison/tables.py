@@ -150,15 +150,15 @@ def conclusions(results: Results) -> list[str]:
   texts = []
   for split in results.splits:
     tested = [
-      d
+      (d, d.p)
       for d in split.over_seeds
       if (d.metric, d.baseline) == (metric, results.baseline)
       and d.p is not None
     ]
     if not tested:
       continue
-    apart = [d for d in tested if d.p < SURE]
-    apart.sort(key=lambda d: d.value, reverse=True)
+    apart = [(d, p) for d, p in tested if p < SURE]
+    apart.sort(key=lambda pair: pair[0].value, reverse=True)
     text = (
       f"{split.name}, {metric}: {len(apart)} of {len(tested)} "
       f"{'system differs' if len(tested) == 1 else 'systems differ'} from "
@@ -167,11 +167,11 @@ def conclusions(results: Results) -> list[str]:
     if apart:
       text += ": " + ", ".join(
         f"{d.system} {d.value:+.2f} ({d.low:+.2f} to {d.high:+.2f})"
-        for d in apart
+        for d, _ in apart
       )
     text += "."
     if (number := len(tested)) > 1:
-      counting = [d.system for d in apart if d.p < SURE / number]
+      counting = [d.system for d, p in apart if p < SURE / number]
       text += (
         f" So many tests find {SURE * number:.2g} by chance where nothing "
         f"differs; after Bonferroni p < {SURE / number:.2g} counts: "

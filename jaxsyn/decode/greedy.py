@@ -30,7 +30,7 @@ def greedy_search(
   encoded = Encoded(model, params, sources)
   B, T = sources.id_BS.shape[0], length
 
-  def step(loop):
+  def step(loop: tuple[Any, ...]) -> tuple[Any, ...]:
     at, open_B, token_BT, log_p_B, last_B1, cache = loop
     logits_B1V, cache = encoded.advance(cache, last_B1, at)
     logits_BV = logits_B1V[:, 0]

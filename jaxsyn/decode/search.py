@@ -73,7 +73,7 @@ class Encoded:
     """The cache after hypotheses changed their beam."""
     return self._call("reorder", cache, beam_BN)
 
-  def _call(self, method: str, *arguments, **options) -> Any:
+  def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
     variables = {"params": self._params}
     return self._model.apply(variables, *arguments, method=method, **options)
 

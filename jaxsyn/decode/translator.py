@@ -115,7 +115,7 @@ class Translator:
       self._program(params, size)
     translations = [[NOTHING] for _ in examples]
 
-    def search(job):
+    def search(job: tuple[_Size, list[int]]) -> tuple[list[int], Any]:
       size, numbers = job
       batch, limit_B = self._batch([examples[i] for i in numbers], size)
       return numbers, jax.device_get(
@@ -185,12 +185,14 @@ class Translator:
       limit_B[row] = longest_output(self._config, len(example["source_id"]))
     return changed(batch, self._change), limit_B
 
-  def _program(self, params: Any, size: _Size):
+  def _program(self, params: Any, size: _Size) -> Any:
     if size not in self._programs:
       search = greedy_search if self._config.beam == 1 else beam_search
       length = longest_output(self._config, size.source)
 
-      def run(params, batch, limit_B):
+      def run(
+        params: Any, batch: Mapping[str, jax.Array], limit_B: jax.Array
+      ) -> Hypotheses:
         view = view_of(batch, "source")
         sources = Sources(batch["source_id_BS"], view, limit_B)
         return search(

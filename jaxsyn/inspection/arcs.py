@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Sequence
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Polygon
 from matplotlib.path import Path
 
 from jaxsyn.inspection.fonts import LETTER, families, letters
 from jaxsyn.inspection.sentence import ReadSource
+
+Arc = tuple[int, int, int]  # its first word, its last word, the child
 
 BLUE, RED = "#33628d", "#a03c2d"
 
@@ -56,12 +60,12 @@ def tree(
   bottom = base + 0.22 * len(caption)
   height = bottom + 0.2 + step * (deepest + 0.75) + 0.2 + 0.2 * len(titles)
   figure = Figure((width, height), dpi=110)
-  axes = figure.add_axes([0, 0, 1, 1])
+  axes = figure.add_axes((0, 0, 1, 1))
   axes.set_xlim(0, width)
   axes.set_ylim(0, height)
   axes.set_axis_off()
   family = families((*words, source.text, translation))
-  text = {"family": family, "parse_math": False}
+  text: dict[str, Any] = {"family": family, "parse_math": False}
   for x, word in zip(x_W, words):
     axes.text(x, bottom - 0.1, word, size=10, ha="center", va="top", **text)
   axes.text(
@@ -71,8 +75,12 @@ def tree(
     0.15, height - 0.1, "\n".join(titles), size=9, color="0.35", va="top",
     **text,
   )  # fmt: skip
-  behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-  line = {"facecolor": "none", "linewidth": 1.1}
+  behind: dict[str, Any] = {
+    "facecolor": "white",
+    "edgecolor": "none",
+    "pad": 0.8,
+  }
+  line: dict[str, Any] = {"facecolor": "none", "linewidth": 1.1}
   styles = {
     False: {"edgecolor": BLUE, "linestyle": "-"},
     True: {"edgecolor": RED, "linestyle": ":"},
@@ -103,27 +111,29 @@ def tree(
       (begin + end) / 2, top, labels[child], size=8, ha="center", va="center",
       bbox=behind, **text,
     )  # fmt: skip
-  for word, head in enumerate(head_W):
-    if has_tree and word == head:  # from above all arcs
+  for root, head in enumerate(head_W):
+    if has_tree and root == head:  # from above all arcs
       top = bottom + step * (deepest + 0.75)
-      dotted = ":" if word in wrong else "-"
+      dotted = ":" if root in wrong else "-"
       axes.plot(
-        [x_W[word]] * 2, [bottom + 0.05, top], dotted, color=RED, lw=1.1
+        [x_W[root]] * 2, [bottom + 0.05, top], dotted, color=RED, lw=1.1
       )
-      _arrow(axes, x_W[word], bottom, RED)
+      _arrow(axes, x_W[root], bottom, RED)
       axes.text(
-        x_W[word], top, labels[word] or "root", size=8, ha="center",
+        x_W[root], top, labels[root] or "root", size=8, ha="center",
         va="center", color=RED, bbox=behind, **text,
       )  # fmt: skip
   return figure
 
 
-def _arrow(axes, x: float, y: float, colour: str) -> None:
+def _arrow(axes: Axes, x: float, y: float, colour: str) -> None:
   points = [(x, y), (x - 0.04, y + 0.09), (x + 0.04, y + 0.09)]
   axes.add_patch(Polygon(points, color=colour, linewidth=0))
 
 
-def _positions(words, arcs, labels) -> list[float]:
+def _positions(
+  words: Sequence[str], arcs: Collection[Arc], labels: Sequence[str]
+) -> list[float]:
   """Middle of each word: words and the labels of arcs must have their room."""
   x_W: list[float] = []
   for number, word in enumerate(words):
@@ -140,7 +150,7 @@ def _positions(words, arcs, labels) -> list[float]:
   return x_W
 
 
-def _levels(arcs) -> dict[tuple[int, int], int]:
+def _levels(arcs: Collection[Arc]) -> dict[tuple[int, int], int]:
   """Height of each arc: one above the highest that lies below it."""
   level: dict[tuple[int, int], int] = {}
   for first, last, _ in sorted(arcs, key=lambda arc: arc[1] - arc[0]):

@@ -130,9 +130,11 @@ def look(session: Session, sources: Iterable[Source]) -> list[Sentence]:
     InputError: a line is empty or too long, or there is no parser.
   """
   inspector = Inspector(session)
-  read = [inspector.read(source) for source in sources]
-  if None in read:
-    raise InputError(f"sentence {read.index(None) + 1} has no words.")
+  read = []
+  for number, source in enumerate(sources, start=1):
+    if (one := inspector.read(source)) is None:
+      raise InputError(f"sentence {number} has no words.")
+    read.append(one)
   return [seen for _, seen in sorted(inspector.see(read), key=lambda x: x[0])]
 
 

@@ -25,6 +25,8 @@ from jaxsyn.models.spec import ModelSpec
 from jaxsyn.shapes import split
 from jaxsyn.syntax.maps import COLLECTION, Maps
 
+Array = jax.Array
+
 SHORTEST = 16  # padded lengths double: 16, 32, 64, ...
 ROWS = 8  # sentences in a batch, fewer where they are very long
 SIDES = {
@@ -80,7 +82,7 @@ class MapReader:
     self._spec, self._change = spec, change
     self._names = tuple(dict.fromkeys(("source_id", *names)))
 
-    def whole(params, batch):
+    def whole(params: Any, batch: Mapping[str, Array]) -> Maps:
       _, state = model.apply(
         {"params": params},
         batch,
@@ -90,7 +92,7 @@ class MapReader:
       )
       return Maps.of(state)
 
-    def encoder(params, batch):
+    def encoder(params: Any, batch: Mapping[str, Array]) -> Maps:
       _, state = model.apply(
         {"params": params},
         batch["source_id_BS"],
@@ -151,7 +153,7 @@ class MapReader:
     """One row of a batch: its matrices between two subwords."""
     number = self._spec.family.attention_heads()
     for published in maps.published:
-      address, array = published.address, published.value
+      address, array = published.address, np.asarray(published.value)
       kind, letters = split(address.kind)
       if not BETWEEN_SUBWORDS.fullmatch(letters):
         continue

@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.colors import Normalize, PowerNorm, TwoSlopeNorm
@@ -111,7 +112,8 @@ def matrices(
   largest = max(float(v.max()) for v in values)
   if low < 0:
     bound = max(-low, largest)
-    norm, colours = TwoSlopeNorm(0.0, -bound, bound), "RdBu_r"
+    norm: Normalize = TwoSlopeNorm(0.0, -bound, bound)
+    colours = "RdBu_r"
   elif high is None:
     norm, colours = Normalize(0.0, largest or 1.0), "Blues"
   else:
@@ -126,7 +128,7 @@ def matrices(
   down = math.ceil(len(panels) / across)
   letter = LETTER * size / 10
 
-  def longest(labels):
+  def longest(labels: Callable[[Panel], Sequence[str]]) -> float:
     return max(letter * letters(label) for p in panels for label in labels(p))
 
   left = longest(lambda p: p.rows) + 0.2
@@ -152,7 +154,7 @@ def matrices(
     family=families([heading]),
     parse_math=False,
   )
-  image = None
+  image: Any = None  # of the last panel; all have one scale
   for number, panel in enumerate(panels):
     row, column = divmod(number, across)
     Q, M = panel.weight_QM.shape
@@ -161,7 +163,7 @@ def matrices(
     h = high_ * Q / max(p.weight_QM.shape[0] for p in panels)
     x = column * (left + wide) + left
     y = height - top - row * (above + high_ + below) - above - h
-    axes = figure.add_axes([x / width, y / height, w / width, h / height])
+    axes = figure.add_axes((x / width, y / height, w / width, h / height))
     shown = np.ma.masked_where(
       ~np.isfinite(panel.weight_QM) | (panel.weight_QM <= HIDDEN),
       panel.weight_QM,
@@ -173,7 +175,9 @@ def matrices(
     axes.set_xlim(0, M)
     axes.set_ylim(Q, 0)
     step = max(1, math.ceil(0.085 / cell))  # labels that would overlap
-    text = {"family": family, "size": size, "parse_math": False}
+    text: dict[str, Any] = {
+      "family": family, "size": size, "parse_math": False,
+    }  # fmt: skip
     axes.set_xticks(
       np.arange(0, M, step) + 0.5, panel.columns[::step], rotation=90, **text
     )
@@ -187,12 +191,12 @@ def matrices(
     )  # fmt: skip
   bar = min(2.0, high_)
   bar_axes = figure.add_axes(
-    [
+    (
       (width - 0.75) / width,
       (height - top - above - bar) / height,
       0.13 / width,
       bar / height,
-    ]
+    )
   )
   figure.colorbar(image, cax=bar_axes).ax.tick_params(labelsize=8)
   return figure

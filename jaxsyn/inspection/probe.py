@@ -37,7 +37,7 @@ class Probe:
     even: hits of even attention.
   """
 
-  def __init__(self):
+  def __init__(self) -> None:
     """Begins empty."""
     self.sentences = self.words = 0
     self.possible = dict.fromkeys(RELATIONS, 0)
@@ -50,7 +50,7 @@ class Probe:
     self,
     attention: Iterable[SentenceMap],
     head_W: Sequence[int],
-    size_W: Sequence[int] | None = None,
+    size_W: Sequence[int] | np.ndarray | None = None,
   ) -> None:
     """Adds a sentence.
 
@@ -73,8 +73,8 @@ class Probe:
       "previous": np.eye(words, k=-1, dtype=bool),
       "next": np.eye(words, k=1, dtype=bool),
     }
-    size_W = np.ones(words) if size_W is None else np.array(size_W)
-    even_HWW = _strongest(np.tile(size_W, (1, words, 1)), own_WW)
+    even_W = np.ones(words) if size_W is None else np.array(size_W)
+    even_HWW = _strongest(np.tile(even_W, (1, words, 1)), own_WW)
     for name, is_WW in relations.items():
       self.even[name] += float((even_HWW * is_WW).sum())
       self.possible[name] += int(is_WW.any(1).sum())
@@ -89,9 +89,9 @@ class Probe:
       }
       hits["self"] = np.trace(weight_HWW, axis1=1, axis2=2)
       hits["end"] = m.value_HQM[:, :words, words].sum(1)
-      sums = self._sums.setdefault(m.layer, dict.fromkeys(hits, 0.0))
+      sums = self._sums.setdefault(m.layer, {})
       for name, value_H in hits.items():
-        sums[name] = sums[name] + value_H
+        sums[name] = sums.get(name, 0.0) + value_H
 
   def result(self) -> dict[str, Any]:
     """Counts and rates, from 0 to 1; a rate of no words is None."""

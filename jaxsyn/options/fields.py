@@ -114,13 +114,13 @@ def option(
   return dataclasses.field(default=default, metadata=said)
 
 
-def other_default(cls: type, name: str, default: Any) -> Any:
+def other_default(cls: Any, name: str, default: Any) -> Any:
   """A field that a base has, with another default; the rest is said there."""
   said = cls.__dataclass_fields__[name].metadata
   return dataclasses.field(default=default, metadata=said)
 
 
-def section(cls: type, meaning: str, *, resume: bool = False) -> Any:
+def section(cls: Any, meaning: str, *, resume: bool = False) -> Any:
   """A field that is a section; `resume` then holds for all that is in it."""
   return dataclasses.field(
     default_factory=cls, metadata={_KEY: Said(meaning, resume=resume)}

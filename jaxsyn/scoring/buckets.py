@@ -21,6 +21,7 @@ import bisect
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def by_tree(parses: Sequence[Parse]) -> list[Table]:
     _whole("tree depth", depth, (2, 4, 6, 8), first=0),
     _real("dependency length", length, (1.5, 2.0, 2.5, 3.0)),
     _whole("clauses", clauses, (1, 2, 3), first=1),
-    _table("projectivity", crossing, ("projective", "non-projective"), int),
+    _table("projectivity", crossing, ["projective", "non-projective"], int),
   ]
 
 
@@ -104,7 +105,7 @@ def tables(
     words = [len(parse.head_W) for parse in parses]
     by_words = by_length(words, edges, f"{by} in words of the trees")
     return [by_words, *by_tree(parses)]
-  cut = str.split
+  cut: Callable[[str], list[str]] = str.split
   tokenizer = tokenizers.default(language)
   if tokenizer not in tokenizers.OF_BLANKS:
     by, cut = f"{by} in words of {tokenizer}", tokenizers.cutter(tokenizer)
@@ -152,7 +153,7 @@ def _crossing(parse: Parse) -> bool:
   return not tree.projective(np.array(parse.head_W))
 
 
-def _of_tree(parse: Parse, fact: Callable) -> float | None:
+def _of_tree(parse: Parse, fact: Callable[[Parse], float]) -> float | None:
   """A fact of a parse, None where it holds no tree."""
   return fact(parse) if parse.parsed and parse.head_W else None
 
@@ -163,7 +164,7 @@ def _universal(relation: str) -> str:
 
 
 def _whole(
-  by: str, values: Sequence, edges: Sequence[int], first: int
+  by: str, values: Sequence[float | None], edges: Sequence[int], first: int
 ) -> Table:
   """Buckets of whole numbers; one of its own for 0 below `first`, if needed."""
   starts = [first, *(edge + 1 for edge in edges[:-1])]
@@ -174,13 +175,20 @@ def _whole(
   return _table(by, values, labels, lambda v: bisect.bisect_left(ends, v))
 
 
-def _real(by: str, values: Sequence, edges: Sequence[float]) -> Table:
+def _real(
+  by: str, values: Sequence[float | None], edges: Sequence[float]
+) -> Table:
   spans = [f"{a:g}-{b:g}" for a, b in itertools.pairwise(edges)]
   labels = [f"<={edges[0]:g}", *spans, f">{edges[-1]:g}"]
   return _table(by, values, labels, lambda v: bisect.bisect_left(edges, v))
 
 
-def _table(by, values, labels, place) -> Table:
+def _table(
+  by: str,
+  values: Sequence[float | None],
+  labels: list[str],
+  place: Callable[[Any], int],
+) -> Table:
   """The last bucket, if it is needed, is that of unknown values (None)."""
   bucket_B = [len(labels) if v is None else place(v) for v in values]
   if None in values:

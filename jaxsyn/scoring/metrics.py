@@ -84,7 +84,7 @@ class Ter(Metric):
     # wrong. Its own support of Asian scripts leaves kana as they are.
     words = cutter(tokenizer)
 
-    def cut(line):
+    def cut(line: str) -> str:
       return " ".join(words(line))
 
     metric = sacrebleu.TER(references=[[*map(cut, each)] for each in lines])

@@ -104,7 +104,12 @@ def _once(ngram: str, text: str) -> bool:
   return first >= 0 and text.find(ngram, first + 1) < 0
 
 
-def _ribes(reference, hypothesis, alpha, beta) -> float:
+def _ribes(
+  reference: Sequence[str],
+  hypothesis: Sequence[str],
+  alpha: float,
+  beta: float,
+) -> float:
   if not hypothesis or not reference:
     return 0.0
   place = places(reference, hypothesis)

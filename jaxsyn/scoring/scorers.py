@@ -44,7 +44,7 @@ class References:
   tokenizer: str = "13a"
   lowercase: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     lengths = [len(lines) for lines in self.lines]
     if len(set(lengths)) != 1:
       raise InputError(
@@ -146,17 +146,20 @@ def of_sacrebleu(
     **said: what the signature says instead of sacreBLEU's own.
   """
 
-  def statistics(hypotheses):
+  def statistics(hypotheses: Lines) -> np.ndarray:
     lines = list(map(cut, hypotheses))
     rows = of_corpus._extract_corpus_statistics(lines, None)
     return np.array(rows, np.float64).reshape(len(hypotheses), -1)
 
-  def scored_by(one):
-    return lambda sum_I: float(one._compute_score_from_stats(sum_I).score)
+  def scored_by(
+    one: sacrebleu.metrics.base.Metric,
+  ) -> Callable[[np.ndarray], float]:
+    score: Callable[[Any], Any] = one._compute_score_from_stats
+    return lambda sum_I: float(score(sum_I).score)
 
-  def signature(**resampling):
+  def signature(**resampling: int) -> str:
     signature = of_corpus.get_signature()
-    for key, value in (said | resampling).items():
+    for key, value in {**said, **resampling}.items():
       signature.update(key, value)
     return str(signature)
 
@@ -191,15 +194,15 @@ def mean_of(
     zip(*([*map(cut, lines)] for lines in references.lines))
   )
 
-  def statistics(hypotheses):
+  def statistics(hypotheses: Lines) -> np.ndarray:
     scores = map(score, cut_references, map(cut, hypotheses))
     score_B = np.fromiter(scores, np.float64, len(hypotheses))
     return np.stack([score_B, np.ones_like(score_B)], axis=1)
 
-  def of_sum(sum_I):
+  def of_sum(sum_I: np.ndarray) -> float:
     return float(100 * sum_I[0] / max(1, sum_I[1]))
 
-  def signature(**resampling):
+  def signature(**resampling: int) -> str:
     extra = "".join(f"{key}:{value}|" for key, value in resampling.items())
     return f"nrefs:{len(references.lines)}|{extra}{said}"
 
@@ -223,7 +226,7 @@ class Measured:
   scorer: Scorer
   statistic_BI: np.ndarray
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     agree(statistic_BI=self.statistic_BI)
 
   @property

@@ -56,7 +56,7 @@ class Settings:
     "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
   )
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     for metric in self.metrics:
       METRICS.known(metric, At("--metrics"))
     if not self.metrics or len(set(self.metrics)) < len(self.metrics):

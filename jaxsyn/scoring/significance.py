@@ -28,6 +28,7 @@ Letters: I statistic of a sentence; J resample.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -39,6 +40,9 @@ from jaxsyn.scoring.scorers import Measured, Scored
 
 SEED = 12345  # sacreBLEU's
 _SAME = 1e-6  # score points; differences below are rounding
+
+Pair = tuple[Measured, Measured]  # the baseline and the system
+Resampled = Callable[[], np.ndarray]  # their bootstrap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +91,12 @@ def difference(
     if test not in TESTS:
       raise InputError(f"no test {test!r}. {did_you_mean(test, TESTS)}")
   pair = (baseline, system)
-  resampled = None
-  if interval or "bootstrap" in tests:
-    resampled = bootstrap(pair, draws)
+  # Once, and not where neither the interval nor a test wants it.
+  resampled = functools.cache(lambda: bootstrap(pair, draws))
   low, high = None, None
   if interval:
-    low, high = interval_of(resampled[1] - resampled[0])
+    before_J, after_J = resampled()
+    low, high = interval_of(after_J - before_J)
   better, worse, same = sentences(baseline, system)
   return Difference(
     *names,
@@ -131,7 +135,9 @@ def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
 
   Draws what sacreBLEU draws, row by row, so memory does not grow with samples.
   """
-  table = [m.statistic_BI.astype(m.scorer.dtype) for m in systems]
+  table: list[np.ndarray] = [
+    m.statistic_BI.astype(m.scorer.dtype) for m in systems
+  ]
   random = np.random.default_rng(draws.seed)
   score_J = np.empty((len(systems), draws.resamples))
   for j in range(draws.resamples):
@@ -188,19 +194,47 @@ def _share(hits: np.ndarray) -> float:
   return (int(hits.sum()) + 1) / (len(hits) + 1)
 
 
-def _bootstrap_test(pair, resampled, draws) -> PairedTest:
-  difference_J = resampled[1] - resampled[0]
+def _bootstrap_test(
+  pair: Pair, resampled: Resampled, draws: Draws
+) -> PairedTest:
+  before_J, after_J = resampled()
+  difference_J = after_J - before_J
   apart_J = abs(difference_J - difference_J.mean())
   theirs_J = abs(difference_J) - abs(difference_J).mean()
-  return _test("bootstrap", "bs", pair, draws, apart_J, theirs_J)
+  return _test(
+    "bootstrap",
+    "bs",
+    pair=pair,
+    draws=draws,
+    apart_J=apart_J,
+    theirs_J=theirs_J,
+  )
 
 
-def _randomisation_test(pair, resampled, draws) -> PairedTest:
-  apart_J = abs(shuffled(*pair, draws))
-  return _test("randomisation", "ar", pair, draws, apart_J, apart_J)
+def _randomisation_test(
+  pair: Pair, resampled: Resampled, draws: Draws
+) -> PairedTest:
+  baseline, system = pair
+  apart_J = abs(shuffled(baseline, system, draws))
+  return _test(
+    "randomisation",
+    "ar",
+    pair=pair,
+    draws=draws,
+    apart_J=apart_J,
+    theirs_J=apart_J,
+  )
 
 
-def _test(name, key, pair, draws, apart_J, theirs_J) -> PairedTest:
+def _test(
+  name: str,
+  key: str,
+  *,
+  pair: Pair,
+  draws: Draws,
+  apart_J: np.ndarray,
+  theirs_J: np.ndarray,
+) -> PairedTest:
   real = abs(pair[1].value - pair[0].value)
   scorer, samples = pair[0].scorer, len(apart_J)
   return PairedTest(
@@ -212,17 +246,17 @@ def _test(name, key, pair, draws, apart_J, theirs_J) -> PairedTest:
   )
 
 
-def _sign_test(pair, resampled, draws) -> PairedTest:
+def _sign_test(pair: Pair, resampled: Resampled, draws: Draws) -> PairedTest:
   from scipy import stats  # takes long to load
 
-  better, worse, _ = sentences(*pair)
+  better, worse, _ = sentences(pair[0], pair[1])
   differ = better + worse
   p = stats.binomtest(better, differ).pvalue if differ else 1.0
   return PairedTest("sign", float(p), None, differ, "")
 
 
 # Name -> the test of ((baseline, system), their bootstrap, how to draw).
-TESTS: dict[str, Callable[..., PairedTest]] = {
+TESTS: dict[str, Callable[[Pair, Resampled, Draws], PairedTest]] = {
   "bootstrap": _bootstrap_test,
   "randomisation": _randomisation_test,
   "sign": _sign_test,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from jaxsyn.scoring.metrics import heading
 from jaxsyn.scoring.results import Difference, Results, ScoredBucket
@@ -45,7 +46,7 @@ def _shortened(results: Results) -> Results:
   folder = os.path.commonpath(map(os.path.dirname, whole.values()))
   short = {name: os.path.relpath(path, folder) for name, path in whole.items()}
 
-  def renamed(differences):
+  def renamed(differences: Iterable[Difference]) -> tuple[Difference, ...]:
     return tuple(
       dataclasses.replace(d, system=short[d.system], baseline=short[d.baseline])
       for d in differences
@@ -108,7 +109,7 @@ def _buckets(
   return aligned(rows)
 
 
-def interval(difference: Difference) -> str:
+def interval(difference: Any) -> str:
   """Of anything that has `low` and `high`; "" where they are None."""
   if difference.low is None:
     return ""

@@ -142,7 +142,9 @@ def without_blanks(lines: Iterable[str], sample: int = 100) -> bool:
   return 2 * of_script > len(letters) and 8 * text.count(" ") < len(letters)
 
 
-def cutter(tokenizer: str, lowercase: bool = False) -> Callable[[str], list]:
+def cutter(
+  tokenizer: str, lowercase: bool = False
+) -> Callable[[str], list[str]]:
   """A function that cuts a line into words.
 
   Raises:

@@ -110,7 +110,7 @@ def outputs(
 
 
 def first_state(
-  recipe: Recipe, batch: Mapping[str, Array], seed: int
+  recipe: Recipe, batch: Mapping[str, Any], seed: int
 ) -> TrainState:
   """The state before the first step; sizes come from any batch."""
   init, run = jax.random.split(jax.random.key(seed))

@@ -18,7 +18,7 @@ import dataclasses
 import math
 import queue
 import threading
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class Split:
   columns: Columns
   features: tuple[str, ...]
   plan: BatchPlan
-  examples: Examples | None = None
+  examples: Iterable[Example] = ()
   weight_I: np.ndarray | None = None
   host: int = 0
   hosts: int = 1

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from jaxsyn.data.sentence.align import visible, visible_positions
 from jaxsyn.data.sentence.conllu_rows import COLUMNS, Row, joined, shortened
@@ -115,7 +115,7 @@ class Parse:
   row_W: tuple[list[str], ...] = dataclasses.field(default=(), compare=False)
 
 
-def read(path: str | Path) -> Iterator[Block]:
+def read(path: str | os.PathLike[str]) -> Iterator[Block]:
   """The trees of a CoNLL-U file, plain or .gz.
 
   Empty nodes (8.1) are skipped; several roots are allowed.
@@ -128,7 +128,7 @@ def read(path: str | Path) -> Iterator[Block]:
 
 
 def arriving(
-  path: str | Path, replace: bool = False
+  path: str | os.PathLike[str], replace: bool = False
 ) -> Iterator[Block | Faulty | None]:
   """The same as they come: a malformed block is a Faulty, and others follow.
 

@@ -71,7 +71,7 @@ def linearise(
     if not is_tree:
       signs.append(value)
       continue
-    signs.append(opening(int(relation_W[value])))
+    signs.append(int(opening(int(relation_W[value]))))
     own = dependents[value]
     todo.append((False, CLOSE))
     todo += [(True, word) for word in reversed(own) if word > value]

@@ -9,6 +9,7 @@ UDPipe is imported where it is used: who trains needs none.
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class UDPipe:
     path: the model's file.
   """
 
-  def __init__(self, path: str | Path, beam: int = 0):
+  def __init__(self, path: str | os.PathLike[str], beam: int = 0):
     """Loads a model.
 
     Args:
