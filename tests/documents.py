@@ -31,7 +31,7 @@ class Block:
   @property
   def file(self) -> str:
     """The file that its first line names; "": it is no file."""
-    named = re.match(r"# ([\w/]+\.py)\n", self.code)
+    named = re.match(r"# ([\w/]+\.py)(, .*)?\n", self.code)
     return named[1] if named and self.language == "python" else ""
 
 

@@ -5,6 +5,7 @@ function among the systems; then a tiny model is trained for an update with it.
 """
 
 import functools
+import importlib
 import re
 import sys
 import types
@@ -54,12 +55,12 @@ TABLES = {
   "TASKS": TASKS,
   "ANNOTATIONS": ANNOTATIONS,
 }
-FILES = {
-  block.file: block.code
+FILES = [
+  (block.file, block.code)
   for path in (documents.README, documents.CONTRIBUTING)
   for block in documents.blocks(path)
   if block.file.startswith("jaxsyn/")
-}
+]
 TEXT = documents.CONTRIBUTING.read_text()
 # Name, class and table of each playbook, as it says them.
 LINES = {
@@ -89,8 +90,11 @@ def follow(monkeypatch):
 
   def added(name):
     cls, table = LINES[name]
-    (code,) = [c for c in FILES.values() if f"class {cls}(" in c]
+    ((file, code),) = [f for f in FILES if f"class {cls}(" in f[1]]
     module = types.ModuleType(name)
+    if (documents.ROOT / file).exists():  # what is added to it, it stands in
+      there = file.removesuffix(".py").replace("/", ".")
+      vars(module).update(vars(importlib.import_module(there)))
     monkeypatch.setitem(sys.modules, name, module)
     exec(code, vars(module))
     monkeypatch.setitem(TABLES[table]._specs, name, getattr(module, cls))
