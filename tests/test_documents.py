@@ -39,7 +39,7 @@ OPTIONS = {
   "train.save_every": 1,
   "train.log_every": 1,
   "train.selection": "likelihood",
-  "decode.beam": 2,
+  "decode.beam": 3,
   "decode.max_length_factor": 0.0,
 }
 FAMILIES = {
@@ -72,6 +72,7 @@ SUBSTITUTIONS = {
   r"\b1001-": "25-",
   r"\b1-1000\b": "1-24",
   # Less of the same.
+  r"beam=5": "beam=3",
   r"head -n 100": "head -n 2",
   r"--trials \d+": "--trials 2 --samples 20 --sentences 20",
 }
