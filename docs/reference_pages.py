@@ -66,10 +66,13 @@ PAGES = {
     (
       "preprocess.build",
       "jaxsyn.train",
+      "jaxsyn.session",
       "jaxsyn.translate",
       "jaxsyn.compare",
       "jaxsyn.score",
       "jaxsyn.inspect",
+      "jaxsyn.inspection.inspector",
+      "jaxsyn.inspection.run",
     ),
   ),
   "data": (
