@@ -22,7 +22,7 @@ from jaxsyn.options import At, Choice
 from jaxsyn.shapes import agree
 
 Array = jax.Array
-# An array, of a batch that carries it: what reads one says so in its needs.
+# An array, of a batch that carries it: what reads one says so in its `reads`.
 Fact = Any
 
 
