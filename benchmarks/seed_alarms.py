@@ -59,6 +59,7 @@ def called_different(
       difference_YJ=gain_YB @ share_JB.T,
       seed=trial,
     )
+    assert found.p is not None and found.bootstrap  # of several seeds
     hits["corrected"] += found.p < LEVEL
     hits["bootstrap"] += found.bootstrap.p < LEVEL
   return dict(hits)

@@ -29,7 +29,7 @@ from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.schema import PAD
 from jaxsyn.data.store.records import Records
-from jaxsyn.errors import InputError
+from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.plan import resolve
 from jaxsyn.training.mesh import Layout, set_up_jax
 from jaxsyn.training.step import first_state, train_step
@@ -115,7 +115,7 @@ def run(
   Returns: name -> (value, unit).
   """
   if size not in SIZES:
-    raise InputError(f"no size {size!r}. {cli.did_you_mean(size, SIZES)}")
+    raise InputError(f"no size {size!r}. {did_you_mean(size, SIZES)}")
   trainers = {name: Trainer(name, size, data, tokens, shapes) for name in names}
   figures = {}
   for name, trainer in trainers.items():

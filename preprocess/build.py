@@ -83,12 +83,12 @@ def _run(config: Config, raw_dir: str, directory: pathlib.Path) -> pathlib.Path:
   started = time.monotonic()
   # A folder that was prepared may be on a disk that can only be read.
   if not (directory / manifests.FILE).exists():
-    exits.check_target(directory, "config.data.directory", folder=True)
+    exits.check_target(str(directory), "config.data.directory", folder=True)
   inputs = read_inputs(config, raw_dir, directory / "raw")
   if verify.damage(directory, inputs.key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
-  exits.check_target(directory, "config.data.directory", folder=True)
+  exits.check_target(str(directory), "config.data.directory", folder=True)
   publish.check_room(directory, config.data.name, inputs.files)
   clean.apply(config, inputs.splits)
   clean.check_text(inputs.splits)
@@ -157,6 +157,7 @@ def _write_trees(
       annotated = bool(options.parse.annotations)
       parse.take(split, side, path, whole=annotated)
       continue
+    assert parser, "trees of a side are given in all splits or in none"
     lines = split.lines(side)
     chunks = parse.parse(
       lines,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from jaxsyn.config import Clean, Config
 from jaxsyn.data import schema
@@ -48,7 +49,7 @@ def apply(config: Config, splits: Mapping[str, Split]) -> None:
     if options.nfc:
       # References stay as they are: a score must not change with the option.
       sides = schema.SIDES if name == data.train else ("source",)
-      normal = {}
+      normal: dict[str, Any] = {}
       for side in sides:
         normal[side], _ = nfc(split.all_lines(side))
         _, changed = nfc(split.lines(side))
@@ -158,7 +159,7 @@ def _ratio(source: str, target: str) -> float:
 
 
 def _seen_before() -> Test:
-  seen = set()
+  seen: set[tuple[str, str]] = set()
 
   def test(source: str, target: str) -> bool:
     before = len(seen)

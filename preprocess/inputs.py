@@ -90,7 +90,7 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
   names = dict.fromkeys([config.data.train, *config.prepare.splits])
   splits = {name: _read_split(config, name, find) for name in names}
   _find_trees(config, splits, raw_dir, find=find, downloads=downloads)
-  parsers = {}
+  parsers: dict[str, UDPipe | None] = {}
   for side in schema.SIDES:
     if side in config.prepare.parse.sides:
       model = getattr(config.prepare.parse, f"{side}_model")

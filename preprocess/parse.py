@@ -131,12 +131,11 @@ def join(
           f"{chunk_path} changed while it was in use. Run the same command"
           " again: only its lines are parsed anew."
         )
-      yield _ID.sub(
-        lambda m, start=start: (
-          f"# sent_id = {split}-{numbers[start + int(m[1])]}"
-        ),
-        text,
-      )
+
+      def name(match: re.Match[str], start: int = start) -> str:
+        return f"# sent_id = {split}-{numbers[start + int(match[1])]}"
+
+      yield _ID.sub(name, text)
 
   write_text(path, texts())
 
@@ -173,7 +172,7 @@ def take(
 
 def relations(path: pathlib.Path) -> list[str]:
   """The relation labels in a CoNLL-U file, sorted."""
-  labels = set()
+  labels: set[str] = set()
   for block in conllu.read(path):
     labels.update(block.relation_W)
   return sorted(labels)
@@ -230,7 +229,8 @@ def _run(
     initargs=(str(parser.path), beam),
   )
   try:
-    waiting, rest = set(), iter(jobs.items())
+    waiting: set[concurrent.futures.Future[int]] = set()
+    rest = iter(jobs.items())
     while True:
       # A few in hand are enough, and a failure is seen at once.
       for job in itertools.islice(rest, 2 * workers - len(waiting)):
@@ -270,7 +270,8 @@ def _start_worker(path: str, beam: int) -> None:
 
 
 def _end_with_parent() -> None:
-  multiprocessing.parent_process().join()  # also where it was killed
+  if parent := multiprocessing.parent_process():
+    parent.join()  # also where it was killed
   os._exit(1)
 
 

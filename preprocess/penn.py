@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -119,7 +119,8 @@ def parse(line: str, where: str) -> Tree | None:
     InputError: brackets do not match, a word stands outside of them, or there
       is more than one tree.
   """
-  signs, words = [], []
+  signs: list[str | int] = []
+  words: list[str] = []
   todo: list[_Bracket] = []
   done = fresh = False  # fresh: the next word is a label
   for sign in _SIGN.findall(line):
@@ -167,7 +168,7 @@ class _Bracket:
   brackets: int = 0
 
 
-def _close(bracket: _Bracket, signs: list, words: list[str]) -> None:
+def _close(bracket: _Bracket, signs: list[str | int], words: list[str]) -> None:
   """Ends a bracket, or takes it away: pre-terminals, traces, empty ones."""
   start = bracket.start
   if len(signs) == start + 1:  # nothing in it, or only traces
@@ -192,7 +193,9 @@ def spans(tree: Tree, text: str) -> tuple[list[int], list[int]]:
     Mismatch: a word is not in the text in its turn, or text is left over.
   """
   positions, wanted = visible_positions(text), visible(text)
-  start_W, end_W, done = [], [], 0
+  start_W: list[int] = []
+  end_W: list[int] = []
+  done = 0
   for word in tree.words:
     bare = word.replace("\\", "")  # 1\/2
     for spelling in (word, *_SPELLINGS.get(word, ()), bare):
@@ -214,7 +217,7 @@ def spans(tree: Tree, text: str) -> tuple[list[int], list[int]]:
 
 
 def bracketing(
-  tree: Tree, text: str, vocabulary: Vocabulary, ids: dict[str, int]
+  tree: Tree, text: str, vocabulary: Vocabulary, ids: Mapping[str, int]
 ) -> np.ndarray:
   """The feature `source_brackets`: a bracketing of the text's subwords.
 
@@ -236,7 +239,7 @@ def bracketing(
   found: list[int] = []
   for sign in tree.signs:
     if isinstance(sign, str):
-      found.append(opening(ids[sign]))
+      found.append(int(opening(ids[sign])))
     else:
       found += [CLOSE] if sign == CLOSE else places[sign]
   return np.array(found, np.int32)

@@ -7,6 +7,7 @@ that its `# text` comments hold. After this comes `preprocess.clean`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
@@ -46,19 +47,19 @@ def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Pairs:
     InputError: a file cannot be read (see `read_lines` and `sentences`), or one
       has more lines.
   """
-  lines = tuple(
+  ours, theirs = (
     sentences(path) if is_conllu(path) else read_lines(path)
     for path in (source, target)
   )
-  if len(lines[0]) != len(lines[1]):
-    short = min(map(len, lines))
+  if len(ours) != len(theirs):
+    short = min(len(ours), len(theirs))
     raise InputError(
-      f"{source} has {len(lines[0])} lines, but {target} has {len(lines[1])}:"
+      f"{source} has {len(ours)} lines, but {target} has {len(theirs)}:"
       " line N of one must be the translation of line N of the other. Look at"
       f" line {short + 1} of the longer file, and before."
     )
-  both = (text for side in lines for text in side)
-  return Pairs(*lines, (source, target), manifests.sha256_texts(both))
+  digest = manifests.sha256_texts(itertools.chain(ours, theirs))
+  return Pairs(ours, theirs, files=(source, target), sha256=digest)
 
 
 def sentences(path: pathlib.Path) -> list[str]:

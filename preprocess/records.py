@@ -147,7 +147,7 @@ def _title(inputs: Inputs, vocabularies: Mapping[str, Vocabulary]) -> str:
   """The data set in a line."""
   data, given = inputs.config.data, inputs.train.given
   trees = " and ".join(
-    f"{side} side ({'CoNLL-U' if side in given else parser.path.name})"
+    f"{side} side ({parser.path.name if parser and side not in given else 'CoNLL-U'})"
     for side, parser in inputs.parsers.items()
   )
   sizes = " and ".join(

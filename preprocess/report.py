@@ -35,10 +35,10 @@ class Counts:
 
   def __init__(self, sides: Sequence[str]):
     self.sides = tuple(sides)
-    self.subwords = {s: collections.Counter() for s in schema.SIDES}
-    self.words = {s: collections.Counter() for s in sides}
-    self.pieces = {s: collections.Counter() for s in sides}
-    self.depth = {s: collections.Counter() for s in sides}
+    self.subwords = _counters(schema.SIDES)
+    self.words = _counters(sides)
+    self.pieces = _counters(sides)
+    self.depth = _counters(sides)
     self.unparsed = 0
     self.blank = dict.fromkeys(schema.SIDES, 0)
     self.unknown = dict.fromkeys(schema.SIDES, 0)
@@ -210,3 +210,7 @@ def _drops(axis, fact: Mapping[str, Any]) -> None:
 
 def _mean(histogram: Mapping[int, int]) -> float:
   return sum(n * k for n, k in histogram.items()) / sum(histogram.values())
+
+
+def _counters(sides: Sequence[str]) -> dict[str, collections.Counter[int]]:
+  return {side: collections.Counter() for side in sides}

@@ -28,7 +28,7 @@ def vocabularies(
   """Side -> vocabulary; twice the same object if it is joint."""
   options, split = config.prepare.vocabulary, splits[config.data.train]
   groups = [schema.SIDES] if options.joint else [(s,) for s in schema.SIDES]
-  found = {}
+  found: dict[str, Vocabulary] = {}
   for sides in groups:
     lines = [line for side in sides for line in split.lines(side)]
     # What was used to train it is in its name.

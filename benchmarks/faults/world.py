@@ -65,11 +65,12 @@ def make(folder: pathlib.Path) -> World:
   """Prepares and trains, where that was not done before."""
   from jaxsyn import train
   from preprocess import build, quickstart
+  from preprocess.toy.corpus import Sizes
 
   world = World(folder)
   if (folder / "done").is_file():
     return world
-  sizes = quickstart.Sizes(train=300, validation=16, test=16, parser=150)
+  sizes = Sizes(train=300, validation=16, test=16, parser=150)
   quickstart.run(world.raw, sizes=sizes)
   with quiet():
     build.run(world.config(), str(world.raw))

@@ -71,7 +71,7 @@ class _Heads(Loss):
     maps: Maps,
     batch: Mapping[str, Array],
   ) -> tuple[Array, Array]:
-    sum_B = count_B = jnp.zeros(len(logits_BTV))
+    sum_B = count_B = jnp.zeros(())
     for log_p_BQM, parent_BQ in parses(maps, self.place):
       here_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
       log_p_BQ = jnp.sum(jnp.where(here_BQM, log_p_BQM, 0.0), axis=2)

@@ -38,7 +38,8 @@ def pairs(
     seed: the same seed gives the same pairs, on every machine.
     words: least and greatest number of English words and marks.
   """
-  writer, found = Writer(seed), {}
+  writer = Writer(seed)
+  found: dict[str, Pair] = {}
   while len(found) < count:
     pair = read_out(writer.sentence())
     if words[0] <= len(pair.tokens) <= words[1]:

@@ -99,8 +99,11 @@ def lexicon() -> dict[str, tuple[Word, ...]]:
       stems = tuple(stem(1 if closed else 2) for _ in range(senses))
       made.append(Word(lemma, kind, int(rng.random() * groups), stems))
     words[kind] = tuple(made)
-  for kind, lemmas in (("pronoun", ("who", "whom", "that")), ("mark", ".,")):
-    words[kind] = tuple(Word(lemma, kind, 0, ()) for lemma in lemmas)
+  for kind, others in (
+    ("pronoun", ("who", "whom", "that")),
+    ("mark", (".", ",")),
+  ):
+    words[kind] = tuple(Word(lemma, kind, 0, ()) for lemma in others)
   return words
 
 

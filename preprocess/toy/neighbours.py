@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import random
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from preprocess.toy.translation import Pair
 
@@ -35,7 +36,9 @@ def predictability(
   result = {}
   for name, other in NEIGHBOURS.items():
     rng = random.Random(seed)
-    table = collections.defaultdict(collections.Counter)
+    table: dict[Any, collections.Counter[str]] = collections.defaultdict(
+      collections.Counter
+    )
     for pair in train:
       for word, context, translation in _facts(pair, other, rng):
         table[word][translation] += 1

@@ -184,8 +184,8 @@ def translate(node: Node, parent: Node) -> str:
   if word.kind in VERBS:
     # The participle agrees with the noun above, the main verb with its subject.
     agree, mark = parent, "l"
-    if node.relation == "root":
-      agree, mark = node.child("nsubj"), "t"
+    if node.relation == "root" and (subject := node.child("nsubj")):
+      agree, mark = subject, "t"
     many = agree.plural or agree.child("conj") is not None
     return word.stems[0] + GENDERS[agree.word.group] + mark + "in" * many
   sense = 0

@@ -87,7 +87,7 @@ def test_the_bootstrap_counts_resamples_far_from_their_mean():
     scorer_of("exact", [["a", "b"]]).measure(said)
     for said in (["x", "b"], ["a", "b"])
   ]
-  outcome = TESTS["bootstrap"](pair, resampled, Draws(4, 0))
+  outcome = TESTS["bootstrap"](pair, lambda: resampled, Draws(4, 0))
   assert outcome.p == (2 + 1) / (4 + 1)
   # The draws themselves: each resample of two has 0, 50 or 100 points.
   drawn = significance.bootstrap(pair, Draws(2000, 1))
