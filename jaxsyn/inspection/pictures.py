@@ -67,7 +67,7 @@ def title(shown: Map) -> str:
   if shown.place != "encoder":
     rows = "rows: being predicted; columns: looked at"
   if shown.kind == "parse":
-    rows = "rows: whose parent is sought; columns: shown there"
+    rows = "rows: whose parent is sought; columns: found there"
   if shown.is_attention:
     return f"{where} ({rows}; colours by square root)"
   heads = ", ".join(map(str, shown.heads))
