@@ -155,11 +155,11 @@ class _Plain(logging.Formatter):
 
 def _log_plainly() -> None:
   """What absl and Orbax log is a plain warning, without a logger's name."""
-  # Else absl gives the root a handler of its own at its first line:
-  # "WARNING:absl:a checkpoint is damaged ...".
-  handler = logging.StreamHandler()
-  handler.setFormatter(_Plain())
-  logging.basicConfig(handlers=[handler])  # nothing where there is one already
+  # A library has given the root a handler by now, or absl will at its first
+  # line: "WARNING:absl:a checkpoint is damaged ...".
+  logging.basicConfig()
+  for handler in logging.root.handlers:
+    handler.setFormatter(_Plain())
 
 
 def check_target(path: str, flag: str, folder: bool = False) -> None:
