@@ -276,7 +276,8 @@ def test_a_loss_that_is_no_number_stops_the_run(command, environment, tmp_path):
     command(
       tmp_path / "nan",
       "--config.batch.shapes=1",
-      "--config.losses.nll.weight=1e38",
+      "--config.optimiser.learning_rate=1e6",
+      "--config.optimiser.schedule=constant",
     ),
     env=environment,
     cwd=ROOT,
