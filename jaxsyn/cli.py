@@ -27,7 +27,7 @@ from ml_collections import config_flags
 from jaxsyn.config import Config, moved
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exits import guarded
-from jaxsyn.options import Range, describe, range_of, text, unchosen
+from jaxsyn.options import describe, text, unchosen
 
 flags.disclaim_key_flags()  # --config shows in the help of the command
 
@@ -42,56 +42,6 @@ def config_flag() -> None:
     "Any option can follow: --config.model.width=256; --helpconfig lists them, "
     "--helpconfig=model those of a section.",
   )
-
-
-def number_flag(
-  name: str,
-  default: float | None,
-  bounds: Range,
-  meaning: str,
-  kind: type = int,
-) -> None:
-  """Defines a flag that takes the numbers of a Range.
-
-  Args:
-    name, default: of the flag.
-    bounds: what it may be; NaN is never.
-    meaning: for --help.
-    kind: int or float.
-  """
-  flags.DEFINE(
-    _Number(bounds, kind), name, default, meaning, flags.FLAGS,
-    flags.ArgumentSerializer(),
-  )  # fmt: skip
-
-
-def field_flag(
-  section: type, name: str, meaning: str, kind: type = int
-) -> None:
-  """A flag instead of a field of the config, within the field's bounds."""
-  number_flag(name, None, range_of(section, name), meaning, kind)
-
-
-class _Number(flags.ArgumentParser[Any]):
-  """Reads a flag's number."""
-
-  def __init__(self, bounds: Range, kind: type):
-    super().__init__()
-    self._bounds, self._kind = bounds, kind
-    self.syntactic_help = f"a number {bounds}"
-
-  def flag_type(self) -> str:
-    return self._kind.__name__
-
-  def parse(self, argument: Any) -> float:
-    try:
-      value = self._kind(argument)
-    except ValueError:
-      value = float("nan")
-    if value not in self._bounds:
-      whole = "a whole number " if self._kind is int else ""
-      raise ValueError(f"it must be {whole}{self._bounds}.")
-    return value
 
 
 def main(

@@ -45,6 +45,7 @@ from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
+from jaxsyn.options.flags import number_flag
 from jaxsyn.scoring.settings import Settings, define_flags, of_flags
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
@@ -349,7 +350,7 @@ if __name__ == "__main__":
     "pascal/layers, or FILE.py/layers (a Python program, which is run); its "
     "first row is the baseline.",
   )
-  cli.number_flag(
+  number_flag(
     "seeds",
     3,
     Range(1, 1000),
@@ -357,7 +358,7 @@ if __name__ == "__main__":
   )
   flags.DEFINE_string("workdir", None, "Folder of the comparison.")
   define_flags(Settings(), without=["seed"])
-  cli.number_flag(
+  number_flag(
     "processes",
     1,
     Range(1, 1000),

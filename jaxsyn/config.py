@@ -38,6 +38,7 @@ from jaxsyn.options.bounds import (
   Positive,
   Range,
   Rate,
+  Seed,
   Units,
 )
 
@@ -453,8 +454,7 @@ class Config:
   system: Name = option(
     "transformer", "Name of a function in configs/systems.py."
   )
-  # JAX takes larger seeds, modulo this.
-  seed: Annotated[int, Range(0, 2**32 - 1)] = option(
+  seed: Seed = option(
     0, "Of parameters, dropout, batch order and random trees."
   )
   data: Data = section(

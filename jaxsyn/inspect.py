@@ -37,6 +37,7 @@ from jaxsyn.inspection.inspector import look
 from jaxsyn.inspection.probe import as_text
 from jaxsyn.inspection.run import run
 from jaxsyn.options import Range
+from jaxsyn.options.flags import number_flag
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 
@@ -93,7 +94,7 @@ if __name__ == "__main__":
   flags.DEFINE_string("input", None, "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", None, "Folder of the files; WORKDIR/inspect.")
   flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")
-  cli.number_flag(
+  number_flag(
     "limit", 20, Range(0, 1_000_000), "Sentences drawn; the probe is of all."
   )
   flags.DEFINE_list("layers", [], "Layers drawn, from 0, as in 0,2; all.")

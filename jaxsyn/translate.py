@@ -24,6 +24,7 @@ from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.decode.translator import NOTHING, Translation
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
+from jaxsyn.options.flags import field_flag, number_flag
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 
@@ -119,7 +120,7 @@ if __name__ == "__main__":
   flags.DEFINE_string("input", "-", "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
   flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")
-  cli.field_flag(
+  field_flag(
     Decode,
     "nbest",
     "Print N hypotheses a line: LINE ||| text ||| score, LINE from 0.",
@@ -129,13 +130,11 @@ if __name__ == "__main__":
     False,
     "Append a tab and the score: log probability over the length penalty.",
   )
-  cli.field_flag(Decode, "beam", "Beam size, instead of the config's.")
-  cli.field_flag(
-    Decode, "alpha", "Length penalty, instead of the config's.", float
-  )
+  field_flag(Decode, "beam", "Beam size, instead of the config's.")
+  field_flag(Decode, "alpha", "Length penalty, instead of the config's.", float)
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
   flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
-  cli.number_flag(
+  number_flag(
     "buffer",
     1000,
     Range(1, 1_000_000),

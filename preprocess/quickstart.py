@@ -21,6 +21,7 @@ from absl import flags
 from jaxsyn import cli, files
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
+from jaxsyn.options.flags import number_flag
 from preprocess.toy import corpus, neighbours, parser
 from preprocess.toy.corpus import Sizes
 
@@ -131,7 +132,7 @@ if __name__ == "__main__":
     "output", "data/quickstart/raw", "Folder to write the corpus to."
   )
   flags.DEFINE_integer("seed", 1, "Seed of the sentences.")
-  cli.number_flag(
+  number_flag(
     "pairs",
     Sizes.train,
     Range(1, 1_000_000),

@@ -75,6 +75,7 @@ CountOrOff = Annotated[int, Range(0, MOST)]  # 0: off, all, or as many as fit
 Layers = Annotated[int, Range(1, 1000)]
 Layer = Annotated[int, Range(-1000, 999)]  # from 0, or from the end
 Units = Annotated[int, Range(1, 2**20)]
+Seed = Annotated[int, Range(0, 2**32 - 1)]  # JAX takes more, modulo this
 Axis = Annotated[int, Range(1, 2**16, also=-1)]
 Rate = Annotated[float, Range(0, 1, below=True)]  # of dropout; also a decay
 Probability = Annotated[float, Range(0, 1)]

@@ -189,8 +189,8 @@ def from_config(
   values = {}
   for name, (field, hint) in fields.items():
     if name not in config:
-      default = field.default is field.default_factory is dataclasses.MISSING
-      if default or whole:
+      bare = field.default is field.default_factory is dataclasses.MISSING
+      if bare or (whole and _KEY in field.metadata):
         raise (at / name).error(MISSING if whole else " is missing.")
     elif chooser := said(field).chooser:
       values[name] = chooser.read(

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from absl import flags
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import At, option
+from jaxsyn.options import At, option, range_of
+from jaxsyn.options.bounds import CountOrOff, Seed
 from jaxsyn.options.fields import said
+from jaxsyn.options.flags import number_flag
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.buckets import EDGES, by_length
 from jaxsyn.scoring.metrics import METRICS, scorer_of
@@ -46,11 +48,11 @@ class Settings:
     "Test against the baseline over sentences; sign compares the scores of "
     "sentences. none also leaves out the intervals, which are bootstrapped.",
   )
-  samples: int = option(
+  samples: CountOrOff = option(
     0,
     "Resamples or shuffles of a test; 0: 1000 of the bootstrap, 10000 shuffles.",
   )
-  seed: int = option(SEED, "Of the tests; sacreBLEU's.")
+  seed: Seed = option(SEED, "Of the tests; sacreBLEU's.")
   edges: tuple[int, ...] = option(
     EDGES,
     "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
@@ -112,7 +114,7 @@ def define_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
     elif isinstance(default, bool):
       flags.DEFINE_bool(name, default, meaning)
     elif isinstance(default, int):
-      flags.DEFINE_integer(name, default, meaning, 0, 2**32 - 1)
+      number_flag(name, default, range_of(Settings, name), meaning)
     else:
       flags.DEFINE_string(name, default, meaning)
 

@@ -114,7 +114,9 @@ def check(manifest: Mapping[str, Any]) -> None:
   Args:
     manifest: as JSON has it, without its checksum.
   """
-  typed = from_config(Manifest, manifest, At("manifest"), bounded=False)
+  typed = from_config(
+    Manifest, manifest, At("manifest"), bounded=False, whole=True
+  )
   for field, value, rule in _faults(typed):
     raise InputError(f"manifest.{field} must be {rule}, got {value!r}.")
 
