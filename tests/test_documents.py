@@ -35,7 +35,7 @@ OPTIONS = {
   "batch.length_multiple": 128,  # of any corpus the same: compiled once
   "model.width": 16,
   "train.steps": 1,
-  "train.evaluate_every": 1,
+  "train.evaluate_every": 100,
   "train.save_every": 1,
   "train.log_every": 1,
   "train.selection": "likelihood",
