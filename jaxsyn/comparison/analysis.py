@@ -26,7 +26,7 @@ from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, significance
 from jaxsyn.scoring.results import Score
-from jaxsyn.scoring.scorers import Measured, Scored
+from jaxsyn.scoring.scorers import Scored
 from jaxsyn.scoring.settings import Settings
 
 Scores = dict[str, tuple[Score, ...]]  # of each test split
@@ -204,25 +204,21 @@ def _texts(folder: str, split: str) -> tuple[list[str], list[str]]:
 
 def summaries(scored: Scored) -> tuple[results.Summary, ...]:
   """Mean and standard deviation over seeds, of each system and metric."""
-  return tuple(
-    _summary(system, tuple(runs), measured)
-    for system, runs in scored.items()
-    for measured in zip(*runs.values())
-  )
-
-
-def _summary(
-  system: str, seeds: tuple[int, ...], measured: Sequence[Measured]
-) -> results.Summary:
-  values = tuple(m.value for m in measured)
-  return results.Summary(
-    system=system,
-    metric=measured[0].scorer.name,
-    mean=statistics.fmean(values),
-    sd=statistics.stdev(values) if len(values) > 1 else None,
-    seeds=seeds,
-    values=values,
-  )
+  entries = []
+  for system, runs in scored.items():
+    for measured in zip(*runs.values()):
+      values = tuple(m.value for m in measured)
+      entries.append(
+        results.Summary(
+          system=system,
+          metric=measured[0].scorer.name,
+          mean=statistics.fmean(values),
+          sd=statistics.stdev(values) if len(values) > 1 else None,
+          seeds=tuple(runs),
+          values=values,
+        )
+      )
+  return tuple(entries)
 
 
 def over_sentences(

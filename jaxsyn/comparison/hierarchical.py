@@ -40,10 +40,9 @@ import math
 
 import numpy as np
 
-from jaxsyn.scoring.significance import SEED, interval_of
+from jaxsyn.scoring.significance import SAME, SEED, interval_of, share
 from jaxsyn.shapes import agree
 
-_SAME = 1e-6  # score points, as in `jaxsyn.scoring.significance`
 _MANY = 1e6  # degrees of freedom from which on Student's t is the normal law
 
 
@@ -137,9 +136,12 @@ def hierarchical(
   # K is (K - 1) times that.
   of_both = float(apart_YJ.var(axis=1).sum()) / (count - 1) / count
   variance = max(of_seeds + of_sentences - of_both, of_seeds, of_sentences)
-  degrees = _degrees(variance, of_seeds, count)
+  degrees = _MANY
+  if of_seeds > variance / math.sqrt(_MANY):
+    degrees = (count - 1) * (variance / of_seeds) ** 2
   low, high, p = _student(value, variance, degrees)
   drawn_J = draw(difference_YJ, seed)
+  hits_J = abs(drawn_J - drawn_J.mean()) >= abs(value) - SAME
   return dataclasses.replace(
     difference,
     low=low,
@@ -147,7 +149,7 @@ def hierarchical(
     p=p,
     seed_sd=math.sqrt(of_seeds),
     degrees=degrees,
-    bootstrap=Bootstrap(*interval_of(drawn_J), _share(drawn_J, value), samples),
+    bootstrap=Bootstrap(*interval_of(drawn_J), share(hits_J), samples),
   )
 
 
@@ -159,18 +161,6 @@ def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
   return difference_YJ[drawn_JY.T, np.arange(samples)].mean(axis=0)
 
 
-def _share(drawn_J: np.ndarray, value: float) -> float:
-  """As `significance.bootstrap` counts: a p-value that cannot be 0."""
-  hits = abs(drawn_J - drawn_J.mean()) >= abs(value) - _SAME
-  return (int(hits.sum()) + 1) / (len(drawn_J) + 1)
-
-
-def _degrees(variance: float, of_seeds: float, count: int) -> float:
-  if of_seeds <= variance / math.sqrt(_MANY):
-    return _MANY
-  return (count - 1) * (variance / of_seeds) ** 2
-
-
 def _student(
   value: float, variance: float, degrees: float
 ) -> tuple[float, float, float]:
@@ -179,9 +169,9 @@ def _student(
 
   sd = math.sqrt(variance)
   reach = float(stats.t.ppf(0.975, degrees)) * sd
-  if abs(value) <= _SAME:
+  if abs(value) <= SAME:
     p = 1.0
-  elif sd <= _SAME:  # the same in every seed and every sentence
+  elif sd <= SAME:  # the same in every seed and every sentence
     p = 0.0
   else:
     p = float(2 * stats.t.sf(abs(value) / sd, degrees))

@@ -82,28 +82,18 @@ class MapReader:
     self._spec, self._change = spec, change
     self._names = tuple(dict.fromkeys(("source_id", *names)))
 
-    def whole(params: Any, batch: Mapping[str, Array]) -> Maps:
-      _, state = model.apply(
-        {"params": params},
-        batch,
-        train=False,
-        method=forward,
-        mutable=[COLLECTION],
-      )
+    def published(params: Any, batch: Mapping[str, Array]) -> Maps:
+      how: dict[str, Any] = {"train": False, "mutable": [COLLECTION]}
+      if "target_id_BT" in batch:
+        _, state = model.apply({"params": params}, batch, method=forward, **how)
+      else:
+        given = batch["source_id_BS"], view_of(batch, "source")
+        _, state = model.apply(
+          {"params": params}, *given, method="encode", **how
+        )
       return Maps.of(state)
 
-    def encoder(params: Any, batch: Mapping[str, Array]) -> Maps:
-      _, state = model.apply(
-        {"params": params},
-        batch["source_id_BS"],
-        view_of(batch, "source"),
-        train=False,
-        method="encode",
-        mutable=[COLLECTION],
-      )
-      return Maps.of(state)
-
-    self._whole, self._encoder = jax.jit(whole), jax.jit(encoder)
+    self._published = jax.jit(published)
 
   def __call__(
     self,
@@ -134,15 +124,13 @@ class MapReader:
       most = max(words_of(example, self._names) for example in chosen)
       words = doubled(most, width)
       batch = pad(chosen, self._names, subwords=width, words=words, rows=rows)
-      run = self._encoder
       if targets is not None:
-        run = self._whole
         id_BT = np.full((rows, width), PAD, np.int32)
         for row, i in enumerate(taken):
           id_BT[row, : outputs[i]] = targets[i]
         batch["target_id_BT"] = id_BT
       batch = changed(batch, self._change)
-      maps = jax.device_get(run(params, batch))
+      maps = jax.device_get(self._published(params, batch))
       for row, i in enumerate(taken):
         sides = {"source": lengths[i], "target": outputs[i]}
         yield i, list(self._cut(maps, row, width, sides))

@@ -64,15 +64,24 @@ def by_length(
   Raises:
     InputError: edges are not ascending from 1.
   """
-  return _whole(by, words_B, _checked(edges), first=1)
+  if not edges or any(a >= b for a, b in zip((0, *edges), edges)):
+    raise InputError(
+      f"edges of lengths must ascend from 1, as in 10,20,30; got {edges}."
+    )
+  return _whole(by, words_B, edges, first=1)
 
 
 def by_tree(parses: Sequence[Parse]) -> list[Table]:
   """Depth, dependency length, clauses and projectivity of source trees."""
-  depth = [_of_tree(parse, _depth) for parse in parses]
-  clauses = [_of_tree(parse, _clauses) for parse in parses]
-  length = [_of_tree(parse, dependency_length) for parse in parses]
-  crossing = [_of_tree(parse, _crossing) for parse in parses]
+
+  def each(fact: Callable[[Parse], float]) -> list[float | None]:
+    """A fact of each parse, None where it holds no tree."""
+    return [fact(p) if p.parsed and p.head_W else None for p in parses]
+
+  depth = each(lambda p: int(tree.depth(np.array(p.head_W)).max()))
+  length = each(dependency_length)
+  clauses = each(_clauses)
+  crossing = each(lambda p: not tree.projective(np.array(p.head_W)))
   return [
     _whole("tree depth", depth, (2, 4, 6, 8), first=0),
     _real("dependency length", length, (1.5, 2.0, 2.5, 3.0)),
@@ -138,24 +147,11 @@ def dependency_length(parse: Parse) -> float:
   return sum(distances) / len(distances) if distances else 0.0
 
 
-def _depth(parse: Parse) -> int:
-  return int(tree.depth(np.array(parse.head_W)).max())
-
-
 def _clauses(parse: Parse) -> int:
   return sum(
     head == word or _universal(relation) in CLAUSES
     for word, (head, relation) in enumerate(zip(parse.head_W, parse.relation_W))
   )
-
-
-def _crossing(parse: Parse) -> bool:
-  return not tree.projective(np.array(parse.head_W))
-
-
-def _of_tree(parse: Parse, fact: Callable[[Parse], float]) -> float | None:
-  """A fact of a parse, None where it holds no tree."""
-  return fact(parse) if parse.parsed and parse.head_W else None
 
 
 def _universal(relation: str) -> str:
@@ -194,12 +190,3 @@ def _table(
   if None in values:
     labels = [*labels, NO_TREE]
   return Table(by, tuple(labels), np.array(bucket_B, np.int64))
-
-
-def _checked(edges: Sequence[int]) -> tuple[int, ...]:
-  ascending = all(a < b for a, b in zip((0, *edges), edges))
-  if not edges or not ascending:
-    raise InputError(
-      f"edges of lengths must ascend from 1, as in 10,20,30; got {edges}."
-    )
-  return tuple(edges)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jaxsyn.scoring.metrics import heading
-from jaxsyn.scoring.results import Difference, Results, ScoredBucket
+from jaxsyn.scoring.results import Results, ScoredBucket
 
 Rows = list[list[str]]  # the head first
 
@@ -19,12 +18,12 @@ def as_text(results: Results) -> str:
 
   Names of files go without the folder that they share.
   """
-  results = _shortened(results)
+  short = _short(results.scores)
   scores = next(iter(results.scores.values()))
   names = [s.metric for s in scores]
   rows = [["hypothesis", *map(heading, names)]]
   rows += [
-    [name, *(f"{s.value:.2f}" for s in own)]
+    [short[name], *(f"{s.value:.2f}" for s in own)]
     for name, own in results.scores.items()
   ]
   parts = [
@@ -32,50 +31,37 @@ def as_text(results: Results) -> str:
     "\n".join(f"{s.metric}|{s.signature}" for s in scores),
   ]
   if results.differences:
-    parts += _differences(results)
+    parts += _differences(results, short)
   for _, buckets in itertools.groupby(results.buckets, lambda b: b.by):
-    parts.append(_buckets(list(buckets), results, names[0]))
+    parts.append(
+      _buckets(list(buckets), results.baseline, names[0], short=short)
+    )
   if results.buckets and len(names) > 1:
     parts.append(f"Buckets show {names[0]}; --json has the other metrics too.")
   return "\n\n".join(parts)
 
 
-def _shortened(results: Results) -> Results:
-  """With systems named without the folder that all of them are in."""
-  whole = {name: os.path.abspath(name) for name in results.scores}
+def _short(names: Iterable[str]) -> dict[str, str]:
+  """Names of files without the folder that all of them are in."""
+  whole = {name: os.path.abspath(name) for name in names}
   folder = os.path.commonpath(map(os.path.dirname, whole.values()))
-  short = {name: os.path.relpath(path, folder) for name, path in whole.items()}
-
-  def renamed(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    return tuple(
-      dataclasses.replace(d, system=short[d.system], baseline=short[d.baseline])
-      for d in differences
-    )
-
-  return Results(
-    {short[name]: scores for name, scores in results.scores.items()},
-    short[results.baseline],
-    renamed(results.differences),
-    tuple(
-      dataclasses.replace(
-        bucket,
-        scores={short[n]: scores for n, scores in bucket.scores.items()},
-        differences=renamed(bucket.differences),
-      )
-      for bucket in results.buckets
-    ),
-  )
+  return {name: os.path.relpath(path, folder) for name, path in whole.items()}
 
 
-def _differences(results: Results) -> list[str]:
+def _differences(results: Results, short: Mapping[str, str]) -> list[str]:
   """The table, and the signatures of its tests."""
-  head = [f"against {results.baseline}", "", "difference", "95 % interval"]
+  head = [
+    f"against {short[results.baseline]}",
+    "",
+    "difference",
+    "95 % interval",
+  ]
   head += ["better", "worse", "same"]
   for test in results.differences[0].tests:
     head += [f"p {test.name}", "(sacreBLEU)"][: 1 + (test.name != "sign")]
   rows, signatures = [head], []
   for d in results.differences:
-    row = [d.system, heading(d.metric), f"{d.value:+.2f}", interval(d)]
+    row = [short[d.system], heading(d.metric), f"{d.value:+.2f}", interval(d)]
     row += map(str, (d.better, d.worse, d.same))
     for test in d.tests:
       row.append(f"{test.p:.4f}")
@@ -90,17 +76,21 @@ def _differences(results: Results) -> list[str]:
 
 
 def _buckets(
-  buckets: Sequence[ScoredBucket], results: Results, metric: str
+  buckets: Sequence[ScoredBucket],
+  baseline: str,
+  metric: str,
+  *,
+  short: Mapping[str, str],
 ) -> str:
-  others = [name for name in results.scores if name != results.baseline]
-  head = [buckets[0].by, "sentences", "share", results.baseline]
-  for name in others:
-    head += [name, "difference", "95 % interval"]
+  head = [buckets[0].by, "sentences", "share", short[baseline]]
+  for name in short:
+    if name != baseline:
+      head += [short[name], "difference", "95 % interval"]
   rows = [head]
   for bucket in buckets:
     row = [bucket.label, str(bucket.count), f"{100 * bucket.share:.1f} %"]
     if bucket.count:
-      row.append(f"{bucket.scores[results.baseline][metric]:.2f}")
+      row.append(f"{bucket.scores[baseline][metric]:.2f}")
       for d in bucket.differences:
         if d.metric == metric:
           score = bucket.scores[d.system][metric]
