@@ -149,7 +149,7 @@ class Synchronisation(Loss):
   """Source parse, mapped by the cross-attention, against the target parse.
 
   Deguchi, Tamura & Ninomiya 2021, "Synchronous Syntactic Attention for
-  Transformer Neural Machine Translation" (ACL-IJCNLP SRW), section 3: with E
+  Transformer Neural Machine Translation" (ACL-IJCNLP SRW), section 4: with E
   and D the parses of encoder and decoder and C the cross-attention (mean of
   its heads), D_map = C E Cᵀ, hidden entries left out, rows normalised to D′,
 
