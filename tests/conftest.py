@@ -16,6 +16,8 @@ from absl import logging
 os.environ.setdefault("PJRT_NPROC", "64")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+# Most of the time would go into making tiny programs fast; see `optimised`.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 # Every program is compiled once in a run of the tests: its workers, and what
 # they start, keep them in one folder, which is empty at first and not the
@@ -30,14 +32,6 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def _quickly():
-  import jax
-
-  jax.config.update("jax_disable_most_optimizations", True)
-  yield
-  jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(autouse=True)
 def same_verbosity():
   """Commands that are called here set it for their process."""
@@ -47,15 +41,19 @@ def same_verbosity():
 
 
 @pytest.fixture
-def quick_compile():
-  """Compiles without optimising, for tests that are mostly compilation."""
-  yield from _quickly()
+def optimised():
+  """Compiles as commands do, where what the compiler makes is in question."""
+  import jax
+
+  jax.config.update("jax_disable_most_optimizations", False)
+  yield
+  jax.config.update("jax_disable_most_optimizations", True)
 
 
-@pytest.fixture(scope="module")
-def quick_compile_file():
-  """The same for a whole file with what its tests share."""
-  yield from _quickly()
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+  """Of commands in processes of their own: they have one device."""
+  return {**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
 
 
 @pytest.fixture

@@ -99,12 +99,10 @@ def substituted(code: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def environment():
-  """One device, and programs that are quick to compile, once for all."""
-  return os.environ | {
+def environment(environment):
+  """Where a shell finds the commands."""
+  return environment | {
     "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
-    "JAX_NUM_CPU_DEVICES": "1",
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     "TQDM_DISABLE": "1",
   }
 

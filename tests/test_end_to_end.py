@@ -35,19 +35,6 @@ SIZES = [
 
 
 @pytest.fixture(scope="module")
-def environment():
-  """One device, and programs that are quick to compile.
-
-  They are compiled once for all processes: see conftest.py.
-  """
-  return {
-    **os.environ,
-    "JAX_NUM_CPU_DEVICES": "1",
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-  }
-
-
-@pytest.fixture(scope="module")
 def command(prepared):
   def make(workdir, *more):
     return [
@@ -404,7 +391,7 @@ def test_what_can_be_read_of_a_line_is_translated(straight, tmp_path):
 
 
 def test_a_translation_that_does_not_fit_says_what_to_lower(
-  straight, quick_compile, little_memory
+  straight, little_memory
 ):
   from jaxsyn.errors import InputError
   from jaxsyn.session import Session

@@ -9,8 +9,6 @@ from jaxsyn import train
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 
 def losses(workdir):
   lines = (workdir / "log.jsonl").read_text().splitlines()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -27,8 +26,6 @@ from jaxsyn.session import Session
 from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 from jaxsyn.training.reader import Parameters
 from jaxsyn.training.step import first_state
-
-pytestmark = pytest.mark.usefixtures("quick_compile_file")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LONG = (
@@ -56,7 +53,7 @@ def config_of(system, prepared):
 
 
 @pytest.fixture(scope="module")
-def trained(prepared, quick_compile_file, tmp_path_factory):
+def trained(prepared, tmp_path_factory):
   """The folder of a run that was really, if briefly, trained."""
   folder = tmp_path_factory.mktemp("runs") / "pascal"
   train.run(config_of("pascal", prepared), folder)
@@ -166,7 +163,9 @@ def test_maps_are_those_of_the_sentence_alone_without_padding(session):
     np.testing.assert_allclose(p.value_HQM, expected, atol=1e-5)
 
 
-def test_the_command_writes_pictures_json_and_the_probe(trained, tmp_path):
+def test_the_command_writes_pictures_json_and_the_probe(
+  trained, environment, tmp_path
+):
   source = tmp_path / "in.txt"
   source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
   output = tmp_path / "out"
@@ -176,11 +175,7 @@ def test_the_command_writes_pictures_json_and_the_probe(trained, tmp_path):
       *("--workdir", str(trained), "--input", str(source)),
       *("--output", str(output), "--limit", "2", "--layers", "0"),
     ],
-    env={
-      **os.environ,
-      "JAX_NUM_CPU_DEVICES": "1",
-      "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    },
+    env=environment,
     cwd=ROOT,
     capture_output=True,
     text=True,

@@ -1,7 +1,6 @@
 """A system that learns to parse, from training to a machine without parser."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -21,8 +20,9 @@ runpy.run_module("jaxsyn.translate", run_name="__main__")
 """
 
 
-@pytest.mark.usefixtures("quick_compile")
-def test_dbsa_learns_tells_and_translates_without_a_parser(tiny, tmp_path):
+def test_dbsa_learns_tells_and_translates_without_a_parser(
+  tiny, environment, tmp_path
+):
   config = tiny("dbsa")
   config.batch.shapes = 1
   config.model.transformer.encoder_layers = 1
@@ -49,11 +49,7 @@ def test_dbsa_learns_tells_and_translates_without_a_parser(tiny, tmp_path):
   result = subprocess.run(
     [sys.executable, "-c", BARE, f"--workdir={run}", "--beam=1"],
     input="The duck arrived .\n\nDucks .\n",
-    env={
-      **os.environ,
-      "JAX_NUM_CPU_DEVICES": "1",
-      "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    },
+    env=environment,
     capture_output=True,
     text=True,
   )

@@ -37,7 +37,6 @@ def test_attention_and_trees(prepared, tmp_path, monkeypatch):
     ("NOTEBOOK_OPTIONS", json.dumps(TINY)),
     ("NOTEBOOK_PROBED", 8),
     ("JAX_NUM_CPU_DEVICES", 1),
-    ("JAX_DISABLE_MOST_OPTIMIZATIONS", 1),  # compiling is most of it
   ):
     monkeypatch.setenv(name, str(value))
   notebook = nbformat.read(

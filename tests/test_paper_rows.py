@@ -49,8 +49,6 @@ from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.maps import COLLECTION, Maps
 
-pytestmark = pytest.mark.usefixtures("quick_compile_file")
-
 LAYERS, HEADS, WIDTH = 6, 8, 16  # of all Transformers of the papers: 6, 8
 PLAIN, PARENT, TREE = Plain(), Parent(1.0), Tree(1.0)
 

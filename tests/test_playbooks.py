@@ -42,8 +42,6 @@ from jaxsyn.training.optimiser import RULES
 from jaxsyn.training.schedules import SCHEDULES
 from jaxsyn.training.step import first_state, train_step
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 TABLES = {
   "PARTS": syntax.PARTS,
   "WINDOWS": syntax.WINDOWS,

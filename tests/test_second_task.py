@@ -25,7 +25,6 @@ from jaxsyn.validation import Validator, read_text
 LINES = ["The duck arrived .", "", "Ducks ."]
 
 
-@pytest.mark.usefixtures("quick_compile")
 @pytest.mark.parametrize(
   "system, task", [("multitask", "parse"), ("mixed_encoder", "source")]
 )

@@ -20,15 +20,12 @@ from jaxsyn.data.store.records import Records
 from jaxsyn.session import Session
 from preprocess import build
 
-pytestmark = pytest.mark.usefixtures("quick_compile_file")
-
 LINES = {"train": "1-120", "validation": "901-901", "test": "801-900"}
 
 
 @pytest.fixture(scope="module")
-def run(shared_data, quick_compile_file, tmp_path_factory):
+def run(shared_data, tmp_path_factory):
   """A run of few updates, from the treebanks on; and its sentences."""
-  del quick_compile_file
   folder = tmp_path_factory.mktemp("japanese")
   config = pud.pud("ja", "en")
   config.data.directory = str(folder / "data")

@@ -22,8 +22,6 @@ from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
 from jaxsyn.validation import Validator, read_text
 
-pytestmark = pytest.mark.usefixtures("quick_compile_file")
-
 
 def small(tiny, **changes):
   config = tiny("transformer")

@@ -51,7 +51,6 @@ def of_words(prepared, tiny, tmp_path):
   return make
 
 
-@pytest.mark.usefixtures("quick_compile")
 def test_from_text_to_translations(of_words, tmp_path):
   config = of_words("pascal")
   folder = build.run(config, str(tmp_path))

@@ -40,19 +40,6 @@ SIZES = {
 
 
 @pytest.fixture(scope="module")
-def environment():
-  """One device, and programs that are quick to compile.
-
-  They are compiled once for all processes: see conftest.py.
-  """
-  return {
-    **os.environ,
-    "JAX_NUM_CPU_DEVICES": "1",
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-  }
-
-
-@pytest.fixture(scope="module")
 def command(prepared):
   def make(workdir, *more):
     return [

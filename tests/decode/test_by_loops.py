@@ -12,8 +12,6 @@ from jaxsyn.decode.greedy import greedy_search
 from jaxsyn.decode.search import NEVER, Sources
 from jaxsyn.syntax import View
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 RNG = np.random.default_rng(0)
 SOURCES = [
   RNG.integers(4, 50, length).tolist() for length in RNG.integers(1, 9, 40)

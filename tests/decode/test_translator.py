@@ -11,8 +11,6 @@ from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.translator import Translator, longest_output
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 SIZE = 300  # of the vocabulary of the prepared corpus
 FACTOR, OFFSET = 0.2, 1
 

@@ -14,8 +14,6 @@ from benchmarks.faults import world as worlds
 # Cases of those that open whole folders, or print.
 SLOW = {"mutate.index": 60, "mutate.columns": 30, "mutate.download": 60}
 
-pytestmark = pytest.mark.usefixtures("quick_compile_file")
-
 
 @pytest.fixture(scope="module")
 def world(made_once):

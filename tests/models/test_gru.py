@@ -126,9 +126,7 @@ def test_both_contexts_may_move_the_state():
 
 
 @pytest.mark.parametrize("position", ["interp", "hard", "expected"])
-def test_what_reaches_the_predictor_through_a_whole_model(
-  position, quick_compile
-):
+def test_what_reaches_the_predictor_through_a_whole_model(position):
   config = base.get_config()
   config.model.gru.hidden = 12
   systems.apply(config, "gru_syntax")
@@ -154,7 +152,7 @@ def test_what_reaches_the_predictor_through_a_whole_model(
 
 def test_square_matrices_are_drawn_orthogonal_gate_by_gate():
   config = systems.apply(base.get_config(), "gru_global")
-  config.model.gru.initialisation = "orthogonal"
+  config.model.gru.update(initialisation="orthogonal", hidden=64)
   plan = resolve(read_config(config), JOINT)
   params = plan.recipe.model.init(
     jax.random.key(0), BATCH, train=False, method=forward
@@ -162,7 +160,7 @@ def test_square_matrices_are_drawn_orthogonal_gate_by_gate():
   decoder = params["decoder_0"]
   recurrent = decoder["second"]["recurrent"]["kernel"]
   for gate in np.asarray(recurrent).transpose(1, 0, 2):
-    np.testing.assert_allclose(gate @ gate.T, np.eye(256), atol=1e-4)
+    np.testing.assert_allclose(gate @ gate.T, np.eye(64), atol=1e-4)
   small = np.asarray(decoder["second"]["input"]["kernel"])
   np.testing.assert_allclose(small.std(), 0.01, rtol=0.05)
   assert set(INITIALISATIONS) == {"orthogonal", "xavier"}

@@ -24,8 +24,6 @@ from jaxsyn.plan import resolve
 from jaxsyn.syntax import Part, Window
 from jaxsyn.syntax.maps import COLLECTION, Maps
 
-pytestmark = pytest.mark.usefixtures("quick_compile_file")
-
 BATCH = batch_of([sentence(30, 4, 1), sentence(9, 4, 2)])
 SOURCE = view_of(BATCH, "source")
 B, S = SOURCE.real_BS.shape

@@ -25,8 +25,6 @@ from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Layout
 
-pytestmark = pytest.mark.usefixtures("quick_compile_file")
-
 
 class Said:
   """A validation that says one score after the other.

@@ -62,7 +62,7 @@ def test_too_little_memory_is_one_message(little_memory):
 
 
 def test_a_training_that_does_not_fit_says_what_to_lower(
-  tiny, tmp_path, quick_compile, little_memory
+  tiny, tmp_path, little_memory
 ):
   config = tiny("transformer")
   config.batch.update(tokens=20_000_000, shapes=1)

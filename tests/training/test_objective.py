@@ -30,8 +30,6 @@ from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter
 from jaxsyn.training.step import TrainState, train_step
 
-pytestmark = pytest.mark.usefixtures("quick_compile_file")
-
 SMALL = dict(encoder_layers=1, decoder_layers=1)
 # Sixteen pairs, long ones first; only the first eight, of which one has a
 # single word, have trees.

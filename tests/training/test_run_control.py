@@ -20,8 +20,6 @@ from jaxsyn.training.mesh import Layout
 from jaxsyn.training.step import moving_average
 from jaxsyn.validation import Validator
 
-pytestmark = pytest.mark.usefixtures("quick_compile_file")
-
 DECAY, STEPS, KEPT, EVERY = 0.9, 7, 4, 2  # batches an update
 
 

@@ -14,8 +14,6 @@ from jaxsyn.models.layers import Dropout, keep_mask
 from jaxsyn.training.mesh import Layout, make_mesh, parameter_spec
 from jaxsyn.training.step import evaluate_step, first_state, train_step
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 BATCH = {
   k: np.asarray(v)
   for k, v in batch_of(
@@ -66,17 +64,21 @@ def test_the_loss_falls():
   assert loss(found[-1]) < loss(found[0]) - 0.1
 
 
+# Wherever a model has it.
+NOISE = {
+  **dict.fromkeys(("dropout", "dropout_embedding", "dropout_hidden"), 0.3),
+  "dropout_source": 0.1,
+}
+
+
 def recipe_with_noise(system):
-  """With dropout wherever a model has it."""
   plan = plan_of(system)
-  model = type(plan.recipe.model)
-  sizes = plan.spec.model
-  gru = dataclasses.replace(
-    sizes.gru, dropout_embedding=0.3, dropout_hidden=0.3, dropout_source=0.1
-  )
-  sizes = dataclasses.replace(sizes, dropout=0.3, gru=gru)
-  spec = dataclasses.replace(plan.spec, model=sizes)
-  return plan.recipe.replace(model=model(spec))
+  family = plan.spec.family
+  noise = {name: rate for name, rate in NOISE.items() if hasattr(family, name)}
+  noisy = dataclasses.replace(family, **noise)
+  model = dataclasses.replace(plan.spec.model, family=noisy)
+  spec = dataclasses.replace(plan.spec, model=model)
+  return plan.recipe.replace(model=type(plan.recipe.model)(spec))
 
 
 RECIPES = {
