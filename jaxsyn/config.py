@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from jaxsyn.errors import InputError
 from jaxsyn.options import (
-  At,
+  CONFIG,
+  WHOLE,
   Named,
   any_of,
   as_dict,
@@ -528,7 +529,7 @@ def read_config(config: Mapping[str, Any]) -> Config:
   for old in MOVED:
     if _holds(config, old):
       raise InputError(moved(old))
-  return from_config(Config, config, At("config"), whole=True)
+  return from_config(Config, config, CONFIG, WHOLE)
 
 
 def _holds(config: Any, name: str) -> bool:

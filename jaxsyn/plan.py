@@ -18,13 +18,12 @@ from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.models.spec import ModelSpec
-from jaxsyn.options import At
+from jaxsyn.options import CONFIG, At
 from jaxsyn.syntax import Site
 from jaxsyn.training import optimiser
 from jaxsyn.training.step import Recipe
 
 PLACES = {"encoder": "source", "decoder": "target", "cross": "source"}
-CONFIG = At("config")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from jaxsyn.comparison import results
 from jaxsyn.config import Config, Decode, read_config
 from jaxsyn.errors import InputError
 from jaxsyn.models.families import FAMILIES
-from jaxsyn.options import At, Range, Table, from_config, range_of
+from jaxsyn.options import MEASURED, At, Range, Table, from_config, range_of
 from jaxsyn.options.fields import fields_of, said
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import PARTS, WINDOWS
@@ -195,7 +195,7 @@ def test_smoothing_leaves_something_to_the_gold_subword():
 def test_what_was_measured_may_be_anything():
   values = {"loss": math.nan}
   point = {"step": 10**12, "minutes": math.inf, "values": values}
-  found = from_config(results.Point, point, At("point"), bounded=False)
+  found = from_config(results.Point, point, At("point"), MEASURED)
   assert found.step == 10**12 and math.isnan(found.values["loss"])
 
 

@@ -26,7 +26,7 @@ from jaxsyn.comparison import results
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
+from jaxsyn.options import MEASURED, At, from_config
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 
@@ -96,7 +96,7 @@ class Job:
       InputError: that page is damaged.
     """
     at = At(str(self.run / FINISHED))
-    return from_config(results.Facts, self._page()["facts"], at, bounded=False)
+    return from_config(results.Facts, self._page()["facts"], at, MEASURED)
 
   @property
   def finished(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
+from jaxsyn.options import MEASURED, At, from_config
 from jaxsyn.scoring.results import Bucket, Difference, Score
 
 FORMAT = 2
@@ -367,4 +367,4 @@ def from_json(text: str, where: str = FILE) -> Results:
       f"{where} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
-  return from_config(Results, page, At(where), bounded=False)
+  return from_config(Results, page, At(where), MEASURED)

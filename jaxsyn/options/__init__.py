@@ -24,7 +24,11 @@ from jaxsyn.options.choices import (
 )
 from jaxsyn.options.described import Described, changeable, describe, text
 from jaxsyn.options.fields import (
+  CONFIG,
+  MEASURED,
+  WHOLE,
   At,
+  Strictness,
   as_dict,
   config_dict,
   from_config,
@@ -35,11 +39,15 @@ from jaxsyn.options.fields import (
 )
 
 __all__ = [
+  "CONFIG",
+  "MEASURED",
+  "WHOLE",
   "At",
   "Choice",
   "Described",
   "Named",
   "Range",
+  "Strictness",
   "Table",
   "any_of",
   "as_dict",

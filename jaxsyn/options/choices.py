@@ -32,12 +32,14 @@ import ml_collections
 
 from jaxsyn.errors import did_you_mean
 from jaxsyn.options.fields import (
-  _KEY,
+  CONFIG,
   MISSING,
   At,
   Said,
+  Strictness,
   as_dict,
   config_dict,
+  declare,
   fields_of,
   from_config,
   said,
@@ -114,39 +116,38 @@ class _Chooser(Generic[S]):
 class _OneOf(_Chooser[S]):
   """One choice; all have their sections beside it."""
 
+  @property
+  def kind(self) -> str:
+    return "one of " + ", ".join(map(repr, self.table))
+
   def beside(self) -> dict[str, type[S]]:
     return {name: cls for name, cls in self.table.items() if fields_of(cls)}
 
+  def sections(self, name: str, at: At) -> Iterator[tuple[At, type[S]]]:
+    return ((at / one, cls) for one, cls in self.beside().items())
+
   def read(
-    self,
-    name: str,
-    section: Mapping[str, Any],
-    at: At,
-    *,
-    bounded: bool,
-    whole: bool,
+    self, name: str, section: Mapping[str, Any], at: At, how: Strictness
   ) -> S:
     chosen = self.table.known(section[name], at / name)
-    if whole and chosen in self.beside() and chosen not in section:
+    if how.whole and chosen in self.beside() and chosen not in section:
       raise (at / chosen).error(MISSING)
+    others = dataclasses.replace(how, whole=False)
     specs = {
-      other: from_config(
-        cls,
-        section.get(other, {}),
-        at / other,
-        bounded=bounded,
-        whole=whole and other == chosen,
+      one: from_config(
+        cls, section.get(one, {}), at / one, how if one == chosen else others
       )
-      for other, cls in self.table.items()
+      for one, cls in self.table.items()
     }
     return specs[chosen]
 
   def config(self, name: str, value: Any) -> dict[str, Any]:
-    chosen = value if isinstance(value, str) else self.table.name_of(value)
-    sections = {n: config_dict(cls) for n, cls in self.beside().items()}
-    if chosen in sections and not isinstance(value, str):
-      sections[chosen] = config_dict(value)
-    return {name: chosen, **sections}
+    sections: dict[str, Any] = dict(self.beside())
+    if not isinstance(value, str):
+      name_of_value = self.table.name_of(value)
+      sections |= {name_of_value: value} if name_of_value in sections else {}
+      value = name_of_value
+    return {name: value} | {n: config_dict(s) for n, s in sections.items()}
 
   def plain(self, name: str, value: S) -> dict[str, Any]:
     chosen = self.table.name_of(value)
@@ -156,41 +157,35 @@ class _OneOf(_Chooser[S]):
 class _AnyOf(_Chooser[S]):
   """As many choices as there are sections."""
 
+  kind = ""  # a section
+
   def beside(self) -> dict[str, type[S]]:
     return {}
 
+  def sections(self, name: str, at: At) -> Iterator[tuple[At, type[S]]]:
+    specs = self.table.items()
+    return ((at / name / one, cls) for one, cls in specs if cls.fits(name))
+
   def read(
-    self,
-    name: str,
-    section: Mapping[str, Any],
-    at: At,
-    *,
-    bounded: bool,
-    whole: bool,
+    self, name: str, section: Mapping[str, Any], at: At, how: Strictness
   ) -> Named[S]:
-    del whole  # who names a choice need not say its options
-    wanted = section[name]
+    # Who names a choice need not say its options.
+    how = dataclasses.replace(how, whole=False)
+    wanted, at = section[name], at / name
     if not isinstance(wanted, Mapping):
-      raise (at / name).error(f" must be a section, got {wanted!r}.")
+      raise at.error(f" must be a section, got {wanted!r}.")
     for one in wanted:
-      self.table.known(one, at / name)
+      self.table.known(one, at)
     return tuple(
-      (one, from_config(cls, wanted[one], at / name / one, bounded=bounded))
+      (one, from_config(cls, wanted[one], at / one, how))
       for one, cls in self.table.items()
       if one in wanted
     )
 
   def config(self, name: str, value: Any) -> dict[str, Any]:
-    return {
-      name: ml_collections.ConfigDict(
-        {
-          one if isinstance(one, str) else one[0]: config_dict(
-            self.table[one] if isinstance(one, str) else one[1]
-          )
-          for one in value
-        }
-      )
-    }
+    specs = [(v, self.table[v]) if isinstance(v, str) else v for v in value]
+    sections = {one: config_dict(spec) for one, spec in specs}
+    return {name: ml_collections.ConfigDict(sections)}
 
   def plain(self, name: str, value: Named[S]) -> dict[str, Any]:
     return {name: {one: as_dict(spec) for one, spec in value}}
@@ -206,19 +201,19 @@ def unchosen(cls: type, config: Mapping[str, Any], option: str) -> str:
 
   Returns: a message; "" where the option counts, or is none.
   """
-  at = At("config")
+  at = CONFIG
   for name in option.split("."):
     within: Any = None
-    for field, (own, hint) in fields_of(cls).items():
+    for chosen_by, (own, hint) in fields_of(cls).items():
       chooser = said(own).chooser
       if chooser and name in chooser.beside():
         within = chooser.beside()[name]
-        if config[field] != name:
+        if (now := config[chosen_by]) != name:
           return (
-            f"config.{option} is an option of {at / field}={name!r}, which is "
-            f"{config[field]!r}. Set that too, or leave the option out."
+            f"config.{option} is an option of {at / chosen_by}={name!r}, "
+            f"which is {now!r}. Set that too, or leave the option out."
           )
-      elif name == field and dataclasses.is_dataclass(hint):
+      elif name == chosen_by and dataclasses.is_dataclass(hint):
         within = hint
     if within is None:
       return ""
@@ -236,11 +231,10 @@ def one_of(
     default: name of a choice; made into its spec when it is read.
     meaning, resume: see `Said`.
   """
-  said = Said(meaning, resume=resume, chooser=_OneOf(table))
-  return dataclasses.field(default=default, metadata={_KEY: said})
+  own = Said(meaning, resume=resume, chooser=_OneOf(table))
+  return declare(own, default=default)
 
 
 def any_of(table: str, meaning: str, default: Sequence[str] = ()) -> Any:
   """A field that is any number of choices; see `one_of`."""
-  said = Said(meaning, chooser=_AnyOf(table))
-  return dataclasses.field(default=tuple(default), metadata={_KEY: said})
+  return declare(Said(meaning, chooser=_AnyOf(table)), default=tuple(default))

@@ -10,8 +10,7 @@ import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from jaxsyn.options.choices import _AnyOf, _OneOf
-from jaxsyn.options.fields import At, Said, fields_of, said
+from jaxsyn.options.fields import CONFIG, At, fields_of, said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,51 +39,29 @@ class Described:
 
 
 def describe(
-  cls: Any, at: At | None = None, resume: bool = False
+  cls: type, at: At = CONFIG, resume: bool = False
 ) -> Iterator[Described]:
   """Every option of a section, and of those in it, in order.
 
   Args:
-    cls: a dataclass, or an instance.
-    at: where it stands; "config" unless given.
+    cls: a dataclass.
+    at: where it stands.
     resume: whether all that is in it may change on a resume.
   """
-  at = at or At("config")
+  defaults = cls()
   for name, (field, hint) in fields_of(cls).items():
-    here, own = at / name, said(field)
+    own = said(field)
     may = resume or own.resume
-    default = field.default
-    if default is dataclasses.MISSING and not dataclasses.is_dataclass(hint):
-      made = field.default_factory
-      default = None if made is dataclasses.MISSING else made()
-
-    def row(
-      kind: str,
-      value: str,
-      here: At = here,
-      own: Said = own,
-      may: bool = may,
-    ) -> Described:
-      return Described(str(here), kind, value, own.unit, own.meaning, may)
-
-    if isinstance(own.chooser, _OneOf):
-      table = own.chooser.table
-      yield row("one of " + ", ".join(map(repr, table)), repr(default))
-      for one, spec in own.chooser.beside().items():
-        yield Described(str(at / one), "", "", "", _first_line(spec), may)
-        yield from describe(spec, at / one, may)
-    elif isinstance(own.chooser, _AnyOf):
-      yield row("", "")
-      for one, spec in own.chooser.table.items():
-        if not spec.fits(name):
-          continue
-        yield Described(str(here / one), "", "", "", _first_line(spec), may)
-        yield from describe(spec, here / one, may)
-    elif dataclasses.is_dataclass(hint):
-      yield row("", "")
-      yield from describe(hint, here, may)
-    else:
-      yield row(_type(hint), repr(default))
+    kind = own.chooser.kind if own.chooser else _type(hint)
+    default = repr(getattr(defaults, name)) if kind else ""
+    yield Described(str(at / name), kind, default, own.unit, own.meaning, may)
+    if own.chooser:
+      for there, spec in own.chooser.sections(name, at):
+        meaning = (spec.__doc__ or "").strip().partition("\n")[0]
+        yield Described(str(there), "", "", "", meaning, may)
+        yield from describe(spec, there, may)
+    elif not kind:
+      yield from describe(hint, at / name, may)
 
 
 def text(cls: type, begins: str = "config") -> str:
@@ -109,12 +86,10 @@ def changeable(cls: type) -> frozenset[str]:
   return frozenset(row.name for row in describe(cls) if row.resume)
 
 
-def _first_line(spec: type) -> str:
-  return (spec.__doc__ or "").strip().partition("\n")[0]
-
-
 def _type(hint: Any) -> str:
-  """A type with its bounds in words."""
+  """A type with its bounds in words; "" of a section."""
+  if dataclasses.is_dataclass(hint):
+    return ""
   if typing.get_origin(hint) is Annotated:
     inner, form = hint.__origin__, hint.__metadata__[0]
     return f"{inner.__name__} {form}" if inner is not str else str(form)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
 import math
 import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import ml_collections
@@ -58,26 +59,44 @@ class At:
     return InputError(f"{self}{what}")
 
 
+CONFIG = At("config")
+
+
+@dataclasses.dataclass(frozen=True)
+class Strictness:
+  """How a config is read.
+
+  Attributes:
+    bounded: numbers without a Range are finite and fit in 32 bits. False for
+      what was measured, not chosen.
+    whole: no field may be left out, but those of the choices that were not
+      made, and of `any_of`. Else those with a default may.
+  """
+
+  bounded: bool = True
+  whole: bool = False
+
+
+USUAL, WHOLE = Strictness(), Strictness(whole=True)
+MEASURED = Strictness(bounded=False)
+
+
 class Chooser(Protocol):
   """A field that names choices of a table; see `jaxsyn.options.choices`.
 
-  Such a field may have sections beside it: `beside`, the names of the choices.
+  `beside` are the choices whose sections stand beside the field, `sections` all
+  there are with their places. `read` is the way in from the section that the
+  field is in, `config` and `plain` are the ways back to entries of one.
   """
 
+  @property
+  def kind(self) -> str: ...
   def beside(self) -> Mapping[str, type]: ...
-
+  def sections(self, name: str, at: At) -> Iterator[tuple[At, type]]: ...
   def read(
-    self,
-    name: str,
-    section: Mapping[str, Any],
-    at: At,
-    *,
-    bounded: bool,
-    whole: bool,
+    self, name: str, section: Mapping[str, Any], at: At, how: Strictness
   ) -> Any: ...
-
   def config(self, name: str, value: Any) -> dict[str, Any]: ...
-
   def plain(self, name: str, value: Any) -> dict[str, Any]: ...
 
 
@@ -102,29 +121,29 @@ class Said:
 Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
 
 
+def declare(own: Said, **default: Any) -> Any:
+  """A field of a dataclass that says this of itself."""
+  return dataclasses.field(**default, metadata={_KEY: own})
+
+
 def option(
   default: Any, meaning: str, *, unit: str = "", resume: bool = False
 ) -> Any:
   """A field: its default, and what `Said` holds."""
-  said = {_KEY: Said(meaning, unit, resume)}
+  own = Said(meaning, unit, resume)
   if isinstance(default, dict):
-    return dataclasses.field(
-      default_factory=functools.partial(dict, default), metadata=said
-    )
-  return dataclasses.field(default=default, metadata=said)
+    return declare(own, default_factory=functools.partial(dict, default))
+  return declare(own, default=default)
 
 
 def other_default(cls: Any, name: str, default: Any) -> Any:
   """A field that a base has, with another default; the rest is said there."""
-  said = cls.__dataclass_fields__[name].metadata
-  return dataclasses.field(default=default, metadata=said)
+  return declare(said(cls.__dataclass_fields__[name]), default=default)
 
 
 def section(cls: Any, meaning: str, *, resume: bool = False) -> Any:
   """A field that is a section; `resume` then holds for all that is in it."""
-  return dataclasses.field(
-    default_factory=cls, metadata={_KEY: Said(meaning, resume=resume)}
-  )
+  return declare(Said(meaning, resume=resume), default_factory=cls)
 
 
 def said(field: dataclasses.Field[Any]) -> Said:
@@ -152,12 +171,7 @@ fields_of: Callable[[Any], Fields] = functools.cache(_fields_of)
 
 
 def from_config(
-  cls: type[T],
-  config: Mapping[str, Any],
-  at: At,
-  *,
-  bounded: bool = True,
-  whole: bool = False,
+  cls: type[T], config: Mapping[str, Any], at: At, how: Strictness = USUAL
 ) -> T:
   """An instance of a frozen dataclass from a section of a config.
 
@@ -165,10 +179,7 @@ def from_config(
     cls: a dataclass whose annotations say types, Ranges and Texts.
     config: field name -> value.
     at: where the section stands.
-    bounded: numbers without a Range are finite and fit in 32 bits. False for
-      what was measured, not chosen.
-    whole: no field may be left out, but those of the choices that were not
-      made, and of `any_of`. Else those with a default may.
+    how: how strictly it is read.
 
   Raises:
     InputError: unknown, missing or mistyped field, or a value out of bounds.
@@ -176,30 +187,24 @@ def from_config(
   if not isinstance(config, Mapping):
     raise at.error(f" must be a section, got {_shown(config)}.")
   fields = fields_of(cls)
-  beside = [
-    name
-    for field, _ in fields.values()
-    if (chooser := said(field).chooser)
-    for name in chooser.beside()
+  choosers = [
+    chooser for f, _ in fields.values() if (chooser := said(f).chooser)
   ]
+  known = [*fields, *itertools.chain(*(c.beside() for c in choosers))]
   for name in config:
-    if name not in fields and name not in beside:
-      guess = did_you_mean(str(name), [*fields, *beside])
+    if name not in known:
+      guess = did_you_mean(str(name), known)
       raise at.error(f" has no option {_shown(name)}. {guess}")
   values = {}
-  for name, (field, hint) in fields.items():
+  for name, (own, hint) in fields.items():
     if name not in config:
-      bare = field.default is field.default_factory is dataclasses.MISSING
-      if bare or (whole and _KEY in field.metadata):
-        raise (at / name).error(MISSING if whole else " is missing.")
-    elif chooser := said(field).chooser:
-      values[name] = chooser.read(
-        name, config, at, bounded=bounded, whole=whole
-      )
+      bare = own.default is own.default_factory is dataclasses.MISSING
+      if bare or (how.whole and _KEY in own.metadata):
+        raise (at / name).error(MISSING if how.whole else " is missing.")
+    elif chooser := said(own).chooser:
+      values[name] = chooser.read(name, config, at, how)
     else:
-      values[name] = _typed(
-        hint, config[name], at / name, bounded=bounded, whole=whole
-      )
+      values[name] = _typed(hint, config[name], at / name, how)
   return cls(**values)
 
 
@@ -253,15 +258,13 @@ def _type_beside_none(hint: Any) -> type:
   return typing.get_origin(hint) or hint
 
 
-def _typed(
-  hint: Any, value: Any, at: At, *, bounded: bool, whole: bool = False
-) -> Any:
+def _typed(hint: Any, value: Any, at: At, how: Strictness) -> Any:
   """The value in the hinted type, or an InputError that names the field."""
   form = None
   if typing.get_origin(hint) is Annotated:
     hint, form = hint.__origin__, hint.__metadata__[0]
   if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-    return from_config(hint, value, at, bounded=bounded, whole=whole)
+    return from_config(hint, value, at, how)
   origin, arguments = typing.get_origin(hint), typing.get_args(hint)
   if origin is Literal:
     if isinstance(value, str) and value in arguments:
@@ -270,28 +273,29 @@ def _typed(
     raise at.error(f" must be one of {known}, got {_shown(value)}.")
   if origin is tuple and isinstance(value, (tuple, list)):
     return tuple(
-      _typed(arguments[0], item, At(f"{at}[{i}]"), bounded=bounded)
+      _typed(arguments[0], item, At(f"{at}[{i}]"), how)
       for i, item in enumerate(value)
     )
   if origin is dict and isinstance(value, Mapping):
+    name = At(f"a name in {at}")
     return {
-      _typed(str, key, At(f"a name in {at}"), bounded=bounded): _typed(
-        arguments[1], item, at / key, bounded=bounded
-      )
+      _typed(str, key, name, how): _typed(arguments[1], item, at / key, how)
       for key, item in value.items()
     }
   if origin in (typing.Union, types.UnionType):
     if value is None and type(None) in arguments:
       return None
-    return _typed(arguments[0], value, at, bounded=bounded)
+    return _typed(arguments[0], value, at, how)
   if hint is Any:
     return value
   if hint is float and type(value) in (int, float):
-    return float(_in_range(form or (FLOATS if bounded else None), value, at))
+    return float(
+      _in_range(form or (FLOATS if how.bounded else None), value, at)
+    )
   if hint is int and type(value) is int:
-    return _in_range(form or (INTEGERS if bounded else None), value, at)
+    return _in_range(form or (INTEGERS if how.bounded else None), value, at)
   if hint is str and type(value) is str:
-    return _text(form, value, at) if bounded else value
+    return _text(form, value, at) if how.bounded else value
   if isinstance(hint, type) and type(value) is hint:
     return value
   name = getattr(origin or hint, "__name__", str(hint))
@@ -325,8 +329,7 @@ def _text(form: Text | None, value: str, at: At) -> str:
 def _shown(value: Any) -> str:
   """A value as Python writes it, cut where it is long."""
   if isinstance(value, int) and value.bit_length() > 4 * _SHOWN:
-    return (
-      f"an integer of {value.bit_length()} bits"  # repr refuses the largest
-    )
+    bits = value.bit_length()  # repr refuses the largest
+    return f"an integer of {bits} bits"
   text = repr(value)
   return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

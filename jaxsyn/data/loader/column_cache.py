@@ -33,7 +33,7 @@ from jaxsyn.data.store.manifest_format import File
 from jaxsyn.data.store.records import Records
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
+from jaxsyn.options import MEASURED, At, from_config
 
 PAGE = "columns.json"
 STAMP = "checked.json"  # which mapped files were read whole, and by which boot
@@ -171,7 +171,7 @@ def _read(
     ValueError: it is not as it was written.
   """
   page = files.unsealed(files.read_json(folder / PAGE))
-  about = from_config(_Page, page, At(PAGE), bounded=False)
+  about = from_config(_Page, page, At(PAGE), MEASURED)
   names = [file for feature in features for file in _files(feature)]
   if about.format != FORMAT or set(about.files) != set(names):
     raise ValueError(f"{PAGE} is of other columns, or of another version")

@@ -18,7 +18,7 @@ from jaxsyn.config import Prepare
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, Range, from_config
+from jaxsyn.options import At, Range, Strictness, from_config
 
 FORMAT = 2
 
@@ -114,9 +114,8 @@ def check(manifest: Mapping[str, Any]) -> None:
   Args:
     manifest: as JSON has it, without its checksum.
   """
-  typed = from_config(
-    Manifest, manifest, At("manifest"), bounded=False, whole=True
-  )
+  how = Strictness(bounded=False, whole=True)
+  typed = from_config(Manifest, manifest, At("manifest"), how)
   for field, value, rule in _faults(typed):
     raise InputError(f"manifest.{field} must be {rule}, got {value!r}.")
 
