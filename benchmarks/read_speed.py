@@ -21,15 +21,15 @@ import numpy as np
 from absl import flags
 
 from benchmarks.figures import peak_mib, processor_seconds, show
-from jaxsyn import cli
+from jaxsyn import cli, files
 from jaxsyn.config import Batch, Data, Prepare
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.data.store import integrity, tfds_builder
 from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import tfds_builder
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, as_dict, config_dict, from_config
@@ -124,7 +124,7 @@ def synthesise(directory: pathlib.Path, count: int) -> None:
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-  manifest["files"] = integrity.sums(directory, manifests.names(manifest))
+  manifest["files"] = files.sums(directory, manifests.names(manifest))
   manifests.write(directory, manifest)
 
 

@@ -109,9 +109,7 @@ class Data:
     '"linear" (parent = previous word), "random" (a random tree of the same '
     "size).",
   )
-  second: Second = section(
-    Second, "A second use of every training pair, beside translating it."
-  )
+  second: Second = section(Second)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +197,9 @@ class Pieces:
   character_coverage: Annotated[float, Range(0.98, 1)] = option(
     1.0, '0.9995 for Chinese or Japanese; not of "word".'
   )
-  normalisation: Name = option("nmt_nfkc", "SentencePiece's rule name.")
+  normalisation: Literal[
+    "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
+  ] = option("nmt_nfkc", "SentencePiece's rule name.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,9 +227,9 @@ class Prepare:
   shards: Annotated[int, Range(1, 10_000)] = option(
     4, "TFRecord files a split."
   )
-  clean: Clean = section(Clean, "Cleaning of the training split.")
-  parse: Parse = section(Parse, "Where the trees come from.")
-  vocabulary: Pieces = section(Pieces, "The vocabulary, by SentencePiece.")
+  clean: Clean = section(Clean)
+  parse: Parse = section(Parse)
+  vocabulary: Pieces = section(Pieces)
   max_subwords: Annotated[int, Range(2, MOST)] = option(  # one, and EOS
     250,
     "Drop training pairs with a longer side; EOS included.",
@@ -404,7 +404,7 @@ class Train:
   parallelism: Literal["jit", "pmap"] = option(
     "jit", '"jit" (NamedSharding) or "pmap".', resume=True
   )
-  mesh: Mesh = section(Mesh, "Devices an axis; -1: the rest.", resume=True)
+  mesh: Mesh = section(Mesh, resume=True)
   prefetch: Annotated[int, Range(0, 10_000)] = option(
     2, "Made ahead of the device.", unit="batches", resume=True
   )
@@ -458,29 +458,19 @@ class Config:
   seed: Seed = option(
     0, "Of parameters, dropout, batch order and random trees."
   )
-  data: Data = section(
-    Data, "What the prepared folder is and how its text became examples."
-  )
-  prepare: Prepare = section(
-    Prepare, "Offline preparation (python -m preprocess.build).", resume=True
-  )
-  batch: Batch = section(
-    Batch, "Batches: a small set of static shapes under one budget."
-  )
-  model: Model = section(Model, "The encoder-decoder.")
-  parts: Places = section(
-    Places, "What changes attention, by place; see jaxsyn.syntax.PARTS."
-  )
+  data: Data = section(Data)
+  prepare: Prepare = section(Prepare, resume=True)
+  batch: Batch = section(Batch)
+  model: Model = section(Model)
+  parts: Places = section(Places)
   losses: Named[Loss] = any_of(
     "jaxsyn.training.losses:LOSSES",
     "Terms of the objective. Perplexity is of the unsmoothed likelihood.",
     ["nll"],
   )
-  optimiser: Optimiser = section(Optimiser, "How parameters are updated.")
-  train: Train = section(Train, "The run of the training.")
-  decode: Decode = section(
-    Decode, "How translations are searched for.", resume=True
-  )
+  optimiser: Optimiser = section(Optimiser)
+  train: Train = section(Train)
+  decode: Decode = section(Decode, resume=True)
 
 
 # Options that have moved: dotted name -> where they are now.

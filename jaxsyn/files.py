@@ -16,7 +16,7 @@ import pathlib
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any
 
 import google_crc32c
@@ -186,7 +186,7 @@ def sha256_of(path: PathLike) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sums(folder: PathLike, names: list[str]) -> dict[str, Any]:
+def sums(folder: PathLike, names: Iterable[str]) -> dict[str, Any]:
   """What `damaged` compares with: name -> {"bytes", "crc32c"} of files.
 
   Args:

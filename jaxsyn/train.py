@@ -17,6 +17,7 @@ from absl import flags, logging
 from jaxsyn import cli, exits, lock, workdir
 from jaxsyn.config import Config, read_config
 from jaxsyn.data.loader.split import Change, Split, open_split
+from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -75,8 +76,8 @@ def run(
     plan,
     layout,
     config.data.validation,
-    vocabulary=workdir.vocabulary(
-      config.data.directory, records.manifest, "target"
+    vocabulary=manifests.vocabulary(
+      records.directory, records.manifest, "target"
     ),
     change=change,
   )

@@ -17,7 +17,6 @@ from jaxsyn.config import Config
 from jaxsyn.data.loader.split import Change, open_split
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity
-from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
@@ -84,7 +83,9 @@ class Validator:
     if not self._translates:
       return
     number = config.train.validation_sentences or len(records)
-    references = read_text(config.data.directory, split, "target")[:number]
+    references = integrity.read_text(
+      records.directory, records.manifest, split, "target"
+    )[:number]
     self._metric = Metric(config.train, references)
     self._examples = list(itertools.islice(self._split.examples, number))
     decode = dataclasses.replace(
@@ -161,8 +162,3 @@ def _check_lengths(records: Records) -> None:
 def _longest(records: Records) -> int:
   index = records.index
   return int(max(index.source_length.max(), index.target_length.max()))
-
-
-def read_text(directory: str, split: str, side: str) -> list[str]:
-  """The raw lines of a side of a prepared split, as its records number them."""
-  return integrity.read_text(directory, manifests.read(directory), split, side)

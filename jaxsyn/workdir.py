@@ -40,7 +40,7 @@ class Run:
   def vocabulary(self, side: str) -> Vocabulary:
     """The vocabulary of a side, its hash checked."""
     try:
-      return vocabulary(self.workdir, self.manifest, side)
+      return manifests.vocabulary(self.workdir, self.manifest, side)
     except InputError as error:
       raise InputError(
         f"{error} This is the copy of the run {self.workdir}: training called "
@@ -50,21 +50,6 @@ class Run:
   def parser_file(self, side: str = "source") -> pathlib.Path | None:
     """The parser of a side; None if its trees came from elsewhere."""
     return manifests.parser_file(self.workdir, self.manifest, side)
-
-
-def vocabulary(
-  folder: os.PathLike[str] | str, manifest: dict[str, Any], side: str
-) -> Vocabulary:
-  """The vocabulary of a side, its hash checked.
-
-  Args:
-    folder: of a run, or the prepared one.
-    manifest: of the data.
-    side: "source" or "target".
-  """
-  found = Vocabulary(manifests.vocabulary_file(folder, manifest, side))
-  manifests.check_vocabulary(manifest, found, side)
-  return found
 
 
 def create(workdir: os.PathLike[str] | str, config: Config) -> Run:

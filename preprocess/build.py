@@ -27,7 +27,6 @@ from jaxsyn import cli, exits, files, lock
 from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import integrity
 from jaxsyn.data.store import manifest as manifests
 from preprocess import (
   clean,
@@ -130,7 +129,7 @@ def _make(inputs: Inputs, directory: pathlib.Path, started: float) -> None:
       "key": inputs.key,
     }
     made = (p.relative_to(new) for p in sorted(new.rglob("*")) if p.is_file())
-    manifest["files"] = integrity.sums(new, [p.as_posix() for p in made])
+    manifest["files"] = files.sums(new, [p.as_posix() for p in made])
     manifest["downloads"] = inputs.downloads
     manifest["seconds"] = round(time.monotonic() - started, 1)
     publish.publish(new, directory, manifest)

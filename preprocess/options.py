@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from jaxsyn.config import Config, Data
@@ -17,7 +18,7 @@ _TAKEN = ("conllu", "raw", "text", "work")  # folders of a prepared folder
 def check(config: Config) -> None:
   """Raises InputError for what the types of the sections do not say."""
   data, prepare = config.data, config.prepare
-  if not NAME.fullmatch(data.name):
+  if not re.fullmatch(NAME, data.name):
     raise InputError(
       "config.data.name must be lower case letters, digits and underscores,"
       f" a letter first, at most 100, got {data.name!r}."
@@ -33,7 +34,7 @@ def check(config: Config) -> None:
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
   for name, files in prepare.splits.items():
-    if not NAME.fullmatch(name) or len(files) not in (2, 3):
+    if not re.fullmatch(NAME, name) or len(files) not in (2, 3):
       raise InputError(
         f"config.prepare.splits.{name} must be a lower case name of at most"
         " 100 letters, digits and underscores, and two files (source, target),"

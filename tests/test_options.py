@@ -143,6 +143,8 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
     ("prepare.raw_dir", "a\0b", r"the control character '\\x00'"),
     ("data.directory", "caf\udce9", "is not UTF-8"),
     ("system", "x" * 10**6, "1 to 200 characters"),
+    ("prepare.vocabulary.type", "wordpiece", "must be .* got 'wordpiece'"),
+    ("prepare.vocabulary.normalisation", "nfd", "must be .* got 'nfd'"),
     ("decode.checkpoint", ["best"], "must be one of 'best', 'last'"),
     ("prepare.splits", {"a\nb": ("a", "b")}, "a name in .*control character"),
     ("prepare.splits", {3: ("a", "b")}, "a name in .* type str, got 3"),

@@ -12,6 +12,7 @@ from scored import score
 from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import integrity
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
@@ -20,7 +21,7 @@ from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
-from jaxsyn.validation import Validator, read_text
+from jaxsyn.validation import Validator
 
 
 def small(tiny, **changes):
@@ -114,7 +115,7 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
   )
   directory = session.run.config.data.directory
   source, meant = (
-    read_text(directory, "validation", side)[:8]
+    integrity.read_text(directory, session.run.manifest, "validation", side)[:8]
     for side in ("source", "target")
   )
   said = [found[0].text for found in session(source)]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from configs import base
+from jaxsyn import files
 from jaxsyn.config import Data, read_config
 from jaxsyn.data import schema
 from jaxsyn.data.loader.columns import Columns
@@ -84,15 +85,15 @@ def manifest_of(
   }
   if folder is None:
     nothing = {"bytes": 0, "crc32c": "00000000"}
-    files = dict.fromkeys(manifests.names(manifest), nothing)
+    sums = dict.fromkeys(manifests.names(manifest), nothing)
   else:
     for name in manifests.names(manifest):
       path = folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.touch()
-    files = integrity.sums(folder, integrity.names(folder, manifest))
+    sums = files.sums(folder, integrity.names(folder, manifest))
   # As JSON gives it back: lists, no tuples.
-  return json.loads(json.dumps({**manifest, "files": files, **fields}))
+  return json.loads(json.dumps({**manifest, "files": sums, **fields}))
 
 
 def write(folder: pathlib.Path, fields: Mapping[str, Any]) -> None:

@@ -75,10 +75,9 @@ def train_on(world: World, origin: World) -> Digests:
   from jaxsyn.config import read_config
   from jaxsyn.data.loader.batch_plan import Position
   from jaxsyn.data.loader.split import open_split
-  from jaxsyn.data.sentence.vocabulary import Vocabulary
+  from jaxsyn.data.store import integrity
   from jaxsyn.data.store.records import Records
   from jaxsyn.plan import resolve
-  from jaxsyn.validation import read_text
 
   config = read_config(world.config(origin))
   directory = config.data.directory
@@ -96,12 +95,11 @@ def train_on(world: World, origin: World) -> Digests:
     for _ in opened.plan.epoch(0):
       for name, array in sorted(next(batches)[1].items()):
         digest(name, array)
-  digest(read_text(directory, config.data.validation, "target"))
   manifest = manifests.read(directory)
+  split = config.data.validation
+  digest(integrity.read_text(directory, manifest, split, "target"))
   for side in ("source", "target"):
-    path = manifests.vocabulary_file(directory, manifest, side)
-    vocabulary = Vocabulary(path)
-    manifests.check_vocabulary(manifest, vocabulary, side)
+    vocabulary = manifests.vocabulary(directory, manifest, side)
     digest([vocabulary.encode(line) for line in LINES])
   return {"data": digest.hex}
 

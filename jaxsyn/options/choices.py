@@ -55,7 +55,7 @@ class Choice:
     return True
 
 
-S = TypeVar("S")
+S = TypeVar("S", bound=Choice)
 Named = tuple[tuple[str, S], ...]
 
 

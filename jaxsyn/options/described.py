@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from jaxsyn.options.fields import CONFIG, At, fields_of, said
+from jaxsyn.options.fields import CONFIG, At, fields_of, first_line, said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +57,7 @@ def describe(
     yield Described(str(at / name), kind, default, own.unit, own.meaning, may)
     if own.chooser:
       for there, spec in own.chooser.sections(name, at):
-        meaning = (spec.__doc__ or "").strip().partition("\n")[0]
-        yield Described(str(there), "", "", "", meaning, may)
+        yield Described(str(there), "", "", "", first_line(spec), may)
         yield from describe(spec, there, may)
     elif not kind:
       yield from describe(hint, at / name, may)

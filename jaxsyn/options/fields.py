@@ -67,8 +67,8 @@ class Strictness:
   """How a config is read.
 
   Attributes:
-    bounded: numbers without a Range are finite and fit in 32 bits. False for
-      what was measured, not chosen.
+    bounded: numbers without a Range are finite and fit in 32 bits, strings
+      without a Text are of one line. False for what was measured, not chosen.
     whole: no field may be left out, but those of the choices that were not
       made, and of `any_of`. Else those with a default may.
   """
@@ -141,9 +141,17 @@ def other_default(cls: Any, name: str, default: Any) -> Any:
   return declare(said(cls.__dataclass_fields__[name]), default=default)
 
 
-def section(cls: Any, meaning: str, *, resume: bool = False) -> Any:
-  """A field that is a section; `resume` then holds for all that is in it."""
-  return declare(Said(meaning, resume=resume), default_factory=cls)
+def section(cls: Any, *, resume: bool = False) -> Any:
+  """A field that is a section; its meaning is the first line of the class.
+
+  `resume` holds for all that is in it.
+  """
+  return declare(Said(first_line(cls), resume=resume), default_factory=cls)
+
+
+def first_line(cls: type) -> str:
+  """What a section or a choice is, in a sentence."""
+  return (cls.__doc__ or "").partition("\n")[0]
 
 
 def said(field: dataclasses.Field[Any]) -> Said:
@@ -277,9 +285,11 @@ def _typed(hint: Any, value: Any, at: At, how: Strictness) -> Any:
       for i, item in enumerate(value)
     )
   if origin is dict and isinstance(value, Mapping):
-    name = At(f"a name in {at}")
+    of_name = At(f"a name in {at}")
     return {
-      _typed(str, key, name, how): _typed(arguments[1], item, at / key, how)
+      _typed(arguments[0], key, of_name, how): _typed(
+        arguments[1], item, at / key, how
+      )
       for key, item in value.items()
     }
   if origin in (typing.Union, types.UnionType):
@@ -295,7 +305,7 @@ def _typed(hint: Any, value: Any, at: At, how: Strictness) -> Any:
   if hint is int and type(value) is int:
     return _in_range(form or (INTEGERS if how.bounded else None), value, at)
   if hint is str and type(value) is str:
-    return _text(form, value, at) if how.bounded else value
+    return _text(form, value, at) if how.bounded or form else value
   if isinstance(hint, type) and type(value) is hint:
     return value
   name = getattr(origin or hint, "__name__", str(hint))

@@ -7,7 +7,7 @@ subword a distribution over the subwords of its side, and whom it is to find.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -19,7 +19,13 @@ from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Amount, Layer, Positive
 from jaxsyn.syntax.maps import Address, Maps
 from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
-from jaxsyn.training.objective import Loss, Shares, real_targets
+from jaxsyn.training.objective import (
+  Batch,
+  Loss,
+  Ratio,
+  Shares,
+  real_targets,
+)
 
 Array = jax.Array
 SIDES = {"encoder": "source", "decoder": "target"}
@@ -65,12 +71,7 @@ class _Heads(Loss):
   def check(self, at: At, spec: ModelSpec) -> None:
     _check_parser(at, spec, self.place)
 
-  def of_rows(
-    self,
-    logits_BTV: Array,
-    maps: Maps,
-    batch: Mapping[str, Array],
-  ) -> tuple[Array, Array]:
+  def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     sum_B = count_B = jnp.zeros(())
     for log_p_BQM, parent_BQ in parses(maps, self.place):
       here_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
@@ -86,7 +87,7 @@ class _Heads(Loss):
     """What the mean is over."""
     return kept_BQ
 
-  def measure(self, maps: Maps, batch: Mapping[str, Array]) -> Shares:
+  def measure(self, maps: Maps, batch: Batch) -> Shares:
     """UAS: the share of words whose parent word the head finds.
 
     By the trees that it is taught: a control's (config.data.tree) are these.
@@ -101,7 +102,7 @@ class _Heads(Loss):
     found_BS = jnp.take_along_axis(view.word_BS, jnp.argmax(log_p_BQM, 2), 1)
     right_BS = asked_BS & (found_BS == head_BS)
 
-    def share(of_BS: Array) -> tuple[Array, Array]:
+    def share(of_BS: Array) -> Ratio:
       right = jnp.sum((right_BS & of_BS).astype(jnp.float32))
       return right, jnp.sum((asked_BS & of_BS).astype(jnp.float32))
 
@@ -201,12 +202,7 @@ class Synchronisation(Loss):
         f"={self.temperature} does nothing with normalise='renorm'; take 'log'."
       )
 
-  def of_rows(
-    self,
-    logits_BTV: Array,
-    maps: Maps,
-    batch: Mapping[str, Array],
-  ) -> tuple[Array, Array]:
+  def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     *_, (source_BSS, _) = parses(maps, "encoder")
     *_, (target_BTT, _) = parses(maps, "decoder")
     layer = self.layer

@@ -6,7 +6,6 @@ Before this file: `objective`, what a term is, and `head_losses`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from jaxsyn.training.head_losses import (
   Synchronisation,
   TargetHeads,
 )
-from jaxsyn.training.objective import Loss, real_targets
+from jaxsyn.training.objective import Batch, Loss, Ratio, real_targets
 
 Array = jax.Array
 
@@ -51,12 +50,7 @@ class NegativeLogLikelihood(Loss):
 
   smoothing: Rate = option(0.1, "ε; 0: none.")
 
-  def of_rows(
-    self,
-    logits_BTV: Array,
-    maps: Maps,
-    batch: Mapping[str, Array],
-  ) -> tuple[Array, Array]:
+  def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     real_BT = real_targets(batch)
     logits_BTV = logits_BTV.astype(jnp.float32)
     lse_BT = jax.nn.logsumexp(logits_BTV, axis=-1)

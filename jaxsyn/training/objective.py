@@ -36,10 +36,12 @@ from jaxsyn.options.bounds import Amount
 from jaxsyn.syntax.maps import Maps
 
 Array = jax.Array
-Shares = dict[str, tuple[Array, Array]]
+Batch = Mapping[str, Array]  # as the model gets it
+Ratio = tuple[Array, Array]  # a sum, and over how many
+Shares = dict[str, Ratio]
 
 
-def real_targets(batch: Mapping[str, Array]) -> Array:
+def real_targets(batch: Batch) -> Array:
   """1.0 for target subwords, the end sign included; 0.0 for padding (BT)."""
   return (batch["target_id_BT"] != PAD).astype(jnp.float32)
 
@@ -63,12 +65,7 @@ class Loss(Choice):
       spec: what the model is made from.
     """
 
-  def __call__(
-    self,
-    logits_BTV: Array,
-    maps: Maps,
-    batch: Mapping[str, Array],
-  ) -> tuple[Array, Array]:
+  def __call__(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     """The sum over a batch, rows times what they weigh, and over how many.
 
     Args:
@@ -81,19 +78,14 @@ class Loss(Choice):
       sum_B = sum_B * batch["weight_B"]
     return jnp.sum(sum_B), jnp.sum(count_B)
 
-  def of_rows(
-    self,
-    logits_BTV: Array,
-    maps: Maps,
-    batch: Mapping[str, Array],
-  ) -> tuple[Array, Array]:
+  def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     """The sum of each row, and over how many items (float32, both B).
 
     What a row weighs is not its concern; the count has no gradient.
     """
     raise NotImplementedError
 
-  def measure(self, maps: Maps, batch: Mapping[str, Array]) -> Shares:
+  def measure(self, maps: Maps, batch: Batch) -> Shares:
     """Scores of what it teaches, as name -> (sum, count); for validation."""
     return {}
 

@@ -123,6 +123,22 @@ class Columns:
       array = np.full(real.shape, none)
     return array if axes else array[:, 0]
 
+  def batch(
+    self,
+    features: Iterable[str],
+    ids: np.ndarray,
+    shape: Shape,
+    *,
+    rows: int,
+  ) -> Batch:
+    """The features of some examples by their names in a batch; see `padded`."""
+    return {
+      f"{feature}_B{FEATURES[feature].axes}": self.padded(
+        feature, ids, shape, rows=rows
+      )
+      for feature in features
+    }
+
 
 def _roots(size: np.ndarray) -> np.ndarray:
   return np.sqrt(size).round().astype(np.int64)
@@ -149,14 +165,9 @@ def pad(
     ValueError: S or W is too small for an example.
   """
   features = tuple(features)
+  shape = Shape(rows, subwords, target=1, source_words=words)
   columns, ids = Columns.of(examples, features), np.arange(len(examples))
-  shape = Shape(rows, subwords, 1, words)
-  return {
-    f"{feature}_B{FEATURES[feature].axes}": columns.padded(
-      feature, ids, shape, rows=rows
-    )
-    for feature in features
-  }
+  return columns.batch(features, ids, shape, rows=rows)
 
 
 def words_of(example: Mapping[str, np.ndarray], features: Iterable[str]) -> int:

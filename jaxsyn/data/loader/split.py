@@ -2,8 +2,8 @@
 
 Training walks over its batches without end, from any position; evaluation takes
 all of them once. A batch passes through `ahead`, `Split.batches`,
-`BatchPlan.walk` (which examples), `Split.batch`, `Columns.padded` (a feature)
-and `changed`.
+`BatchPlan.walk` (which examples), `Split.batch`, `Columns.batch`, there
+`Columns.padded` (a feature), and `changed`.
 
 `weight_B` of a batch is 1 for a pair, its weight for an example of a second
 task, and 0 for a row of padding. No JAX here: arrays are NumPy, on the host, and
@@ -28,7 +28,6 @@ from jaxsyn.data.loader import column_cache, examples
 from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.data.store.rows import Example
@@ -87,12 +86,7 @@ class Split:
     """
     rows = planned.shape.rows // self.hosts
     ids = planned.ids[self.host * rows : (self.host + 1) * rows]
-    batch = {
-      f"{feature}_B{FEATURES[feature].axes}": self.columns.padded(
-        feature, ids, planned.shape, rows=rows
-      )
-      for feature in self.features
-    }
+    batch = self.columns.batch(self.features, ids, planned.shape, rows=rows)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
     weight_B[: len(ids)] = 1 if self.weight_I is None else self.weight_I[ids]
     return changed(batch, self.change)

@@ -32,8 +32,6 @@ from jaxsyn.errors import InputError
 UNKNOWN = "⁇"
 BLANK = "▁"  # SentencePiece's, before each word
 
-NORMALISATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
-
 
 class Pieces(NamedTuple):
   """Subwords of a sentence, EOS not among them.
@@ -169,21 +167,11 @@ def train(
     type: "bpe", "unigram", "word" or "char".
     character_coverage: share of the text's characters that get a piece; not
       of "word", where frequency alone decides.
-    normalisation: one of NORMALISATIONS.
+    normalisation: name of SentencePiece's rule.
 
   Raises:
-    InputError: an unknown type or normalisation, no text, or a size that
-      cannot hold the characters.
+    InputError: no text, or a size that cannot hold the characters.
   """
-  if type not in ("bpe", "unigram", "word", "char"):
-    raise InputError(
-      f"vocabulary type must be bpe, unigram, word or char, got {type!r}."
-    )
-  if normalisation not in NORMALISATIONS:
-    raise InputError(
-      f"vocabulary normalisation must be one of {', '.join(NORMALISATIONS)},"
-      f" got {normalisation!r}."
-    )
   lines = [line for line in lines if line.strip()]
   if not lines:
     raise InputError("no text to train a vocabulary on: all lines are empty.")

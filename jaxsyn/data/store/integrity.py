@@ -11,7 +11,7 @@ import gzip
 import os
 import pathlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jaxsyn import files
@@ -37,13 +37,6 @@ def names(
     path.relative_to(directory).as_posix() for path in folder.glob("*.json")
   )
   return list(dict.fromkeys([*manifests.names(manifest), *metadata]))
-
-
-def sums(
-  directory: os.PathLike[str] | str, names: Iterable[str]
-) -> dict[str, dict[str, Any]]:
-  """The "files" of a manifest: name -> {"bytes", "crc32c"}."""
-  return files.sums(directory, list(names))
 
 
 def damaged(

@@ -26,6 +26,7 @@ from typing import Any
 
 from jaxsyn import files
 from jaxsyn.data import schema
+from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT
 from jaxsyn.errors import InputError, did_you_mean
@@ -214,6 +215,15 @@ def parser_file(
   if not parser or not parser["file"]:
     return None
   return pathlib.Path(directory) / parser["file"]
+
+
+def vocabulary(
+  directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
+) -> Vocabulary:
+  """The vocabulary of a side, checked; of a prepared folder or a run."""
+  found = Vocabulary(vocabulary_file(directory, manifest, side))
+  check_vocabulary(manifest, found, side)
+  return found
 
 
 def check_vocabulary(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -19,37 +18,55 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, Range, Strictness, from_config
+from jaxsyn.options.bounds import Text
 
 FORMAT = 2
 
 # Of a data set and of a split; TFDS wants it so.
-NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
-_VERSION = re.compile(r"\d{1,9}\.\d{1,9}\.\d{1,9}", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_CRC = re.compile(r"[0-9a-f]{8}")
-_MOST = 1 << 53  # of anything that is counted: what JSON can say exactly
-_MOST_PIECES = 1 << 24  # ids of a vocabulary
+NAME = r"[a-z][a-z0-9_]{0,99}"
+_PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
+_SHA256 = r"[0-9a-f]{64}"
 _MOST_LABELS = 1 << 16
+
+Number = Annotated[int, Range(0, 1 << 53)]  # what JSON can say exactly
+Name = Annotated[str, Text(NAME, "lower case a-z, 0-9 and _")]
+Version = Annotated[
+  str, Text(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}", "like 1.0.0")
+]
+FileName = Annotated[
+  str, Text(f"{_PLAIN}(/{_PLAIN})*", "names of files, / between folders")
+]
+# The suffix also keeps a copy from taking the place of another file of a run.
+ModelFile = Annotated[
+  str, Text(rf"{_PLAIN}\.model", "the name of a .model file")
+]
+ParserFile = Annotated[
+  str, Text(rf"({_PLAIN}\.udpipe)?", "the name of a .udpipe file")
+]
+Sha256 = Annotated[str, Text(_SHA256, "a SHA-256 of 64 hex digits")]
+Sha256OrNone = Annotated[
+  str, Text(f"({_SHA256})?", "a SHA-256 of 64 hex digits")
+]
+Crc32c = Annotated[str, Text(r"[0-9a-f]{8}", "8 hex digits")]
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
   file: str
-  examples: int
-  bytes: int
-  sha256: str
+  examples: Number
+  bytes: Number
+  sha256: Sha256
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  examples: int
+  examples: Number
   shards: tuple[Shard, ...]
-  records_sha256: str
+  records_sha256: Sha256
   # For people alone.
-  lines: int = 0
+  lines: Number = 0
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
-  unparsed: int = 0
+  unparsed: Number = 0
   blank: dict[str, int] = dataclasses.field(default_factory=dict)
   files: tuple[str, ...] = ()
   raw_sha256: str = ""
@@ -58,37 +75,37 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-  file: str
-  sha256: str
-  size: int
+  file: ModelFile
+  sha256: Sha256
+  size: Annotated[int, Range(len(SPECIAL), 1 << 24)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Parser:
-  file: str
-  sha256: str
+  file: ParserFile  # "": CoNLL-U was given
+  sha256: Sha256OrNone
   name: str = ""
   trees: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class File:
-  bytes: Annotated[int, Range(0, 2**63 - 1)]
-  crc32c: str
+  bytes: Number
+  crc32c: Crc32c
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
   format: int
-  name: str
-  version: str
+  name: Name
+  version: Version
   sides: tuple[str, ...]
-  splits: dict[str, Split]
+  splits: dict[Name, Split]
   vocabulary: dict[str, Vocabulary]
   parser: dict[str, Parser | None]
   relations: dict[str, tuple[str, ...]]
   options: Prepare
-  files: dict[str, File]
+  files: dict[FileName, File]
   brackets: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
   annotations: tuple[str, ...] = ()
   # For people alone, and `preprocess.build`.
@@ -125,45 +142,22 @@ Fault = tuple[str, Any, str]  # field, its value, what it must be
 
 def _faults(manifest: Manifest) -> Iterator[Fault]:
   """All rules that the types do not say, broken."""
-  yield from _text("name", manifest.name, NAME, "lower case a-z, 0-9 and _")
-  yield from _text("version", manifest.version, _VERSION, "like 1.0.0")
-  sides = manifest.sides
-  if not set(sides) <= set(SIDES) or len(set(sides)) < len(sides):
-    yield "sides", sides, "of source and target, each once"
-  yield from _parts(manifest)
-  for name, split in manifest.splits.items():
-    yield from _text("splits", name, NAME, "names of a-z, 0-9 and _")
-    yield from _split(manifest, f"splits.{name}", name, split)
-  for name, file in manifest.files.items():
-    if not all(map(_PLAIN.fullmatch, name.split("/"))):
-      yield "files", name, "names of files in the folder"
-    yield from _number(f"files.{name}.bytes", file.bytes)
-    yield from _text(f"files.{name}.crc32c", file.crc32c, _CRC, "8 hex digits")
-
-
-def _parts(manifest: Manifest) -> Iterator[Fault]:
-  """Of vocabularies, parsers and labels."""
+  sides = set(manifest.sides)
+  if not sides <= set(SIDES) or len(sides) < len(manifest.sides):
+    yield "sides", manifest.sides, "of source and target, each once"
   if set(manifest.vocabulary) != set(SIDES):
     yield "vocabulary", sorted(manifest.vocabulary), "of source and target"
-  for side, entry in manifest.vocabulary.items():
-    where = f"vocabulary.{side}"
-    yield from _file(where, entry, ".model")
-    yield from _number(f"{where}.size", entry.size, len(SPECIAL), _MOST_PIECES)
-  sides = set(manifest.sides)
   for field in ("parser", "relations"):
     there = set(getattr(manifest, field))
     if not sides <= there <= set(SIDES):
       yield field, sorted(there), f"of the sides with trees, {sorted(sides)}"
   for side, parser in manifest.parser.items():
-    if parser and (parser.file or parser.sha256):  # else CoNLL-U was given
-      yield from _file(f"parser.{side}", parser, ".udpipe")
+    if parser and bool(parser.file) != bool(parser.sha256):
+      rule = "there with the file's name, and only then"
+      yield f"parser.{side}.sha256", parser.sha256, rule
   if unknown := set(manifest.annotations) - set(ANNOTATIONS):
-    known = ", ".join(ANNOTATIONS)
-    yield (
-      "annotations",
-      sorted(unknown),
-      f"of {known}, of jaxsyn.data.annotations",
-    )
+    rule = f"of {', '.join(ANNOTATIONS)}, of jaxsyn.data.annotations"
+    yield "annotations", sorted(unknown), rule
   if not set(manifest.brackets) <= {"source"}:
     yield "brackets", sorted(manifest.brackets), "of the source"
   for field in ("relations", "brackets"):
@@ -171,61 +165,25 @@ def _parts(manifest: Manifest) -> Iterator[Fault]:
       rising = all(a < b for a, b in itertools.pairwise(labels))
       if not rising or len(labels) > _MOST_LABELS:
         yield f"{field}.{side}", labels, "different labels in sorted order"
+  for name, split in manifest.splits.items():
+    for field, value, rule in _faults_of_split(manifest, name, split):
+      yield f"splits.{name}.{field}", value, rule
 
 
-def _split(
-  manifest: Manifest, where: str, name: str, split: Split
+def _faults_of_split(
+  manifest: Manifest, name: str, split: Split
 ) -> Iterator[Fault]:
-  yield from _number(f"{where}.examples", split.examples)
-  yield from _number(f"{where}.lines", split.lines)
-  yield from _number(f"{where}.unparsed", split.unparsed)
-  yield from _sha256(f"{where}.records_sha256", split.records_sha256)
   folder, number = f"{manifest.name}/{manifest.version}", len(split.shards)
   for i, shard in enumerate(split.shards):
-    here = f"{where}.shards[{i}]"
     due = f"{manifest.name}-{name}.tfrecord-{i:05d}-of-{number:05d}"
     if shard.file != due:
-      yield f"{here}.file", shard.file, due
-    yield from _number(f"{here}.examples", shard.examples)
-    yield from _number(f"{here}.bytes", shard.bytes)
-    yield from _sha256(f"{here}.sha256", shard.sha256)
+      yield f"shards[{i}].file", shard.file, due
     file = manifest.files.get(f"{folder}/{shard.file}")
     if file and file.bytes != shard.bytes:
-      yield f"{here}.bytes", shard.bytes, f"{file.bytes}, as in files"
+      yield f"shards[{i}].bytes", shard.bytes, f"{file.bytes}, as in files"
   due = records_sha256([shard.sha256 for shard in split.shards])
   if split.records_sha256 != due:
-    yield (
-      f"{where}.records_sha256",
-      split.records_sha256,
-      f"{due}, of its shards",
-    )
+    yield "records_sha256", split.records_sha256, f"{due}, of its shards"
   total = sum(shard.examples for shard in split.shards)
   if total != split.examples:
-    yield f"{where}.examples", split.examples, f"the sum of its shards, {total}"
-
-
-def _file(
-  where: str, entry: Vocabulary | Parser, suffix: str
-) -> Iterator[Fault]:
-  # The suffix also keeps a copy from taking the place of another file of a run.
-  if not _PLAIN.fullmatch(entry.file) or not entry.file.endswith(suffix):
-    yield f"{where}.file", entry.file, f"the name of a {suffix} file"
-  yield from _sha256(f"{where}.sha256", entry.sha256)
-
-
-def _text(
-  where: str, value: str, pattern: re.Pattern[str], rule: str
-) -> Iterator[Fault]:
-  if not pattern.fullmatch(value):
-    yield where, value, rule
-
-
-def _sha256(where: str, value: str) -> Iterator[Fault]:
-  yield from _text(where, value, _SHA256, "a SHA-256 of 64 hex digits")
-
-
-def _number(
-  where: str, value: int, least: int = 0, most: int = _MOST
-) -> Iterator[Fault]:
-  if not least <= value <= most:
-    yield where, value, f"from {least} to {most}"
+    yield "examples", split.examples, f"the sum of its shards, {total}"

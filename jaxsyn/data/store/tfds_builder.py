@@ -31,7 +31,6 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.text import lines_of
-from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity, tfrecord
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.manifest_format import records_sha256
@@ -254,11 +253,11 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # unt
         f" is {self.builder_config.name!r}; choose the one that fits."
       )
 
-    def own(split: str, side: str) -> str:
-      return str(_own_text(prepared, manifest, split, side))
-
     texts = self._texts or {
-      split: (own(split, "source"), own(split, "target"))
+      split: (
+        _own_text(prepared, manifest, split, "source"),
+        _own_text(prepared, manifest, split, "target"),
+      )
       for split in manifest["splits"]
     }
     return {
@@ -292,10 +291,10 @@ def beam_lib() -> Any:
 
 def _own_text(
   prepared: str, manifest: Mapping[str, Any], split: str, side: str
-) -> pathlib.Path:
+) -> str:
   """The text of a prepared folder, its checksum checked."""
   integrity.check(prepared, manifest, manifests.text_file("", split, side))
-  return manifests.text_file(prepared, split, side)
+  return str(manifests.text_file(prepared, split, side))
 
 
 def _line_pairs(source: str, target: str) -> Iterator[tuple[int, str, str]]:
@@ -321,11 +320,6 @@ class _Encode:
   @functools.cached_property
   def _models(self) -> tuple[dict[str, UDPipe], dict[str, Any]]:
     manifest = manifests.read(self._prepared)
-    vocabularies = []
-    for side in schema.SIDES:
-      path = manifests.vocabulary_file(self._prepared, manifest, side)
-      vocabularies.append(Vocabulary(path))
-      manifests.check_vocabulary(manifest, vocabularies[-1], side)
     parsers = {}
     for side in manifest["sides"]:
       model = manifests.parser_file(self._prepared, manifest, side)
@@ -339,7 +333,10 @@ class _Encode:
     # No annotations: what examples hold follows from the sides alone.
     known = {
       "relations": manifests.encoding(manifest)["relations"],
-      "vocabularies": tuple(vocabularies),
+      "vocabularies": tuple(
+        manifests.vocabulary(self._prepared, manifest, side)
+        for side in schema.SIDES
+      ),
     }
     return parsers, known
 

@@ -308,10 +308,6 @@ def test_too_small_a_size(tmp_path):
 def test_other_errors_of_training(tmp_path):
   with pytest.raises(InputError, match="no text to train"):
     vocabulary.train(["", "  "], tmp_path / "v", size=9)
-  with pytest.raises(InputError, match=r"type must be .* got 'wordpiece'"):
-    vocabulary.train(LINES, tmp_path / "v", size=99, type="wordpiece")
-  with pytest.raises(InputError, match=r"normalisation must be .* got 'nfd'"):
-    vocabulary.train(LINES, tmp_path / "v", size=99, normalisation="nfd")
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all", None])

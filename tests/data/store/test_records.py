@@ -11,8 +11,9 @@ from tensorflow_datasets.proto import tf_example_pb2
 from toy_folders import example, prepare
 
 from benchmarks.faults import mutants
+from jaxsyn import files
 from jaxsyn.data import schema
-from jaxsyn.data.store import decoding, integrity, records, tfrecord
+from jaxsyn.data.store import decoding, records, tfrecord
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.manifest_format import records_sha256
@@ -191,7 +192,7 @@ def shards_again(folder, payloads):
       for _ in range(shard["examples"]):
         writer.write(next(payloads))
     shard |= {"bytes": writer.size, "sha256": writer.sha256}
-    manifest["files"] |= integrity.sums(folder, [name])
+    manifest["files"] |= files.sums(folder, [name])
   facts["records_sha256"] = records_sha256(
     [shard["sha256"] for shard in facts["shards"]]
   )
