@@ -5,17 +5,13 @@ Part of the table in configs/systems.py.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-import ml_collections
+from ml_collections import ConfigDict
 
 from jaxsyn.syntax import PARTS
 from jaxsyn.training.losses import LOSSES
 
-Config: TypeAlias = ml_collections.ConfigDict
 
-
-def multitask(config: Config) -> None:
+def multitask(config: ConfigDict) -> None:
   """To translate and to parse: Currey & Heafield 2019, as re-done in B&O 2020.
 
   Every source is used twice, between tags that ask for its translation or for
@@ -25,7 +21,7 @@ def multitask(config: Config) -> None:
   config.data.second.task = "parse"
 
 
-def mixed_encoder(config: Config) -> None:
+def mixed_encoder(config: ConfigDict) -> None:
   """Plain and parsed sources to one target: Currey & Heafield 2019.
 
   In training every source also comes as a tree with its words; what is
@@ -34,7 +30,7 @@ def mixed_encoder(config: Config) -> None:
   config.data.second.task = "source"
 
 
-def sisa(config: Config) -> None:
+def sisa(config: ConfigDict) -> None:
   """One encoder head learns to parse: Bugliarello & Okazaki 2020's SISA.
 
   No parser is needed to translate. config.data.tree = "linear" or "random"
@@ -47,7 +43,7 @@ def sisa(config: Config) -> None:
   )
 
 
-def dbsa(config: Config) -> None:
+def dbsa(config: ConfigDict) -> None:
   """A head of the encoder and one of the decoder learn to parse.
 
   Deguchi et al. 2019, λ_dep = 0.5 a side. Trees on both sides to train; no
@@ -60,7 +56,7 @@ def dbsa(config: Config) -> None:
   config.losses.target_heads = LOSSES.section("target_heads")
 
 
-def sync_attention(config: Config) -> None:
+def sync_attention(config: ConfigDict) -> None:
   """DBSA whose two parses agree across the cross-attention: Deguchi et al. 2021.
 
   λ_sync as chosen for WMT14 En-De; 0.1 for En-Ro, 10 for Ja-En.

@@ -13,23 +13,20 @@ recurrent family, in configs/recurrent_systems.py. The table of all is below.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
-import ml_collections
+from flax.traverse_util import flatten_dict
+from ml_collections import ConfigDict
 
 from configs import parsing_systems as parsing
 from configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.syntax import PARTS
 
-Config: TypeAlias = ml_collections.ConfigDict
 
-
-def transformer(config: Config) -> None:
+def transformer(config: ConfigDict) -> None:
   """The baseline, Vaswani et al. 2017: no part at all."""
 
 
-def pascal(config: Config) -> None:
+def pascal(config: ConfigDict) -> None:
   """Parent-scaled self-attention: Bugliarello & Okazaki 2020.
 
   First encoder layer, variance 1, two heads: the setting for NC11 En-De.
@@ -37,19 +34,19 @@ def pascal(config: Config) -> None:
   config.parts.encoder.parent_scaled = PARTS.section("parent_scaled")
 
 
-def pascal_ignoring(config: Config) -> None:
+def pascal_ignoring(config: ConfigDict) -> None:
   """PASCAL with parent ignoring, q = 0.4: the setting for NC11 En-De."""
   pascal(config)
   config.parts.encoder.parent_scaled.ignore = 0.4
 
 
-def pascal_additive(config: Config) -> None:
+def pascal_additive(config: ConfigDict) -> None:
   """PASCAL with the log-weight added: a product on the probabilities."""
   pascal(config)
   config.parts.encoder.parent_scaled.apply = "add_log"
 
 
-def deps_san(config: Config) -> None:
+def deps_san(config: ConfigDict) -> None:
   """Scores scaled by distance in the tree: Peng et al., Deps-SAN.
 
   All heads of the first three encoder layers, variance 1: the paper's best.
@@ -57,7 +54,7 @@ def deps_san(config: Config) -> None:
   config.parts.encoder.tree_scaled = PARTS.section("tree_scaled")
 
 
-def deps_san_rs(config: Config) -> None:
+def deps_san_rs(config: ConfigDict) -> None:
   """Deps-SAN with RS-Sparse, q = 0.1, k = 6: noise in training.
 
   A dropped pair counts as k edges apart: our reading of "set to k".
@@ -67,7 +64,7 @@ def deps_san_rs(config: Config) -> None:
   config.parts.encoder.tree_scaled.random_distance = 6
 
 
-def deps_san_wink(config: Config) -> None:
+def deps_san_wink(config: ConfigDict) -> None:
   """Deps-SAN with Wink-Sparse, k = 6: far pairs dropped in training.
 
   With variance 1 nothing changes that float32 can see: weights beyond six
@@ -77,13 +74,13 @@ def deps_san_wink(config: Config) -> None:
   config.parts.encoder.tree_scaled.wink = 6
 
 
-def deps_san_additive(config: Config) -> None:
+def deps_san_additive(config: ConfigDict) -> None:
   """Deps-SAN with the log-weight added: a product on the probabilities."""
   deps_san(config)
   config.parts.encoder.tree_scaled.apply = "add_log"
 
 
-def label_embedding(config: Config) -> None:
+def label_embedding(config: ConfigDict) -> None:
   """S&H: dependency labels embedded beside the subwords.
 
   Sennrich & Haddow 2016, as re-done by Bugliarello & Okazaki 2020.
@@ -91,30 +88,30 @@ def label_embedding(config: Config) -> None:
   config.parts.encoder.label_embedding = PARTS.section("label_embedding")
 
 
-def _localness(config: Config, **options: str) -> None:
+def _localness(config: ConfigDict, **options: str) -> None:
   config.parts.encoder.localness = PARTS.section("localness", **options)
 
 
-def localness_fixed(config: Config) -> None:
+def localness_fixed(config: ConfigDict) -> None:
   """A bias around a predicted centre, window 10: Yang et al. 2018."""
   _localness(config, window="fixed")
 
 
-def localness_layer(config: Config) -> None:
+def localness_layer(config: ConfigDict) -> None:
   """Localness with one predicted window a layer and head."""
   _localness(config, window="layer")
 
 
-def localness_query(config: Config) -> None:
+def localness_query(config: ConfigDict) -> None:
   """Localness with a predicted window for each query."""
   _localness(config)
 
 
-def _context(config: Config, **options: str) -> None:
+def _context(config: ConfigDict, **options: str) -> None:
   config.parts.encoder.context = PARTS.section("context", **options)
 
 
-def context_global(config: Config) -> None:
+def context_global(config: ConfigDict) -> None:
   """Queries and keys know the mean of the sentence: Yang et al. 2019.
 
   Gates and transforms are full-width, as in the paper; the comparison by Peng
@@ -123,17 +120,17 @@ def context_global(config: Config) -> None:
   _context(config)
 
 
-def context_deep(config: Config) -> None:
+def context_deep(config: ConfigDict) -> None:
   """Queries and keys know the layers before."""
   _context(config, context="deep")
 
 
-def context_deep_global(config: Config) -> None:
+def context_deep_global(config: ConfigDict) -> None:
   """Queries and keys know the means of this layer and those before."""
   _context(config, context="deep_global")
 
 
-def relative(config: Config) -> None:
+def relative(config: ConfigDict) -> None:
   """Relative positions: Shaw et al. 2018, k = 16 as in their base model.
 
   Encoder and decoder. --config.model.transformer.positions=False takes the absolute
@@ -144,7 +141,7 @@ def relative(config: Config) -> None:
     place.relative = PARTS.section("relative")
 
 
-def dependency_relative(config: Config) -> None:
+def dependency_relative(config: ConfigDict) -> None:
   """Relative positions on the tree: Omote et al. 2019, l = 2, all layers.
 
   The paper keeps absolute positions; --config.model.transformer.positions=False takes them
@@ -155,7 +152,7 @@ def dependency_relative(config: Config) -> None:
   )
 
 
-def dependency_relative_both(config: Config) -> None:
+def dependency_relative_both(config: ConfigDict) -> None:
   """Relative positions on the tree and in the sentence, summed: dep+rel.
 
   k = 2, l = 2; that the decoder has linear ones is inferred from the paper.
@@ -167,30 +164,30 @@ def dependency_relative_both(config: Config) -> None:
   config.parts.decoder.relative.clip = 2
 
 
-def given_weighting(config: Config) -> None:
+def given_weighting(config: ConfigDict) -> None:
   """Scores times the matrix the caller puts in the batch."""
   config.parts.encoder.given_weighting = PARTS.section("given_weighting")
 
 
-def pascal_linear_tree(config: Config) -> None:
+def pascal_linear_tree(config: ConfigDict) -> None:
   """Control: PASCAL where the parent of a word is the previous word."""
   pascal(config)
   config.data.tree = "linear"
 
 
-def pascal_random_tree(config: Config) -> None:
+def pascal_random_tree(config: ConfigDict) -> None:
   """Control: PASCAL on a random tree of the same size."""
   pascal(config)
   config.data.tree = "random"
 
 
-def deps_san_linear_tree(config: Config) -> None:
+def deps_san_linear_tree(config: ConfigDict) -> None:
   """Control: Deps-SAN where the parent of a word is the previous word."""
   deps_san(config)
   config.data.tree = "linear"
 
 
-def deps_san_random_tree(config: Config) -> None:
+def deps_san_random_tree(config: ConfigDict) -> None:
   """Control: Deps-SAN on a random tree of the same size."""
   deps_san(config)
   config.data.tree = "random"
@@ -240,7 +237,7 @@ SYSTEMS = {
 }
 
 
-def apply(config: Config, system: str | None) -> Config:
+def apply(config: ConfigDict, system: str | None) -> ConfigDict:
   """Adds the system to a data set's config and returns it.
 
   Args:
@@ -260,9 +257,9 @@ def apply(config: Config, system: str | None) -> Config:
         f"no system {name!r} (the part after ':' in --config). "
         f"{did_you_mean(name, SYSTEMS)}"
       )
-    before = _flat(config)
+    before = flatten_dict(config.to_dict(), sep=".")
     SYSTEMS[name](config)
-    for field, value in _flat(config).items():
+    for field, value in flatten_dict(config.to_dict(), sep=".").items():
       if field in before and before[field] == value:
         continue
       if field in owner:
@@ -272,13 +269,3 @@ def apply(config: Config, system: str | None) -> Config:
         )
       owner[field] = name
   return config
-
-
-def _flat(section: Config, prefix: str = "") -> dict[str, Any]:
-  flat: dict[str, Any] = {}
-  for name, value in section.items():
-    if isinstance(value, ml_collections.ConfigDict):
-      flat |= _flat(value, f"{prefix}{name}.")
-    else:
-      flat[prefix + name] = value
-  return flat

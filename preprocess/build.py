@@ -11,14 +11,13 @@ folder holds what is used again and may be deleted.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import importlib.metadata
 import pathlib
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags
@@ -63,18 +62,12 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
   if not isinstance(config, Config):
     config = read_config(config)
   directory = pathlib.Path(config.data.directory)
-  with _full_disk_at(directory):
-    return _run(config, raw_dir, directory)
-
-
-@contextlib.contextmanager
-def _full_disk_at(directory: pathlib.Path) -> Iterator[None]:
-  """Says which disk: to the system, what is written to is but a number."""
   try:
-    yield
+    return _run(config, raw_dir, directory)
   except OSError as error:
     if error.errno not in _FULL or error.filename:
       raise
+    # Which disk: to the system, what is written to is but a number.
     raise OSError(error.errno, error.strerror, str(directory)) from error
 
 
@@ -119,7 +112,9 @@ def _make(inputs: Inputs, directory: pathlib.Path, started: float) -> None:
     vocabularies = subwords.vocabularies(config, splits, work)
     subwords.drop(config, splits, vocabularies)
     for split in splits.values():
-      _write_text(split, new)
+      for side in schema.SIDES:
+        lines = (f"{line}\n" for line in split.lines(side))
+        parse.write_text(manifests.text_file(new, split.name, side), lines)
       _write_trees(split, inputs, new, cache=work / "parse")
     manifest = records.write(new, inputs, vocabularies)
     manifest |= _copy_models(inputs, vocabularies, new)
@@ -135,13 +130,6 @@ def _make(inputs: Inputs, directory: pathlib.Path, started: float) -> None:
     publish.publish(new, directory, manifest)
   finally:
     shutil.rmtree(new, ignore_errors=True)
-
-
-def _write_text(split: Split, new: pathlib.Path) -> None:
-  """Writes the kept lines of both sides."""
-  for side in schema.SIDES:
-    lines = (f"{line}\n" for line in split.lines(side))
-    parse.write_text(manifests.text_file(new, split.name, side), lines)
 
 
 def _write_trees(

@@ -24,20 +24,6 @@ CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 Test = Callable[[str, str], bool]  # whether a pair must go
 
 
-@dataclasses.dataclass(frozen=True)
-class Cleaned:
-  """What is left.
-
-  Attributes:
-    kept: numbers of the pairs that stay, from 0, ascending.
-    dropped: reason -> number of pairs; a pair counts once, for the first
-      reason in the order of `steps`.
-  """
-
-  kept: list[int]
-  dropped: dict[str, int]
-
-
 def apply(config: Config, splits: Mapping[str, Split]) -> None:
   """Cleans the training split; and writes text in NFC where that is wanted.
 
@@ -51,15 +37,16 @@ def apply(config: Config, splits: Mapping[str, Split]) -> None:
       sides = schema.SIDES if name == data.train else ("source",)
       normal: dict[str, Any] = {}
       for side in sides:
-        normal[side], _ = nfc(split.all_lines(side))
-        _, changed = nfc(split.lines(side))
+        lines = split.all_lines(side)
+        normal[side] = [text.normal(line) for line in lines]
+        changed = sum(lines[i] != normal[side][i] for i in split.kept)
         print(f"{name}: {changed} {side} lines changed by NFC")
       split.pairs = dataclasses.replace(split.pairs, **normal)
   split = splits[data.train]
   table = steps(options, data.source_language, data.target_language)
-  cleaned = clean(split.lines("source"), split.lines("target"), table)
-  split.kept = [split.kept[i] for i in cleaned.kept]
-  split.dropped = cleaned.dropped
+  both = split.lines("source"), split.lines("target")
+  kept, split.dropped = clean(*both, table)
+  split.kept = [split.kept[i] for i in kept]
 
 
 def check_text(splits: Mapping[str, Split]) -> None:
@@ -123,8 +110,12 @@ def steps(
 
 def clean(
   source: Sequence[str], target: Sequence[str], table: dict[str, Test]
-) -> Cleaned:
+) -> tuple[list[int], dict[str, int]]:
   """Drops pairs.
+
+  Returns:
+    Numbers of the pairs that stay, from 0, ascending; and reason -> number of
+    pairs that go. A pair counts once, for the first reason in the table.
 
   Raises:
     InputError: none is left.
@@ -143,13 +134,7 @@ def clean(
       f"no training pair is left of {len(source)} (dropped: {counts or 'none'})."
       " See config.prepare.clean, and whether the files are the right ones."
     )
-  return Cleaned(kept, dropped)
-
-
-def nfc(lines: Sequence[str]) -> tuple[list[str], int]:
-  """The lines in Unicode NFC, and how many that changed."""
-  normal = [text.normal(line) for line in lines]
-  return normal, sum(a != b for a, b in zip(lines, normal))
+  return kept, dropped
 
 
 def _ratio(source: str, target: str) -> float:

@@ -11,7 +11,6 @@ are needed in training only. The language: `preprocess.toy`.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 import time
@@ -98,12 +97,13 @@ def run(
     )
     for language, lines, blocks in zip(LANGUAGES, texts, trees):
       text = "".join(line + "\n" for line in lines)
-      _write(output / f"{split}.{language}", text.encode())
-      _write(output / f"{split}.{language}.conllu", "".join(blocks).encode())
+      files.write_text(output / f"{split}.{language}", text)
+      files.write_text(output / f"{split}.{language}.conllu", "".join(blocks))
   began = time.perf_counter()
   model = parser.train_parser(splits["train"][: sizes.parser])
   seconds = time.perf_counter() - began
-  _write(output / PARSER, model)
+  with files.publish(output / PARSER) as file:
+    file.write(model)
   uas, las = parser.attachment(output / PARSER, splits["test"])
   report = Report(
     pairs={split: len(pairs) for split, pairs in splits.items()},
@@ -113,14 +113,8 @@ def run(
     parser_seconds=seconds,
     predictable=neighbours.predictability(splits["train"], splits["test"]),
   )
-  numbers = json.dumps(dataclasses.asdict(report), indent=2) + "\n"
-  _write(output / REPORT, numbers.encode())
+  files.write_json(output / REPORT, dataclasses.asdict(report))
   return report
-
-
-def _write(path: pathlib.Path, content: bytes) -> None:
-  with files.publish(path) as file:
-    file.write(content)
 
 
 def _main(values: flags.FlagValues) -> None:

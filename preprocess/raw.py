@@ -136,8 +136,14 @@ def find(
   """
   path = pathlib.Path(raw_dir) / name
   if raw_dir and path.is_file():
-    if name in downloads:
-      _check(path, downloads[name].sha256)
+    expected = downloads[name].sha256 if name in downloads else ""
+    if expected and (actual := sha256_of(path)) != expected:
+      raise InputError(
+        f"{path} is not the file that the config means: its SHA-256 is"
+        f" {actual}, config.prepare.downloads says {expected}. Delete it to"
+        " have it fetched, or take it out of config.prepare.downloads to use"
+        " your own."
+      )
     return path
   path = own / name
   if name in downloads:
@@ -157,12 +163,3 @@ def find(
       " them as the head of the config's file says."
     )
   return path
-
-
-def _check(path: pathlib.Path, expected: str) -> None:
-  if expected and (found := sha256_of(path)) != expected:
-    raise InputError(
-      f"{path} is not the file that the config means: its SHA-256 is {found},"
-      f" config.prepare.downloads says {expected}. Delete it to have it fetched,"
-      " or take it out of config.prepare.downloads to use your own."
-    )

@@ -184,7 +184,8 @@ def _histograms(axis, histograms: Mapping[str, Mapping[int, int]]) -> None:
     share = [100 * histogram.get(n, 0) / total for n in range(low, high + 1)]
     edges = np.arange(low, high + 2) - 0.5
     color = "C0" if side == "source" else "C1"
-    label = f"{side} (mean {_mean(histogram):.1f}, most {high})"
+    mean = sum(n * times for n, times in histogram.items()) / total
+    label = f"{side} (mean {mean:.1f}, most {high})"
     axis.stairs(share, edges, fill=True, color=color, alpha=0.3, label=label)
     axis.stairs(share, edges, color=color)
     shown |= {low + i for i, s in enumerate(share) if s > 0.02}
@@ -206,10 +207,6 @@ def _drops(axis, fact: Mapping[str, Any]) -> None:
   axis.invert_yaxis()
   axis.set_xlim(0, 1.15 * max(*rows.values(), 1))
   axis.xaxis.get_major_locator().set_params(integer=True)
-
-
-def _mean(histogram: Mapping[int, int]) -> float:
-  return sum(n * k for n, k in histogram.items()) / sum(histogram.values())
 
 
 def _counters(sides: Sequence[str]) -> dict[str, collections.Counter[int]]:

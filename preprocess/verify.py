@@ -81,7 +81,10 @@ def run(directory: os.PathLike[str] | str) -> None:
   else:
     faults += _models(directory, manifest)
     for name, split in manifest["splits"].items():
-      wrong = list(_split(directory, manifest, name))
+      try:
+        wrong = list(_split(directory, manifest, name))
+      except InputError as error:
+        wrong = [str(error)]
       state = f"{len(wrong)} faults" if wrong else "as made from text and trees"
       print(f"  {name}: {split['examples']:,} records, {state}")
       faults += wrong
@@ -129,16 +132,11 @@ def _models(
 def _split(
   directory: pathlib.Path, manifest: Mapping[str, Any], name: str
 ) -> Iterator[str]:
-  """What is wrong with a split: the first fault of each kind of it."""
-  try:
-    yield from _records(directory, manifest, name)
-  except InputError as error:
-    yield str(error)
+  """The first fault of a split, if it has one.
 
-
-def _records(
-  directory: pathlib.Path, manifest: Mapping[str, Any], name: str
-) -> Iterator[str]:
+  Raises:
+    InputError: its text, trees or records cannot be read.
+  """
   records = Records(directory, name)
   sentences = []
   for side in schema.SIDES:

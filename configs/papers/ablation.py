@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
-import ml_collections
+from ml_collections import ConfigDict
 
 from configs import systems
 from jaxsyn.errors import InputError, did_you_mean
-
-Config: TypeAlias = ml_collections.ConfigDict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Row:
   published: Mapping[str, float] | None = None
   folder: str = ""
 
-  def on(self, config: Config) -> Config:
+  def on(self, config: ConfigDict) -> ConfigDict:
     """Makes a data set's baseline this row, in place, and returns it.
 
     Args:
@@ -60,7 +58,7 @@ class Row:
       )
     return self.override(systems.apply(config, self.system))
 
-  def override(self, config: Config) -> Config:
+  def override(self, config: ConfigDict) -> ConfigDict:
     """Sets the fields of the row in a config of its system, in place.
 
     Raises:
@@ -104,19 +102,19 @@ class Table:
     return rows[name] if name else self.rows[0]
 
 
-def _set(config: Config, path: str, value: Any) -> None:
+def _set(config: ConfigDict, path: str, value: Any) -> None:
   """Sets one dotted field."""
   *sections, field = path.split(".")
   where, section = "config", config
   for name in (*sections, field):
-    if not isinstance(section, ml_collections.ConfigDict):
+    if not isinstance(section, ConfigDict):
       raise InputError(f"{where} is a value and has no option {name!r}.")
     if name not in section:
       raise InputError(
         f"{where} has no option {name!r}. {did_you_mean(name, section)}"
       )
     parent, where, section = section, f"{where}.{name}", section[name]
-  if isinstance(section, ml_collections.ConfigDict):
+  if isinstance(section, ConfigDict):
     raise InputError(
       f"{where} is a section; name one of its options: "
       f"{', '.join(sorted(section)) or 'it has none'}."

@@ -7,15 +7,13 @@ alone; a paper's file says the numbers that are its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
-import ml_collections
+from ml_collections import ConfigDict
 
 from configs import base, systems
 from configs.papers import ablation
 from jaxsyn.errors import InputError, did_you_mean
-
-Config: TypeAlias = ml_collections.ConfigDict
 
 SPLITS = {name: name for name in ("train", "validation", "test")}
 
@@ -25,8 +23,8 @@ def addressed(
   *,
   tasks: Mapping[str, Any],
   tables: Mapping[str, ablation.Table],
-  settings: Callable[[str, str], Config],
-) -> Config:
+  settings: Callable[[str, str], ConfigDict],
+) -> ConfigDict:
   """The config that TASK, TASK:SYSTEM or TASK:TABLE/ROW names.
 
   Args:
@@ -67,7 +65,7 @@ def data_set(
   languages: tuple[str, str],
   *,
   files: Mapping[str, str] = SPLITS,
-) -> Config:
+) -> ConfigDict:
   """The defaults, with a task's names, folder, languages and raw files.
 
   Args:
@@ -85,7 +83,7 @@ def data_set(
 
 
 def base_transformer(
-  config: Config,
+  config: ConfigDict,
   *,
   dropout: float,
   inner_dropout: float = 0.0,
@@ -112,20 +110,22 @@ def base_transformer(
   )
 
 
-def adam(config: Config, *, learning_rate: float, beta2: float) -> None:
+def adam(config: ConfigDict, *, learning_rate: float, beta2: float) -> None:
   """Adam by its peak learning rate and its second decay, in place."""
   config.optimiser.learning_rate = learning_rate
   config.optimiser.adam.beta2 = beta2
 
 
-def inverse_sqrt(config: Config, *, warmup: int, minimum: float = 0.0) -> None:
+def inverse_sqrt(
+  config: ConfigDict, *, warmup: int, minimum: float = 0.0
+) -> None:
   """fairseq's schedule: from 1e-7 up to the peak, then down, in place."""
   config.optimiser.inverse_sqrt.update(
     warmup=warmup, warmup_start=1e-7, minimum=minimum
   )
 
 
-def noam(config: Config) -> None:
+def noam(config: ConfigDict) -> None:
   """The schedule of Vaswani et al. 2017, in place: the peak after 4,000."""
   config.optimiser.update(learning_rate=1.0, schedule="noam")
   config.optimiser.noam.warmup = 4000

@@ -113,7 +113,7 @@ def _system(system: System, others: Sequence[System]) -> results.System:
 
 def _run(job: Job, scores: Scores) -> results.Run:
   curve = []
-  for record in progress.validations(job.run, job.config.train.selection):
+  for record in progress.validations(job):
     values = {
       name: float(value)
       for name, value in record.items()

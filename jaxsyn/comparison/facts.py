@@ -34,11 +34,8 @@ def of_run(
     params: that it was translated with.
     notes: why they are not those that were asked for.
   """
-  speeds = [
-    record["tokens_per_s"]
-    for record in progress.records(job.run)
-    if "tokens_per_s" in record
-  ]
+  key = "tokens_per_s"
+  speeds = [r[key] for r in progress.records(job) if key in r]
   reached = outcome.progress
   return results.Facts(
     step=outcome.step,

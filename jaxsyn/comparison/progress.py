@@ -40,18 +40,15 @@ class State:
   left: float | None
 
 
-def records(run: pathlib.Path) -> list[dict[str, Any]]:
+def records(job: Job) -> list[dict[str, Any]]:
   """The whole records of a run's log."""
-  return log.records(run)[0]
+  return log.records(job.run)[0]
 
 
-def validations(run: pathlib.Path, metric: str) -> list[dict[str, Any]]:
-  """Those records that are of validations by a metric."""
-  return [
-    record
-    for record in records(run)
-    if record["kind"] == "validation" and metric in record
-  ]
+def validations(job: Job) -> list[dict[str, Any]]:
+  """Those records that are of validations by what selects."""
+  metric = job.config.train.selection
+  return [r for r in records(job) if r["kind"] == "validation" and metric in r]
 
 
 def state(job: Job, working: bool, failed: bool) -> State:
@@ -68,7 +65,7 @@ def state(job: Job, working: bool, failed: bool) -> State:
     facts = job.facts
     best = _said(metric, facts.best_score if facts.best_step >= 0 else None)
     return State("finished", facts.step, steps, best, facts.minutes, 0.0)
-  log_lines = records(job.run)
+  log_lines = records(job)
   step = max((r["step"] for r in log_lines), default=0)
   minutes = max((r["minutes"] for r in log_lines), default=0.0)
   seen = [r for r in log_lines if f"best_{metric}" in r]
@@ -181,8 +178,8 @@ class Board:
     self._file.close()
 
 
-def tail(path: pathlib.Path, lines: int = 3) -> str:
-  """The last lines of what a process said, on one line."""
+def tail(path: pathlib.Path) -> str:
+  """The last three lines of what a process said, on one line."""
   if not path.is_file():
     return ""
   size = os.path.getsize(path)
@@ -190,4 +187,4 @@ def tail(path: pathlib.Path, lines: int = 3) -> str:
     file.seek(max(0, size - 4000))
     text = file.read().decode("utf-8", "replace")
   kept = [line.strip() for line in text.splitlines() if line.strip()]
-  return " | ".join(kept[-lines:])
+  return " | ".join(kept[-3:])

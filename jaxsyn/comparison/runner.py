@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jaxsyn
 from jaxsyn.comparison import progress
 from jaxsyn.comparison.asked import Job
-from jaxsyn.comparison.progress import Board, State
+from jaxsyn.comparison.progress import Board
 from jaxsyn.scoring.selection import name_of
 from jaxsyn.training.loop import StopSignals
 
@@ -107,10 +107,7 @@ class Runner:
     further = step > self._reached.get(job, -1)
     self._starts[job] = 1 if further else self._starts[job] + 1
     self._reached[job] = step
-    seen = [
-      record["step"]
-      for record in progress.validations(job.run, job.config.train.selection)
-    ]
+    seen = (record["step"] for record in progress.validations(job))
     self._told[job] = max(seen, default=0)
     self._board.say(
       f"{job.name}: {f'goes on from about step {step}' if step else 'begins'}"
@@ -172,17 +169,16 @@ class Runner:
     busy = {working.job for working in self._working}
     for job in busy:
       self._tell(job)
-    self._board.show(self.states(busy))
-
-  def states(self, busy: set[Job]) -> dict[Job, State]:
-    return {
-      job: progress.state(job, job in busy, job in self._failed)
-      for job in self._jobs
-    }
+    self._board.show(
+      {
+        job: progress.state(job, job in busy, job in self._failed)
+        for job in self._jobs
+      }
+    )
 
   def _tell(self, job: Job) -> None:
     """A line for each validation that is new."""
-    for record in progress.validations(job.run, job.config.train.selection):
+    for record in progress.validations(job):
       if record["step"] <= self._told[job]:
         continue
       self._told[job] = record["step"]

@@ -36,7 +36,7 @@ def score(log_p: Array, length: Array, decode: Decode) -> Array:
   return log_p / penalty(length.astype(jnp.float32), decode.alpha)
 
 
-def top_k(score_BC: Array, k: int, chunk: int = 64) -> tuple[Array, Array]:
+def top_k(score_BC: Array, k: int) -> tuple[Array, Array]:
   """The k best of the last axis, exactly, for large axes.
 
   The k best stand in the k chunks with the best maxima, so one pass over the
@@ -45,7 +45,7 @@ def top_k(score_BC: Array, k: int, chunk: int = 64) -> tuple[Array, Array]:
 
   Returns: values, best first, and their indices.
   """
-  size = score_BC.shape[-1]
+  size, chunk = score_BC.shape[-1], 64
   if size <= 4 * k * chunk:
     return jax.lax.top_k(score_BC, k)
   lead = score_BC.shape[:-1]

@@ -104,12 +104,14 @@ def matrices(
     dataclasses.replace(p, rows=_short(p.rows), columns=_short(p.columns))
     for p in panels
   ]
-  values = [
-    np.where(np.isfinite(p.weight_QM) & (p.weight_QM > HIDDEN), p.weight_QM, 0)
+  seen = [
+    np.ma.masked_where(
+      ~np.isfinite(p.weight_QM) | (p.weight_QM <= HIDDEN), p.weight_QM
+    )
     for p in panels
   ]
-  low = min(float(v.min()) for v in values)
-  largest = max(float(v.max()) for v in values)
+  low = min(float(v.filled(0).min()) for v in seen)
+  largest = max(float(v.filled(0).max()) for v in seen)
   if low < 0:
     bound = max(-low, largest)
     norm: Normalize = TwoSlopeNorm(0.0, -bound, bound)
@@ -119,7 +121,8 @@ def matrices(
   else:
     norm, colours = PowerNorm(0.5, 0.0, max(high, largest)), "Blues"
 
-  cells = max(max(p.weight_QM.shape) for p in panels)
+  rows, columns = map(max, zip(*(p.weight_QM.shape for p in panels)))
+  cells = max(rows, columns)
   cell = min(CELL, LARGEST / cells)
   size = max(5.0, min(9.0, 60 * cell))  # of letters, in points
   across = min(len(panels), 4)
@@ -133,8 +136,7 @@ def matrices(
 
   left = longest(lambda p: p.rows) + 0.2
   below = longest(lambda p: p.columns) + 0.2
-  wide = max(1.3, cell * max(p.weight_QM.shape[1] for p in panels))
-  high_ = max(0.6, cell * max(p.weight_QM.shape[0] for p in panels))
+  wide, tall = max(1.3, cell * columns), max(0.6, cell * rows)
   above, right = 0.35, 0.25
   width = across * (left + wide) + right + 0.9  # the colour bar
   width = max(width, 5.0)
@@ -142,7 +144,7 @@ def matrices(
     heading, int(width / 0.095), break_on_hyphens=False
   )
   top = 0.2 + 0.22 * len(heading_lines)
-  height = top + down * (above + high_ + below)
+  height = top + down * (above + tall + below)
   figure = Figure((width, height), dpi=110)
   family = families(t for p in panels for t in (*p.rows, *p.columns))
   figure.text(
@@ -159,18 +161,13 @@ def matrices(
     row, column = divmod(number, across)
     Q, M = panel.weight_QM.shape
     # The size of a cell is the same in all panels of different sentences.
-    w, h = wide * M / max(p.weight_QM.shape[1] for p in panels), high_
-    h = high_ * Q / max(p.weight_QM.shape[0] for p in panels)
+    w, h = wide * M / columns, tall * Q / rows
     x = column * (left + wide) + left
-    y = height - top - row * (above + high_ + below) - above - h
+    y = height - top - row * (above + tall + below) - above - h
     axes = figure.add_axes((x / width, y / height, w / width, h / height))
-    shown = np.ma.masked_where(
-      ~np.isfinite(panel.weight_QM) | (panel.weight_QM <= HIDDEN),
-      panel.weight_QM,
-    )
     axes.set_facecolor("0.85")
     image = axes.pcolormesh(
-      shown, norm=norm, cmap=colours, edgecolors="0.92", linewidth=0.4
+      seen[number], norm=norm, cmap=colours, edgecolors="0.92", linewidth=0.4
     )
     axes.set_xlim(0, M)
     axes.set_ylim(Q, 0)
@@ -189,7 +186,7 @@ def matrices(
       panel.title, size=9, pad=4, family=families([panel.title]),
       parse_math=False,
     )  # fmt: skip
-  bar = min(2.0, high_)
+  bar = min(2.0, tall)
   bar_axes = figure.add_axes(
     (
       (width - 0.75) / width,

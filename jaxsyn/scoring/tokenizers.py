@@ -126,14 +126,13 @@ def settled(tokenizer: str, language: str) -> str:
   return tokenizer
 
 
-def without_blanks(lines: Iterable[str], sample: int = 100) -> bool:
+def without_blanks(lines: Iterable[str]) -> bool:
   """Whether text has words that no blanks part, by its script and its blanks.
 
   Args:
-    lines: of the text.
-    sample: so many of them are looked at.
+    lines: of the text, of which the first hundred are looked at.
   """
-  text = "".join(itertools.islice(lines, sample))
+  text = "".join(itertools.islice(lines, 100))
   letters = [c for c in text if c.isalpha()]
   of_script = sum(
     unicodedata.name(c, "").startswith(_UNSPACED) for c in letters

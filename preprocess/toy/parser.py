@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from jaxsyn.data.sentence.parser import load_udpipe
+from jaxsyn.data.sentence.parser import UDPipe, load_udpipe
 from preprocess.toy.translation import Pair
 
 # Small, and stopped early: a quarter of a minute on one core. The sentences are cut
@@ -51,26 +51,18 @@ def attachment(
 
   A sentence that the model cuts into other words counts as wrong as a whole.
   """
-  udpipe = load_udpipe()
-  loaded = udpipe.Model.load(str(model))
-  pipeline = udpipe.Pipeline(
-    *(loaded, "tokenizer=presegmented", udpipe.Pipeline.DEFAULT),
-    *(udpipe.Pipeline.DEFAULT, "conllu"),
-  )
+  parser = UDPipe(model)
   right_head = right_both = total = 0
   for pair in pairs:
-    rows = [
-      line.split("\t")
-      for line in pipeline.process(pair.source + "\n").splitlines()
-      if line[:1].isdigit()
-    ]
+    parse = parser(pair.source)
+    words = (parse.text[a:b] for a, b in zip(parse.start_W, parse.end_W))
     total += len(pair.tokens)
-    if tuple(row[1] for row in rows) != pair.tokens:
+    if tuple(words) != pair.tokens:
       continue
-    for i, row in enumerate(rows):
-      head = int(row[6]) - 1 if row[6] != "0" else i
-      right_head += head == pair.heads[i]
-      right_both += head == pair.heads[i] and row[7] == pair.relations[i]
+    right = [ours == gold for ours, gold in zip(parse.head_W, pair.heads)]
+    labels = zip(right, parse.relation_W, pair.relations)
+    right_head += sum(right)
+    right_both += sum(head and ours == gold for head, ours, gold in labels)
   return right_head / total, right_both / total
 
 

@@ -11,7 +11,6 @@ from sacrebleu.significance import PairedTest
 from scipy import stats
 
 from benchmarks.false_alarms import called_different
-from jaxsyn.errors import InputError
 from jaxsyn.scoring import significance
 from jaxsyn.scoring.metrics import scorer_of
 from jaxsyn.scoring.significance import TESTS, Draws, difference
@@ -200,11 +199,6 @@ def test_shuffles_drawn_in_parts_are_those_drawn_at_once():
   assert len(parts) == 2
   whole = np.random.default_rng(5).integers(2, size=(1001, size), dtype=bool)
   np.testing.assert_array_equal(np.concatenate(parts), whole)
-
-
-def test_an_unknown_test_is_named():
-  with pytest.raises(InputError, match="Did you mean 'bootstrap'"):
-    exact(1, 1, 1, tests=("bootstap",))
 
 
 def test_equal_systems_are_called_different_in_one_of_twenty_trials():
