@@ -62,7 +62,7 @@ def alone(
     ) from None
   # Never deleted or replaced: who does that lets two others hold one each.
   with (folder / FILE).open("a+", encoding="utf-8") as file:
-    _take(file, folder, wait, advice)
+    _take(file, folder, wait=wait, advice=advice)
     _sign(file)
     _mine.add(name)
     try:
@@ -71,7 +71,9 @@ def alone(
       _mine.discard(name)
 
 
-def _take(file: TextIO, folder: pathlib.Path, wait: bool, advice: str) -> None:
+def _take(
+  file: TextIO, folder: pathlib.Path, *, wait: bool, advice: str
+) -> None:
   # flock, not lockf: that one is lost as soon as any file object of this
   # process on the same file is closed.
   try:

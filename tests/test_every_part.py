@@ -17,6 +17,7 @@ from models_under_test import (
   plan_of,
   sentence,
   shape_of,
+  windows_of,
   without_parts,
 )
 
@@ -25,7 +26,7 @@ from jaxsyn.config import Places
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.models.contract import view_of
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import PARTS, Where
+from jaxsyn.syntax import PARTS, WINDOWS, Where
 
 # One sentence has far more words than subwords, one has a single word, one has
 # none but the end sign, and one is longer than all others together.
@@ -150,6 +151,9 @@ def test_training_noise_is_off_in_evaluation(system):
 FIRST_OF_PART = {
   next(s for s in SYSTEMS if name in parts_of(plan_of(s))) for name in PARTS
 }
+FIRST_OF_WINDOW = {
+  next(s for s in SYSTEMS if name in windows_of(plan_of(s))) for name in WINDOWS
+}
 
 
 @pytest.mark.parametrize("name", sorted(FIRST_OF_PART))
@@ -174,8 +178,10 @@ def test_a_sentence_without_a_tree_is_scored_as_by_the_baseline(system):
   assert not np.allclose(out[0], was[0], atol=1e-4)
 
 
-def test_bfloat16_gives_numbers(system):
-  plan, params = system
+@pytest.mark.parametrize("name", sorted(FIRST_OF_PART | FIRST_OF_WINDOW))
+def test_bfloat16_gives_numbers(name):
+  plan = plan_of(name)
+  params = parameters(plan, BATCH)
   model = dataclasses.replace(plan.config.model, dtype="bfloat16")
   half = resolve(dataclasses.replace(plan.config, model=model), JOINT)
   out = logits(half, params, BATCH)

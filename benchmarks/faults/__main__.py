@@ -19,6 +19,7 @@ SUITES = flips.SUITES | mutations.SUITES
 
 def run(
   folder: pathlib.Path,
+  *,
   kill: int,
   flip: int,
   mutate: int,
@@ -37,7 +38,7 @@ def run(
   counts = {name: -(-flip // len(flips.SUITES)) for name in flips.SUITES}
   counts |= mutations.counts(mutate)
   counts = {name: count for name, count in counts.items() if count}
-  tallies = crew.run(SUITES, counts, made.folder, seed, workers)
+  tallies = crew.run(SUITES, counts, made.folder, seed=seed, workers=workers)
   if kill:
     tallies |= kills.run(made, kill, seed)
   return tallies
@@ -49,11 +50,11 @@ def _main(values: flags.FlagValues) -> None:
   with tempfile.TemporaryDirectory() as name:
     tallies = run(
       pathlib.Path(values.folder or name),
-      values.kills,
-      values.flips,
-      values.mutations,
-      values.seed,
-      values.workers or os.cpu_count() or 1,
+      kill=values.kills,
+      flip=values.flips,
+      mutate=values.mutations,
+      seed=values.seed,
+      workers=values.workers or os.cpu_count() or 1,
     )
   total = crew.Tally()
   for name, tally in tallies.items():

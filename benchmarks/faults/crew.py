@@ -80,7 +80,7 @@ def rng_of(seed: int, suite: str, number: int) -> np.random.Generator:
 
 
 def run_here(
-  suite: Suite, name: str, state: Any, seed: int, numbers: Iterable[int]
+  suite: Suite, name: str, state: Any, *, seed: int, numbers: Iterable[int]
 ) -> Tally:
   """Runs cases in this process."""
   tally = Tally()
@@ -106,6 +106,7 @@ def run(
   suites: Mapping[str, Suite],
   counts: Mapping[str, int],
   world: pathlib.Path,
+  *,
   seed: int,
   workers: int,
 ) -> dict[str, Tally]:
@@ -212,4 +213,6 @@ def _serve(pipe, suites: Mapping[str, Suite], world, seed: int) -> None:
     suite = suites[name]
     if suite.open not in states:
       states[suite.open] = suite.open(world)
-    pipe.send(run_here(suite, name, states[suite.open], seed, numbers))
+    pipe.send(
+      run_here(suite, name, states[suite.open], seed=seed, numbers=numbers)
+    )

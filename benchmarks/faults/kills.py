@@ -127,16 +127,16 @@ def run(
     total = sum(shares[job] for job in todo)
     for job, made in todo.items():
       count = -(-kills * shares[job] // total)
-      tallies[job] = _job(job, made, count, place, seed)
+      tallies[job] = _job(job, made, count, place=place, seed=seed)
   return tallies
 
 
 def _job(
-  name: str, job: Job, kills: int, place: pathlib.Path, seed: int
+  name: str, job: Job, kills: int, *, place: pathlib.Path, seed: int
 ) -> Tally:
   """One job, killed so often, in as many runs as that takes."""
   whole = place / f"{name}-whole"
-  code, output, _ = _start(job, whole, None, None)
+  code, output, _ = _start(job, whole, moment=None, which=None)
   if code or output == HANG:
     raise InputError(
       f"{name}: undisturbed it ends with {code}: {output[-400:]}"
@@ -152,7 +152,7 @@ def _job(
         with_signal = sent + here < kills
         moment = rng.random() if with_signal else None
         which = SIGNALS[int(rng.integers(len(SIGNALS)))]
-        code, output, was_sent = _start(job, folder, moment, which)
+        code, output, was_sent = _start(job, folder, moment=moment, which=which)
         here += was_sent
         told = _fault(code, output, which if was_sent else None)
         if told:
@@ -180,6 +180,7 @@ def _job(
 def _start(
   job: Job,
   folder: pathlib.Path,
+  *,
   moment: float | None,
   which: signal.Signals | None,
 ) -> tuple[int, str, bool]:

@@ -83,9 +83,9 @@ class ModelSpec:
     """A place with its sizes, for what is to sit there."""
     return Site(
       place,
-      self.family.layers(place),
-      self.family.attention_heads(),
-      self.model.width,
+      layers=self.family.layers(place),
+      heads=self.family.attention_heads(),
+      width=self.model.width,
     )
 
   def where(self, place: str, layer: int) -> Where:
@@ -96,8 +96,8 @@ class ModelSpec:
     return Where(
       place,
       layer,
-      self.family.attention_heads(),
-      self.model.width,
-      self.model.dtype,
-      relations,
+      heads=self.family.attention_heads(),
+      width=self.model.width,
+      dtype=self.model.dtype,
+      relations=relations,
     )

@@ -92,17 +92,18 @@ class Checkpoints(Reader):
     """Starts saving; returns when the state may be changed again."""
     if step not in self.last.steps():
       content = dataclasses.asdict(progress)
-      self._save(self.last, step, state, content)
+      self._save(self.last, step, tree=state, content=content)
 
   def save_best(self, step: int, params: Tree, score: dict[str, Any]) -> None:
     """Keeps these parameters as the best so far, and what they scored."""
     if step not in self.best.steps():  # else evaluated again after a resume
-      self._save(self.best, step, params, score)
+      self._save(self.best, step, tree=params, content=score)
 
   def _save(
     self,
     kept: CheckpointFolder,
     step: int,
+    *,
     tree: Tree,
     content: Mapping[str, Any],
   ) -> None:
@@ -193,12 +194,12 @@ class Checkpoints(Reader):
     if damaged and not whole:
       raise none_whole(self.workdir, damaged)
     for step, why in damaged.items():
-      self._set_aside(self.last, step, why, f"damaged-{step}")
+      self._set_aside(self.last, step, why=why, name=f"damaged-{step}")
     if not whole:
       return None
     for step in self.best.steps():
       if why := self._fault_of_best(step):
-        self._set_aside(self.best, step, why, f"damaged-best-{step}")
+        self._set_aside(self.best, step, why=why, name=f"damaged-best-{step}")
     ((step, (state, page)),) = whole
     return step, state, Progress(**page["content"])
 
@@ -220,7 +221,7 @@ class Checkpoints(Reader):
     return ""
 
   def _set_aside(
-    self, kept: CheckpointFolder, step: int, why: str, name: str
+    self, kept: CheckpointFolder, step: int, *, why: str, name: str
   ) -> None:
     names = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
     place = next(

@@ -139,13 +139,13 @@ def train(training: Training) -> TrainingEnd:
   start = int(jax.device_get(training.layout.take_state(state).step))
   if reason := over(training.config, start, progress):
     shapes = len(training.split.plan.shapes)
-    return TrainingEnd(start, reason, progress, shapes, compilations=0)
+    return TrainingEnd(start, reason, progress, shapes=shapes, compilations=0)
   log = training.open_log(start)
   if start:
     log.say(f"going on from step {start}")
   try:
     flops = _compile(training, state, log)
-    loop = _Loop(training, log, flops, progress, start)
+    loop = _Loop(training, log, flops=flops, progress=progress, start=start)
     with StopSignals() as signals:
       return loop.run(state, signals)
   finally:
@@ -219,6 +219,7 @@ class _Loop:
     self,
     training: Training,
     log: Log,
+    *,
     flops: dict[tuple[int, ...], float],
     progress: Progress,
     start: int,

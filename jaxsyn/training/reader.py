@@ -76,13 +76,13 @@ class Reader:
       if whole:
         ((step, (params, page)),) = whole
         notes = _passed_over(damaged)
-        return Parameters(params, (step,), page["content"], notes)
+        return Parameters(params, (step,), score=page["content"], notes=notes)
       if damaged:
         (step, why), *_ = damaged.items()
-        return self._nearest(step, why, abstract, ema)
+        return self._nearest(step, why, abstract=abstract, ema=ema)
       if (step := self._best_said()) >= 0:
         why = f"{self.best.folder} is empty"
-        return self._nearest(step, why, abstract, ema)
+        return self._nearest(step, why, abstract=abstract, ema=ema)
     if which in ("best", "last"):
       whole, notes = self._newest(1, abstract, ema)
       ((step, params),) = whole
@@ -144,7 +144,7 @@ class Reader:
     return whole, _passed_over(damaged)
 
   def _nearest(
-    self, best: int, why: str, abstract: Tree, ema: bool
+    self, best: int, why: str, *, abstract: Tree, ema: bool
   ) -> Parameters:
     """Parameters of the kept step nearest to the best, which is damaged."""
     damaged = {best: why}

@@ -134,7 +134,7 @@ def first_state(
 
 
 def moving_average(
-  average: Params, params: Params, decay: float, updates: Array
+  average: Params, params: Params, *, decay: float, updates: Array
 ) -> Params:
   """Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ over the parameters p₁ ... pₙ after each update.
 
@@ -227,7 +227,8 @@ def train_step(
     params = optax.apply_updates(state.params, updates)
     ema = state.ema
     if ema is not None:
-      ema = moving_average(ema, params, recipe.ema, step // recipe.accumulate)
+      number = step // recipe.accumulate
+      ema = moving_average(ema, params, decay=recipe.ema, updates=number)
     zero = jax.tree.map(jnp.zeros_like, pending)
     return dataclasses.replace(
       state, params=params, opt=opt, ema=ema, pending=zero

@@ -8,7 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models_under_test import batch_of, logits, parameters, plan_of, sentence
+from models_under_test import (
+  batch_of,
+  logits,
+  parameters,
+  plan_of,
+  sentence,
+  shape_of,
+)
 from tables_under_test import by
 
 from jaxsyn.data.schema import BOS, EOS, PAD
@@ -33,22 +40,27 @@ def model(request):
   return plan, parameters(plan, batch_of(PAIRS))
 
 
+@functools.partial(
+  jax.jit, static_argnames=("search", "model", "decode", "length")
+)
+def searched(params, batch, *, search, model, decode, length):
+  id_BS = batch["source_id_BS"]
+  limit_B = jnp.full(len(id_BS), length)
+  sources = Sources(id_BS, view_of(batch, "source"), limit_B)
+  return search(model, params, sources, decode=decode, length=length)
+
+
 def find(search_function, plan, params, batch, decode, length):
   """Every sentence may be as long as there is room."""
-  run = jax.jit(
-    lambda params, batch: search_function(
-      plan.recipe.model,
-      params,
-      Sources(
-        batch["source_id_BS"],
-        view_of(batch, "source"),
-        jnp.full(len(batch["source_id_BS"]), length),
-      ),
-      decode=decode,
-      length=length,
-    )
+  found = searched(
+    params,
+    batch,
+    search=search_function,
+    model=plan.recipe.model,
+    decode=decode,
+    length=length,
   )
-  return jax.device_get(run(params, batch))
+  return jax.device_get(found)
 
 
 def forced(plan, params, batch, token_BT):
@@ -147,8 +159,9 @@ def test_a_sentence_is_translated_alike_alone_and_in_a_batch(
   plan, params = model
   find_by = functools.partial(find, function, plan, params)
   together = find_by(batch_of(PAIRS, extra=4), by(beams), length=12)
+  shape = dataclasses.replace(shape_of(PAIRS), rows=1)
   for row, pair in enumerate(PAIRS):
-    alone = find_by(batch_of([pair]), by(beams), length=12)
+    alone = find_by(batch_of([pair], shape=shape), by(beams), length=12)
     np.testing.assert_array_equal(together.token_BNT[row], alone.token_BNT[0])
     np.testing.assert_allclose(
       together.score_BN[row], alone.score_BN[0], atol=1e-4

@@ -27,7 +27,7 @@ def test_no_damaged_file_is_read_silently(name, world):
   # Preparing takes longest, and is what most kinds do.
   slow = flips.TARGETS[name.removeprefix("flip.")].use is flips.prepare
   count = 2 if slow else 5
-  tally = crew.run_here(suite, name, state, 0, range(count))
+  tally = crew.run_here(suite, name, state, seed=0, numbers=range(count))
   assert tally.tried == count
   assert not tally.bad, "\n".join(tally.offenders)
 
@@ -37,7 +37,7 @@ def test_no_mutated_input_is_read_silently(name, world):
   suite = mutations.SUITES[name]
   state = suite.open(world.folder)
   count = SLOW.get(name, 150)
-  tally = crew.run_here(suite, name, state, 0, range(count))
+  tally = crew.run_here(suite, name, state, seed=0, numbers=range(count))
   assert tally.tried == count
   assert not tally.bad, "\n".join(tally.offenders)
 

@@ -104,13 +104,17 @@ def test_three_updates_by_hand():
   """1, 4, 10 with decay .9: 1; 4.9 / 1.9; (.81 + 3.6 + 10) / 2.71."""
   average = np.float32(100)
   for n, (p, wanted) in enumerate([(1, 1), (4, 4.9 / 1.9), (10, 14.41 / 2.71)]):
-    average = moving_average(average, np.float32(p), 0.9, np.int32(n + 1))
+    average = moving_average(
+      average, np.float32(p), decay=0.9, updates=np.int32(n + 1)
+    )
     assert float(average) == pytest.approx(wanted, rel=1e-6)
     assert n or average == 1  # nothing at all of the 100
   # A decay near 1: the mean of all so far, nearly, from the first one on.
   average = np.float32(100)
   for n, p in enumerate([1, 4, 10]):
-    average = moving_average(average, np.float32(p), 0.99999, np.int32(n + 1))
+    average = moving_average(
+      average, np.float32(p), decay=0.99999, updates=np.int32(n + 1)
+    )
   assert float(average) == pytest.approx(5.0, rel=1e-4)
 
 
