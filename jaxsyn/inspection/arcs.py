@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -65,21 +66,19 @@ def tree(
   axes.set_ylim(0, height)
   axes.set_axis_off()
   family = families((*words, source.text, translation))
-  text: dict[str, Any] = {"family": family, "parse_math": False}
+  write = functools.partial(axes.text, family=family, parse_math=False)
   for x, word in zip(x_W, words):
-    axes.text(x, bottom - 0.1, word, size=10, ha="center", va="top", **text)
-  axes.text(
-    0.15, 0.1, "\n".join(caption), size=10, color="0.35", va="bottom", **text
+    write(x, bottom - 0.1, word, size=10, ha="center", va="top")
+  below, above = "\n".join(caption), "\n".join(titles)
+  write(0.15, 0.1, below, size=10, color="0.35", va="bottom")
+  write(0.15, height - 0.1, above, size=9, color="0.35", va="top")
+  label = functools.partial(
+    write,
+    size=8,
+    ha="center",
+    va="center",
+    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
   )
-  axes.text(
-    0.15, height - 0.1, "\n".join(titles), size=9, color="0.35", va="top",
-    **text,
-  )  # fmt: skip
-  behind: dict[str, Any] = {
-    "facecolor": "white",
-    "edgecolor": "none",
-    "pad": 0.8,
-  }
   line: dict[str, Any] = {"facecolor": "none", "linewidth": 1.1}
   styles = {
     False: {"edgecolor": BLUE, "linestyle": "-"},
@@ -107,10 +106,7 @@ def tree(
       )
     )
     _arrow(axes, end, bottom, RED if child in wrong else BLUE)
-    axes.text(
-      (begin + end) / 2, top, labels[child], size=8, ha="center", va="center",
-      bbox=behind, **text,
-    )  # fmt: skip
+    label((begin + end) / 2, top, labels[child])
   for root, head in enumerate(head_W):
     if has_tree and root == head:  # from above all arcs
       top = bottom + step * (deepest + 0.75)
@@ -119,10 +115,7 @@ def tree(
         [x_W[root]] * 2, [bottom + 0.05, top], dotted, color=RED, lw=1.1
       )
       _arrow(axes, x_W[root], bottom, RED)
-      axes.text(
-        x_W[root], top, labels[root] or "root", size=8, ha="center",
-        va="center", color=RED, bbox=behind, **text,
-      )  # fmt: skip
+      label(x_W[root], top, labels[root] or "root", color=RED)
   return figure
 
 
