@@ -25,7 +25,7 @@ from jaxsyn.data.sentence.vocabulary import train
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store import tfds_builder
 from preprocess import parse, raw, records, report
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 
 def run(
@@ -43,7 +43,7 @@ def run(
     name -> (value, unit).
   """
   pairs = raw.read_pairs(pathlib.Path(source), pathlib.Path(target))
-  split = Split("train", pairs, list(range(min(lines, len(pairs)))))
+  split = RawSplit("train", pairs, list(range(min(lines, len(pairs)))))
   texts, count = split.lines("source"), len(split.kept)
   figures = {}
 

@@ -64,7 +64,7 @@ class Compared:
   """
 
   signal: str
-  results: results.Results | None
+  results: results.Comparison | None
 
 
 def run(
@@ -144,7 +144,7 @@ def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
     job.finish(facts.of_run(job, outcome, session.params, session.notes))
 
 
-def _write(folder: pathlib.Path, scores: results.Results) -> None:
+def _write(folder: pathlib.Path, scores: results.Comparison) -> None:
   """All files of the report, each of which ends with its last line."""
   for name, content in (
     (results.FILE, results.to_json(scores)),

@@ -99,7 +99,7 @@ def run(
 
 
 def in_buckets(
-  table: buckets.Table,
+  table: buckets.Buckets,
   scored: Scored,
   pairs: Sequence[tuple[str, str]],
   *,

@@ -21,7 +21,7 @@ from jaxsyn.data.store.records import Records
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
-from jaxsyn.scoring.selection import Metric, settled
+from jaxsyn.scoring.selection import Selector, settled
 from jaxsyn.training.loop import ValidationScores
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
@@ -86,7 +86,7 @@ class Validator:
     references = integrity.read_text(
       records.directory, records.manifest, split, "target"
     )[:number]
-    self._metric = Metric(config.train, references)
+    self._metric = Selector(config.train, references)
     self._examples = list(itertools.islice(self._split.examples, number))
     decode = dataclasses.replace(
       config.decode, beam=config.train.validation_beam, nbest=1

@@ -36,7 +36,7 @@ from preprocess import (
   verify,
 )
 from preprocess.inputs import Inputs, read_inputs
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 _PACKAGES = (
   *("sentencepiece", "ufal.udpipe", "py3langid"),
@@ -133,7 +133,7 @@ def _make(inputs: Inputs, directory: pathlib.Path, started: float) -> None:
 
 
 def _write_trees(
-  split: Split, inputs: Inputs, new: pathlib.Path, *, cache: pathlib.Path
+  split: RawSplit, inputs: Inputs, new: pathlib.Path, *, cache: pathlib.Path
 ) -> None:
   """Writes the trees of the kept lines: those given, or a parser's."""
   options = inputs.config.prepare

@@ -16,7 +16,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 # All of Unicode's category Cc but the tab.
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
@@ -24,7 +24,7 @@ CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 Test = Callable[[str, str], bool]  # whether a pair must go
 
 
-def apply(config: Config, splits: Mapping[str, Split]) -> None:
+def apply(config: Config, splits: Mapping[str, RawSplit]) -> None:
   """Cleans the training split; and writes text in NFC where that is wanted.
 
   Raises:
@@ -49,7 +49,7 @@ def apply(config: Config, splits: Mapping[str, Split]) -> None:
   split.kept = [split.kept[i] for i in kept]
 
 
-def check_text(splits: Mapping[str, Split]) -> None:
+def check_text(splits: Mapping[str, RawSplit]) -> None:
   """Looks for control characters in the kept lines; says where they are.
 
   UDPipe and much else ends a text at NUL; other control characters do no harm,

@@ -15,10 +15,10 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from preprocess import penn, report
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 
-def labels(splits: Collection[Split]) -> list[str]:
+def labels(splits: Collection[RawSplit]) -> list[str]:
   """Labels of the constituents of all kept lines, sorted; none if not given."""
   found: set[str] = set()
   for split in splits:
@@ -32,7 +32,7 @@ def labels(splits: Collection[Split]) -> list[str]:
   return sorted(found)
 
 
-def _trees(split: Split) -> Iterator[penn.Tree | None]:
+def _trees(split: RawSplit) -> Iterator[penn.PennTree | None]:
   """The constituency trees of the kept lines of a split."""
   if split.brackets is None:
     return
@@ -48,7 +48,7 @@ def _trees(split: Split) -> Iterator[penn.Tree | None]:
 
 def added(
   rows: Iterator[dict[str, np.ndarray]],
-  split: Split,
+  split: RawSplit,
   vocabulary: Vocabulary,
   *,
   ids: Mapping[str, int],

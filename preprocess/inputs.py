@@ -22,7 +22,7 @@ from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
 from jaxsyn.files import sha256_of
 from preprocess import options, raw
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 RECIPE = 2  # raise it when the same input must be prepared anew
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
@@ -42,13 +42,13 @@ class Inputs:
   """
 
   config: Config
-  splits: dict[str, Split]
+  splits: dict[str, RawSplit]
   parsers: dict[str, UDPipe | None]
   fetched: pathlib.Path
   key: str
 
   @property
-  def train(self) -> Split:
+  def train(self) -> RawSplit:
     return self.splits[self.config.data.train]
 
   @property
@@ -106,13 +106,13 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
 
 def _read_split(
   config: Config, name: str, find: Callable[[str], pathlib.Path]
-) -> Split:
+) -> RawSplit:
   """The raw lines of a split, and which of them it takes."""
   *files, lines = (*config.prepare.splits[name], "")[:3]
   source, target = map(find, files)
   print(f"reading {name}: {source}, {target}", flush=True)
   pairs = raw.read_pairs(source, target)
-  split = Split(name, pairs, list(_numbers(lines, len(pairs), name)))
+  split = RawSplit(name, pairs, list(_numbers(lines, len(pairs), name)))
   if not any(
     visible(pairs.source[i]) and visible(pairs.target[i]) for i in split.kept
   ):
@@ -148,7 +148,7 @@ def _numbers(lines: str, count: int, name: str) -> range:
 
 def _find_trees(
   config: Config,
-  splits: Mapping[str, Split],
+  splits: Mapping[str, RawSplit],
   raw_dir: str,
   *,
   find: Callable[[str], pathlib.Path],
@@ -180,7 +180,7 @@ def _find_trees(
     splits[name].brackets = file_of("source_brackets", name)
 
 
-def _treebanks(splits: Mapping[str, Split], side: str) -> list[str]:
+def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
   """The splits whose raw text has trees of its own: all or none."""
   found = [n for n, split in splits.items() if is_conllu(split.file(side))]
   lacking = [name for name in splits if name not in found]
@@ -196,7 +196,7 @@ def _treebanks(splits: Mapping[str, Split], side: str) -> list[str]:
 
 def _key(
   config: Config,
-  splits: Mapping[str, Split],
+  splits: Mapping[str, RawSplit],
   parsers: Mapping[str, UDPipe | None],
 ) -> str:
   """Hash of all that decides what comes out."""

@@ -31,7 +31,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 _CUT = 128  # a chunk ends where the hash of its line is 0 modulo this ...
 _LONGEST = 512  # ... or after so many lines
@@ -141,7 +141,7 @@ def join(
 
 
 def take(
-  split: Split, side: str, path: pathlib.Path, *, whole: bool = False
+  split: RawSplit, side: str, path: pathlib.Path, *, whole: bool = False
 ) -> None:
   """Writes the trees of the kept lines from a CoNLL-U file of all lines.
 

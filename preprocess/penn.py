@@ -50,7 +50,7 @@ _SPELLINGS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Tree:
+class PennTree:
   """A constituency tree.
 
   Attributes:
@@ -73,7 +73,7 @@ class Mismatch(ValueError):
 
 def read(
   path: str | os.PathLike[str], lines: Sequence[str]
-) -> Iterator[Tree | None]:
+) -> Iterator[PennTree | None]:
   """The trees of a file, plain or .gz; None where a line has none.
 
   A parser that failed says so with empty brackets, () or (()); a line without
@@ -108,7 +108,7 @@ def read(
     )
 
 
-def parse(line: str, where: str) -> Tree | None:
+def parse(line: str, where: str) -> PennTree | None:
   """The tree of a line; None for one without constituents.
 
   Args:
@@ -155,7 +155,7 @@ def parse(line: str, where: str) -> Tree | None:
     raise InputError(
       f"{where}: {len(todo)} brackets are not closed; each ( needs its )."
     )
-  tree = Tree(tuple(signs), tuple(words))
+  tree = PennTree(tuple(signs), tuple(words))
   return tree if tree.labels else None
 
 
@@ -183,7 +183,7 @@ def _close(bracket: _Bracket, signs: list[str | int], words: list[str]) -> None:
     signs.append(CLOSE)
 
 
-def spans(tree: Tree, text: str) -> tuple[list[int], list[int]]:
+def spans(tree: PennTree, text: str) -> tuple[list[int], list[int]]:
   """Where the words of a tree begin and end in the text, by offsets.
 
   Words and text are compared by their visible characters; brackets and quotes
@@ -217,7 +217,7 @@ def spans(tree: Tree, text: str) -> tuple[list[int], list[int]]:
 
 
 def bracketing(
-  tree: Tree, text: str, vocabulary: Vocabulary, ids: Mapping[str, int]
+  tree: PennTree, text: str, vocabulary: Vocabulary, ids: Mapping[str, int]
 ) -> np.ndarray:
   """The feature `source_brackets`: a bracketing of the text's subwords.
 

@@ -15,7 +15,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifest as manifests
 from preprocess import constituents, parse, report
 from preprocess.inputs import Inputs
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 
 def write(
@@ -56,7 +56,7 @@ def write(
   known["vocabularies"] = (vocabularies["source"], vocabularies["target"])
   counts = {name: report.Counts(sides) for name in splits}
 
-  def all_of(split: Split) -> Iterator[dict[str, np.ndarray]]:
+  def all_of(split: RawSplit) -> Iterator[dict[str, np.ndarray]]:
     return constituents.added(
       examples(split, known, counts[split.name]),
       split,
@@ -87,7 +87,7 @@ def write(
 
 
 def examples(
-  split: Split, known: Mapping[str, Any], counts: report.Counts
+  split: RawSplit, known: Mapping[str, Any], counts: report.Counts
 ) -> Iterator[dict[str, np.ndarray]]:
   """The examples of a split in order, counted on the way.
 
@@ -129,7 +129,7 @@ def with_trees(
   return conllu.match(conllu.read(trees), lines, text) if trees else iter(lines)
 
 
-def _facts(split: Split, counts: report.Counts) -> dict[str, Any]:
+def _facts(split: RawSplit, counts: report.Counts) -> dict[str, Any]:
   """What the manifest says of where a split came from."""
   return {
     "examples": len(split.kept),

@@ -11,7 +11,7 @@ from preprocess.raw import Pairs
 
 
 @dataclasses.dataclass
-class Split:
+class RawSplit:
   """What is known of a split; each step of `preprocess.build` adds to it.
 
   Attributes:

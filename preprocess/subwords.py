@@ -19,11 +19,11 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 
 def vocabularies(
-  config: Config, splits: Mapping[str, Split], work: pathlib.Path
+  config: Config, splits: Mapping[str, RawSplit], work: pathlib.Path
 ) -> dict[str, Vocabulary]:
   """Side -> vocabulary; twice the same object if it is joint."""
   options, split = config.prepare.vocabulary, splits[config.data.train]
@@ -75,7 +75,7 @@ def _as_made(path: pathlib.Path) -> bool:
 
 def drop(
   config: Config,
-  splits: Mapping[str, Split],
+  splits: Mapping[str, RawSplit],
   vocabularies: Mapping[str, Vocabulary],
 ) -> None:
   """Drops training pairs of more subwords than wanted, EOS included.

@@ -173,7 +173,7 @@ def test_raw_text_ranks_by_how_much_of_it_is_right(tiny, language):
   config = small(tiny)
   config.data.target_language = language
   settled = selection.settled(read_config(config)).train
-  metric = selection.Metric(settled, [meant, meant])
+  metric = selection.Selector(settled, [meant, meant])
   right, half, none = (
     metric(said).compared
     for said in ([meant] * 2, [meant, "x"], ["x y z", "w"])

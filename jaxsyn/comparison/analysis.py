@@ -41,7 +41,7 @@ def analyse(
   failed: Mapping[Job, str],
   settings: Settings,
   origin: results.Origin,
-) -> results.Results:
+) -> results.Comparison:
   """Scores all runs that finished.
 
   Args:
@@ -61,7 +61,7 @@ def analyse(
       f"no run of {first.name}, which all are compared with, has ended: {said}"
     )
   settings = settings.settled(first.config.data.target_language)
-  splits: list[results.Split] = []
+  splits: list[results.TestSet] = []
   scores: dict[Job, Scores] = collections.defaultdict(dict)
   for name in first.config.data.test:
     split, scored = _split(name, first.name, done, settings)
@@ -71,7 +71,7 @@ def analyse(
       scores[job][name] = tuple(m.score for m in measured)
   systems = list(dict.fromkeys(job.system for job in jobs))
   now = datetime.datetime.now(datetime.UTC)
-  return results.Results(
+  return results.Comparison(
     format=results.FORMAT,
     made=now.isoformat(timespec="seconds"),
     version=jaxsyn.__version__,
@@ -90,12 +90,12 @@ def analyse(
   )
 
 
-def _system(system: System, others: Sequence[System]) -> results.System:
+def _system(system: System, others: Sequence[System]) -> results.Entry:
   data, manifest = system.config.data, system.manifest
-  return results.System(
+  return results.Entry(
     name=system.name,
     config=as_dict(system.config),
-    data=results.Data(
+    data=results.DataSet(
       name=data.name,
       directory=data.directory,
       source_language=data.source_language,
@@ -111,7 +111,7 @@ def _system(system: System, others: Sequence[System]) -> results.System:
   )
 
 
-def _run(job: Job, scores: Scores) -> results.Run:
+def _run(job: Job, scores: Scores) -> results.SeedRun:
   curve = []
   for record in progress.validations(job):
     values = {
@@ -122,7 +122,7 @@ def _run(job: Job, scores: Scores) -> results.Run:
     curve.append(
       results.Point(record["step"], float(record["minutes"]), values)
     )
-  return results.Run(
+  return results.SeedRun(
     system=job.system.name,
     seed=job.seed,
     folder=str(job.run.relative_to(job.folder)),
@@ -138,7 +138,7 @@ def _run(job: Job, scores: Scores) -> results.Run:
 
 def _split(
   name: str, baseline: str, done: Sequence[Job], settings: Settings
-) -> tuple[results.Split, Scored]:
+) -> tuple[results.TestSet, Scored]:
   """Everything about one test split."""
   folders = dict.fromkeys(job.system.config.data.directory for job in done)
   texts = {folder: _texts(folder, name) for folder in folders}
@@ -170,7 +170,7 @@ def _split(
   example_metric, chosen = examples.choose(
     sources, references, scored=scored, translations=translations
   )
-  split = results.Split(
+  split = results.TestSet(
     name=name,
     sentences=len(references),
     source=str(manifests.text_file(first, name, "source")),
@@ -261,7 +261,7 @@ def over_seeds(
 
 
 def in_buckets(
-  table: buckets.Table,
+  table: buckets.Buckets,
   scored: Scored,
   baseline: str,
   draws: significance.Draws,

@@ -89,14 +89,14 @@ class Job:
     return None if self.seed else self.run / "look"
 
   @property
-  def facts(self) -> results.Facts:
+  def facts(self) -> results.RunFacts:
     """What is known of its training; of a job that is finished.
 
     Raises:
       InputError: that page is damaged.
     """
     at = At(str(self.run / FINISHED))
-    return from_config(results.Facts, self._page()["facts"], at, MEASURED)
+    return from_config(results.RunFacts, self._page()["facts"], at, MEASURED)
 
   @property
   def finished(self) -> bool:
@@ -105,7 +105,7 @@ class Job:
     made += [self.run / FINISHED, self.look or self.run]
     return all(path.exists() for path in made)
 
-  def finish(self, facts: results.Facts) -> None:
+  def finish(self, facts: results.RunFacts) -> None:
     """Says that all is made, with the sums of what the report will read."""
     paths = [self.hypotheses(split) for split in self.config.data.test]
     paths += sorted(self.look.iterdir()) if self.look else []

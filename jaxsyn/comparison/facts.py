@@ -25,7 +25,7 @@ PACKAGES = (
 
 def of_run(
   job: Job, outcome: loop.TrainingEnd, params: Any, notes: tuple[str, ...]
-) -> results.Facts:
+) -> results.RunFacts:
   """The facts of a run that ended, in the process that trained it.
 
   Args:
@@ -37,7 +37,7 @@ def of_run(
   key = "tokens_per_s"
   speeds = [r[key] for r in progress.records(job) if key in r]
   reached = outcome.progress
-  return results.Facts(
+  return results.RunFacts(
     step=outcome.step,
     reason=outcome.reason,
     selection=selection.title(workdir.open_run(job.run).config.train),

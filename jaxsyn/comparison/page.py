@@ -19,7 +19,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from jaxsyn.comparison import looks, plots, report, tables
-from jaxsyn.comparison.results import Example, Results, Split
+from jaxsyn.comparison.results import Comparison, Example, TestSet
 from jaxsyn.scoring.metrics import heading
 from jaxsyn.scoring.selection import name_of
 from jaxsyn.scoring.tables import Rows
@@ -59,7 +59,7 @@ class Looked:
   systems: list[tuple[str, str, list[Picture]]]
 
 
-def html(results: Results, folder: pathlib.Path) -> str:
+def html(results: Comparison, folder: pathlib.Path) -> str:
   """The page.
 
   Args:
@@ -95,7 +95,7 @@ def html(results: Results, folder: pathlib.Path) -> str:
   )
 
 
-def _differences(results: Results) -> list[Picture]:
+def _differences(results: Comparison) -> list[Picture]:
   return [
     _drawn(
       figure,
@@ -108,7 +108,7 @@ def _differences(results: Results) -> list[Picture]:
   ]
 
 
-def _curves(results: Results) -> list[Picture]:
+def _curves(results: Comparison) -> list[Picture]:
   baseline = results.system(results.baseline)
   return [
     _drawn(
@@ -122,7 +122,7 @@ def _curves(results: Results) -> list[Picture]:
 
 
 def _facts(
-  results: Results, split: Split
+  results: Comparison, split: TestSet
 ) -> list[tuple[str, list[Picture], Rows]]:
   """Each fact with its pictures and its table."""
   kinds = []
@@ -140,7 +140,7 @@ def _facts(
   return kinds
 
 
-def _looked(results: Results, folder: pathlib.Path) -> list[Looked]:
+def _looked(results: Comparison, folder: pathlib.Path) -> list[Looked]:
   """What the first seeds' runs have drawn; a run without is passed over."""
   sentences = []
   for number in range(1, looks.SENTENCES + 1):
@@ -178,7 +178,7 @@ def _pictures(path: pathlib.Path, name: str) -> list[Picture]:
 
 
 def _marked(
-  results: Results, example: Example
+  results: Comparison, example: Example
 ) -> list[tuple[str, str, Markup]]:
   """System, score, and translation; what is not in the reference is marked."""
   return [

@@ -16,7 +16,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxsyn.comparison.results import Results, Run, Split, System, find
+from jaxsyn.comparison.results import Comparison, Entry, SeedRun, TestSet, find
 from jaxsyn.comparison.tables import SURE
 from jaxsyn.scoring.metrics import heading
 from jaxsyn.scoring.selection import name_of
@@ -33,7 +33,9 @@ _AS_WRITTEN = matplotlib.rc_context({"text.parse_math": False})
 
 
 @_AS_WRITTEN
-def differences(results: Results, split: Split, metric: str) -> Figure | None:
+def differences(
+  results: Comparison, split: TestSet, metric: str
+) -> Figure | None:
   """Each system less the baseline, and less its controls, with intervals.
 
   A point is the mean over seeds, small ones are the seeds, a bar is the 95 %
@@ -78,7 +80,7 @@ def differences(results: Results, split: Split, metric: str) -> Figure | None:
 
 
 @_AS_WRITTEN
-def curves(results: Results, system: System) -> Figure | None:
+def curves(results: Comparison, system: Entry) -> Figure | None:
   """What the best is chosen by, by step: seeds thin, their mean thick.
 
   Returns: None where no run was validated.
@@ -113,7 +115,7 @@ def curves(results: Results, system: System) -> Figure | None:
 
 @_AS_WRITTEN
 def by_fact(
-  results: Results, split: Split, by: str, system: System
+  results: Comparison, split: TestSet, by: str, system: Entry
 ) -> Figure | None:
   """A system and its controls less the baseline, in each bucket of a fact.
 
@@ -167,7 +169,7 @@ def by_fact(
 
 
 def title_of(
-  results: Results, system: System, *, beside_baseline: bool = False
+  results: Comparison, system: Entry, *, beside_baseline: bool = False
 ) -> str:
   """A system with its controls, as the title of what they are drawn in."""
   number = len(
@@ -179,7 +181,7 @@ def title_of(
   return title
 
 
-def selected_by(system: System) -> str:
+def selected_by(system: Entry) -> str:
   """What its best checkpoint is chosen by, and its curves are of."""
   return system.config["train"]["selection"]
 
@@ -215,13 +217,13 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
   return low - margin, high + margin
 
 
-def _family(results: Results, system: System) -> dict[str, dict[str, Any]]:
+def _family(results: Comparison, system: Entry) -> dict[str, dict[str, Any]]:
   """The baseline, the system, its controls: how the line of each looks."""
   family = {results.baseline: {"color": GREY}, system.name: {"color": BLUE}}
   controls = (name for name in system.controls if name != results.baseline)
   return family | dict(zip(controls, CONTROLS))
 
 
-def _curve(run: Run, metric: str) -> dict[int, float]:
+def _curve(run: SeedRun, metric: str) -> dict[int, float]:
   """Step -> value."""
   return {p.step: p.values[metric] for p in run.curve if metric in p.values}

@@ -20,7 +20,7 @@ REDRAW = 1.0  # seconds
 
 
 @dataclasses.dataclass(frozen=True)
-class State:
+class RunState:
   """How far a run is.
 
   Attributes:
@@ -51,7 +51,7 @@ def validations(job: Job) -> list[dict[str, Any]]:
   return [r for r in records(job) if r["kind"] == "validation" and metric in r]
 
 
-def state(job: Job, working: bool, failed: bool) -> State:
+def state(job: Job, working: bool, failed: bool) -> RunState:
   """How far a run is.
 
   Args:
@@ -64,7 +64,7 @@ def state(job: Job, working: bool, failed: bool) -> State:
   if job.finished:
     facts = job.facts
     best = _said(metric, facts.best_score if facts.best_step >= 0 else None)
-    return State("finished", facts.step, steps, best, facts.minutes, 0.0)
+    return RunState("finished", facts.step, steps, best, facts.minutes, 0.0)
   log_lines = records(job)
   step = max((r["step"] for r in log_lines), default=0)
   minutes = max((r["minutes"] for r in log_lines), default=0.0)
@@ -79,14 +79,14 @@ def state(job: Job, working: bool, failed: bool) -> State:
     what = "failed"
   elif working:
     what = "translating" if ended else "training"
-  return State(what, step, steps, best, minutes, left)
+  return RunState(what, step, steps, best, minutes, left)
 
 
 def _said(metric: str, score: float | None) -> str:
   return "" if score is None else f"{name_of(metric)} {score:.2f}"
 
 
-def table(states: Mapping[Job, State], height: int = 0) -> str:
+def table(states: Mapping[Job, RunState], height: int = 0) -> str:
   """One line a run, and how much is to come.
 
   Args:
@@ -120,7 +120,7 @@ def table(states: Mapping[Job, State], height: int = 0) -> str:
   return "\n".join([*lines, summary(states.values())])
 
 
-def summary(states: Collection[State]) -> str:
+def summary(states: Collection[RunState]) -> str:
   """How many runs are finished, and about how long the others take."""
   done = [s for s in states if s.what == "finished"]
   text = f"{len(done)} of {len(states)} runs finished"
@@ -151,7 +151,7 @@ class Board:
     self._wipe()
     print(line, file=self._stream, flush=True)
 
-  def show(self, states: Mapping[Job, State]) -> None:
+  def show(self, states: Mapping[Job, RunState]) -> None:
     """Draws the table where the last one was; only on a terminal."""
     self._drawn = time.monotonic()
     if not self._live:

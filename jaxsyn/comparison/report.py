@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jaxsyn.comparison import tables
-from jaxsyn.comparison.results import Results
+from jaxsyn.comparison.results import Comparison
 from jaxsyn.scoring.metrics import heading
 from jaxsyn.scoring.tables import Rows, aligned
 
@@ -52,7 +52,7 @@ _OF_ONE = (
 _GREY = [r"\providecommand{\textcolor}[2]{#2}"]
 
 
-def as_text(results: Results) -> str:
+def as_text(results: Comparison) -> str:
   """The table of scores and what it means, for a terminal."""
   rows = [tables.head(results)]
   for line in tables.lines(results):
@@ -63,7 +63,7 @@ def as_text(results: Results) -> str:
   )
 
 
-def markdown(results: Results) -> str:
+def markdown(results: Comparison) -> str:
   """report.md: everything but the pictures."""
   rows = [tables.head(results)]
   for line in tables.lines(results):
@@ -86,12 +86,12 @@ def markdown(results: Results) -> str:
   return "\n\n".join(parts)
 
 
-def of_differences(results: Results) -> str:
+def of_differences(results: Comparison) -> str:
   """How to read the table of differences."""
   return _OF_SEEDS if len(results.seeds) > 1 else _OF_ONE
 
 
-def latex(results: Results) -> str:
+def latex(results: Comparison) -> str:
   """report.tex: the table of scores, to be read with booktabs alone.
 
   What papers published is grey where xcolor is loaded.
@@ -121,7 +121,7 @@ def latex(results: Results) -> str:
   return "\n".join(lines)
 
 
-def _cell(cell: tables.Cell) -> str:
+def _cell(cell: tables.ScoreCell) -> str:
   """Of LaTeX."""
   text = _escaped(cell.text)
   if cell.best:

@@ -50,7 +50,7 @@ class Machine:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class RunFacts:
   """What is known of one trained run beside its scores: finished.json.
 
   Attributes:
@@ -80,7 +80,7 @@ class Facts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class SeedRun:
   """One system with one seed.
 
   Attributes:
@@ -95,7 +95,7 @@ class Run:
   system: str
   seed: int
   folder: str
-  facts: Facts
+  facts: RunFacts
   curve: tuple[Point, ...]
   hypotheses: dict[str, str]
   scores: dict[str, tuple[Score, ...]]
@@ -111,7 +111,7 @@ class Failed:
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class DataSet:
   """The data set: folder, languages, sentence pairs, the manifest's hashes."""
 
   name: str
@@ -123,7 +123,7 @@ class Data:
 
 
 @dataclasses.dataclass(frozen=True)
-class System:
+class Entry:
   """One line of the report.
 
   Attributes:
@@ -138,7 +138,7 @@ class System:
 
   name: str
   config: dict[str, Any]
-  data: Data
+  data: DataSet
   controls: tuple[str, ...]
   control_of: str
   published: dict[str, float]
@@ -205,7 +205,7 @@ class Example:
 
 
 @dataclasses.dataclass(frozen=True)
-class Split:
+class TestSet:
   """Everything about one test split.
 
   Attributes:
@@ -274,7 +274,7 @@ class Origin:
 
 
 @dataclasses.dataclass(frozen=True)
-class Results:
+class Comparison:
   """A comparison.
 
   Attributes:
@@ -299,16 +299,16 @@ class Results:
   seeds: tuple[int, ...]
   metrics: tuple[str, ...]
   samples: int
-  systems: tuple[System, ...]
-  runs: tuple[Run, ...]
+  systems: tuple[Entry, ...]
+  runs: tuple[SeedRun, ...]
   failed: tuple[Failed, ...]
-  splits: tuple[Split, ...]
+  splits: tuple[TestSet, ...]
   ablation: Ablation | None
 
-  def system(self, name: str) -> System:
+  def system(self, name: str) -> Entry:
     return next(s for s in self.systems if s.name == name)
 
-  def ordered(self) -> list[tuple[System, bool]]:
+  def ordered(self) -> list[tuple[Entry, bool]]:
     """The systems, each with its controls below it and, as True says, set in."""
     there = {system.name: system for system in self.systems}
     rows = []
@@ -318,7 +318,7 @@ class Results:
         rows += [(there[name], True) for name in system.controls]
     return rows
 
-  def leading(self) -> list[System]:
+  def leading(self) -> list[Entry]:
     """Those that a picture is of: neither controls nor the baseline."""
     return [
       system
@@ -342,12 +342,12 @@ def find(
   )
 
 
-def to_json(results: Results) -> str:
+def to_json(results: Comparison) -> str:
   """The text of report.json."""
   return json.dumps(dataclasses.asdict(results), indent=1, ensure_ascii=False)
 
 
-def from_json(text: str, where: str = FILE) -> Results:
+def from_json(text: str, where: str = FILE) -> Comparison:
   """What `to_json` wrote.
 
   Args:
@@ -367,4 +367,4 @@ def from_json(text: str, where: str = FILE) -> Results:
       f"{where} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
-  return from_config(Results, page, At(where), MEASURED)
+  return from_config(Comparison, page, At(where), MEASURED)

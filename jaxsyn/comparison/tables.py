@@ -1,6 +1,6 @@
 """The tables of a report as rows of text, whatever they are written in.
 
-All from `jaxsyn.comparison.results.Results` alone. Scores are mean ± standard
+All from `jaxsyn.comparison.results.Comparison` alone. Scores are mean ± standard
 deviation over seeds; the best mean of a column is marked as such; daggers stand
 for the p-value over seeds and sentences.
 """
@@ -10,7 +10,13 @@ from __future__ import annotations
 import dataclasses
 
 from jaxsyn.comparison.hierarchical import Hierarchical
-from jaxsyn.comparison.results import Results, Run, Split, Summary, find
+from jaxsyn.comparison.results import (
+  Comparison,
+  SeedRun,
+  Summary,
+  TestSet,
+  find,
+)
 from jaxsyn.scoring.metrics import heading, larger_is_better
 from jaxsyn.scoring.tables import Rows, interval
 from jaxsyn.workdir import flat
@@ -21,7 +27,7 @@ SURE = MARKS[-1][0]
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class ScoreCell:
   """A figure of the table of scores.
 
   Attributes:
@@ -41,23 +47,23 @@ class Line:
 
   system: str
   inset: bool
-  cells: tuple[Cell, ...]
+  cells: tuple[ScoreCell, ...]
 
 
-def title(results: Results) -> str:
+def title(results: Comparison) -> str:
   if results.ablation:
     return f"{results.ablation.question} After {results.ablation.source}"
   data = results.systems[0].data
   return f"{len(results.systems)} systems on {data.name}"
 
 
-def head(results: Results) -> list[str]:
+def head(results: Comparison) -> list[str]:
   """Names of the columns of `lines`, that of the systems first."""
   published = [f"published BLEU, {task}" for task in _tasks(results)]
   return ["system", "seeds", *_columns(results), *published]
 
 
-def lines(results: Results) -> list[Line]:
+def lines(results: Comparison) -> list[Line]:
   """The table of scores, systems in the order asked for."""
   columns = [
     (split, metric, _best(split, metric))
@@ -67,16 +73,16 @@ def lines(results: Results) -> list[Line]:
   rows = []
   for system, inset in results.ordered():
     own = [s for s in results.splits[0].scores if s.system == system.name]
-    cells = [Cell(str(max((len(s.values) for s in own), default=0)))]
+    cells = [ScoreCell(str(max((len(s.values) for s in own), default=0)))]
     for split, metric, best in columns:
       score = find(split.scores, system.name, metric)
       difference = find(split.over_seeds, system.name, metric, results.baseline)
       is_best = score is not None and f"{score.mean:.2f}" == best
-      cells.append(Cell(mean(score) + mark(difference), is_best))
+      cells.append(ScoreCell(mean(score) + mark(difference), is_best))
     for task in _tasks(results):
       value = system.published.get(task)
       text = "" if value is None else f"{value:.1f}"
-      cells.append(Cell(text, published=True))
+      cells.append(ScoreCell(text, published=True))
     rows.append(Line(system.name, inset, tuple(cells)))
   return rows
 
@@ -100,7 +106,7 @@ def p_value(p: float | None) -> str:
   return f"{p:.4f}" if p >= 1e-4 else "<0.0001"
 
 
-def notes(results: Results) -> list[str]:
+def notes(results: Comparison) -> list[str]:
   """What stands below the table of scores."""
   texts = []
   if len(results.seeds) > 1:
@@ -144,7 +150,7 @@ def notes(results: Results) -> list[str]:
   return texts
 
 
-def conclusions(results: Results) -> list[str]:
+def conclusions(results: Comparison) -> list[str]:
   """What the figures say, a sentence a split, of the first metric."""
   metric = results.metrics[0]
   texts = []
@@ -181,7 +187,7 @@ def conclusions(results: Results) -> list[str]:
   return texts
 
 
-def differences(results: Results) -> Rows:
+def differences(results: Comparison) -> Rows:
   """Every pair that was tested, over seeds and sentences, and seed by seed."""
   rows = [["split", "metric", "system", "against", "difference"]]
   rows[0] += ["95 % interval", "p", "degrees of freedom", "sd from seeds"]
@@ -205,7 +211,7 @@ def differences(results: Results) -> Rows:
   return rows
 
 
-def by_fact(results: Results, split: Split) -> dict[str, Rows]:
+def by_fact(results: Comparison, split: TestSet) -> dict[str, Rows]:
   """The first metric by length and by facts of the tree, a table each."""
   metric = results.metrics[0]
   tables: dict[str, Rows] = {}
@@ -224,7 +230,7 @@ def by_fact(results: Results, split: Split) -> dict[str, Rows]:
   return tables
 
 
-def every_run(results: Results) -> Rows:
+def every_run(results: Comparison) -> Rows:
   rows = [["system", "seed", *_columns(results)]]
   rows[0] += ["chosen by validation", "best", "at step", "steps", "ended by"]
   rows[0] += ["minutes", "tokens/s", "parameters"]
@@ -243,7 +249,7 @@ def every_run(results: Results) -> Rows:
   return rows
 
 
-def setting(results: Results) -> list[str]:
+def setting(results: Comparison) -> list[str]:
   """Data, machine and versions, each once."""
   parts = []
   if results.config_file:
@@ -270,7 +276,7 @@ def setting(results: Results) -> list[str]:
   return parts
 
 
-def configs(results: Results) -> Rows:
+def configs(results: Comparison) -> Rows:
   """What each system's config has that the baseline's has not."""
   base = flat(results.system(results.baseline).config)
   rows = [["system", f"config, where it is not that of {results.baseline}"]]
@@ -285,7 +291,7 @@ def configs(results: Results) -> Rows:
   return rows
 
 
-def _columns(results: Results) -> list[str]:
+def _columns(results: Comparison) -> list[str]:
   """Of every score."""
   return [
     f"{split.name} {heading(metric)}"
@@ -294,13 +300,13 @@ def _columns(results: Results) -> list[str]:
   ]
 
 
-def _tasks(results: Results) -> list[str]:
+def _tasks(results: Comparison) -> list[str]:
   """What papers published figures of, among the systems."""
   tasks = (task for system in results.systems for task in system.published)
   return list(dict.fromkeys(tasks))
 
 
-def _best(split: Split, metric: str) -> str:
+def _best(split: TestSet, metric: str) -> str:
   """The best mean as printed; "" where all are the same."""
   choose = max if larger_is_better(metric) else min
   means = [s.mean for s in split.scores if s.metric == metric]
@@ -308,7 +314,7 @@ def _best(split: Split, metric: str) -> str:
   return "" if same else f"{choose(means):.2f}"
 
 
-def _checkpoint(results: Results) -> str:
+def _checkpoint(results: Comparison) -> str:
   """Which parameters translated."""
   config = results.system(results.baseline).config
   if (number := config["train"]["average"]) > 1:
@@ -319,7 +325,7 @@ def _checkpoint(results: Results) -> str:
   return f"the best checkpoint by validation {' or '.join(by)}"
 
 
-def _machine(run: Run) -> str:
+def _machine(run: SeedRun) -> str:
   m = run.facts.machine
   packages = ", ".join(f"{k} {v}" for k, v in m.packages.items())
   return (

@@ -21,13 +21,13 @@ from flax import struct
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.rank import score, top_k
-from jaxsyn.decode.search import NEVER, Encoded, Hypotheses, Sources, banned
+from jaxsyn.decode.search import NEVER, Decoding, Hypotheses, Sources, banned
 
 Array = jax.Array
 
 
 @struct.dataclass
-class _Loop:
+class _Search:
   at: Array
   open_B: Array  # sentences still searching
   token_BNT: Array  # open hypotheses
@@ -54,12 +54,12 @@ def beam_search(
     decode: how to search: its beam is N.
     length: T, room for outputs: the largest limit of a sentence, or more.
   """
-  encoded = Encoded(model, params, sources)
+  encoded = Decoding(model, params, sources)
   B, N, T = sources.id_BS.shape[0], decode.beam, length
   nothing_BNT = jnp.full((B, N, T), PAD, jnp.int32)
   never_BN = jnp.full((B, N), NEVER)
 
-  def step(loop: _Loop) -> _Loop:
+  def step(loop: _Search) -> _Search:
     logits_BNV, cache = encoded.advance(loop.cache, loop.last_BN, loop.at)
     last_B = loop.at == sources.limit_B - 1
     log_p_BNC, token_BNC = _continuations(logits_BNV, 2 * N, last_B)
@@ -89,7 +89,7 @@ def beam_search(
       # With alpha >= 0 the longest output has the mildest penalty.
       bound_B = score(log_p_BN[:, 0], sources.limit_B, decode)
       open_B = open_B | (bound_B > ended.score_BN[:, -1])
-    return _Loop(
+    return _Search(
       at=loop.at + 1,
       open_B=loop.open_B & open_B & ~last_B,
       token_BNT=_at(token_BCT, keep_BN),
@@ -99,7 +99,7 @@ def beam_search(
       ended=ended,
     )
 
-  loop = _Loop(
+  loop = _Search(
     at=jnp.zeros((), jnp.int32),
     open_B=sources.view.real_BS.any(1),
     token_BNT=nothing_BNT,

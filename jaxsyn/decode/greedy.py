@@ -15,7 +15,7 @@ from flax import linen as nn
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.rank import score
-from jaxsyn.decode.search import NEVER, Encoded, Hypotheses, Sources, banned
+from jaxsyn.decode.search import NEVER, Decoding, Hypotheses, Sources, banned
 
 
 def greedy_search(
@@ -27,7 +27,7 @@ def greedy_search(
   length: int,
 ) -> Hypotheses:
   """Translates a batch; arguments and result as of `beam_search` with N = 1."""
-  encoded = Encoded(model, params, sources)
+  encoded = Decoding(model, params, sources)
   B, T = sources.id_BS.shape[0], length
 
   def step(loop: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -50,7 +50,7 @@ class Hypotheses:
   log_p_BN: Array
 
 
-class Encoded:
+class Decoding:
   """A model that has read its sources: see `jaxsyn.models.contract`."""
 
   def __init__(self, model: nn.Module, params: Any, sources: Sources):

@@ -40,7 +40,7 @@ FEWEST = 10  # sentences that an interval is drawn from
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class Buckets:
   """Which bucket of one fact each sentence is in.
 
   Attributes:
@@ -58,7 +58,7 @@ def by_length(
   words_B: Sequence[int],
   edges: Sequence[int] = EDGES,
   by: str = "source length",
-) -> Table:
+) -> Buckets:
   """Buckets of whole numbers: 0 (where there is one), 1-10, 11-20, ..., >50.
 
   Raises:
@@ -71,7 +71,7 @@ def by_length(
   return _whole(by, words_B, edges, first=1)
 
 
-def by_tree(parses: Sequence[Parse]) -> list[Table]:
+def by_tree(parses: Sequence[Parse]) -> list[Buckets]:
   """Depth, dependency length, clauses and projectivity of source trees."""
 
   def each(fact: Callable[[Parse], float]) -> list[float | None]:
@@ -96,7 +96,7 @@ def tables(
   *,
   edges: Sequence[int] = EDGES,
   language: str = "",
-) -> list[Table]:
+) -> list[Buckets]:
   """All tables of sources.
 
   With trees, words are those of the trees. Else they stand between blanks; where
@@ -121,7 +121,7 @@ def tables(
   return [by_length([len(cut(line)) for line in lines], edges, by)]
 
 
-def parts(table: Table, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
+def parts(table: Buckets, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
   """Every bucket of a table with its part of each translation; {} if empty."""
   for number, label in enumerate(table.labels):
     chosen_B = table.bucket_B == number
@@ -161,7 +161,7 @@ def _universal(relation: str) -> str:
 
 def _whole(
   by: str, values: Sequence[float | None], edges: Sequence[int], first: int
-) -> Table:
+) -> Buckets:
   """Buckets of whole numbers; one of its own for 0 below `first`, if needed."""
   starts = [first, *(edge + 1 for edge in edges[:-1])]
   spans = [f"{a}-{b}" if a < b else f"{b}" for a, b in zip(starts, edges)]
@@ -173,7 +173,7 @@ def _whole(
 
 def _real(
   by: str, values: Sequence[float | None], edges: Sequence[float]
-) -> Table:
+) -> Buckets:
   spans = [f"{a:g}-{b:g}" for a, b in itertools.pairwise(edges)]
   labels = [f"<={edges[0]:g}", *spans, f">{edges[-1]:g}"]
   return _table(by, values, labels, lambda v: bisect.bisect_left(edges, v))
@@ -184,9 +184,9 @@ def _table(
   values: Sequence[float | None],
   labels: list[str],
   place: Callable[[Any], int],
-) -> Table:
+) -> Buckets:
   """The last bucket, if it is needed, is that of unknown values (None)."""
   bucket_B = [len(labels) if v is None else place(v) for v in values]
   if None in values:
     labels = [*labels, NO_TREE]
-  return Table(by, tuple(labels), np.array(bucket_B, np.int64))
+  return Buckets(by, tuple(labels), np.array(bucket_B, np.int64))

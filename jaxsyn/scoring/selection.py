@@ -47,7 +47,7 @@ class Selected(NamedTuple):
   compared: float
 
 
-class Metric:
+class Selector:
   """The metric that selects, against fixed references."""
 
   def __init__(self, train: Train, references: Sequence[str]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from preprocess.toy.grammar import Writer
+from preprocess.toy.grammar import Grammar
 from preprocess.toy.translation import Pair, read_out
 
 
@@ -38,7 +38,7 @@ def pairs(
     seed: the same seed gives the same pairs, on every machine.
     words: least and greatest number of English words and marks.
   """
-  writer = Writer(seed)
+  writer = Grammar(seed)
   found: dict[str, Pair] = {}
   while len(found) < count:
     pair = read_out(writer.sentence())

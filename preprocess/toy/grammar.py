@@ -46,7 +46,7 @@ class Node:
     return next(found, None)
 
 
-class Writer:
+class Grammar:
   """The productions: draws random trees."""
 
   def __init__(self, seed: int):

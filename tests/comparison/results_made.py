@@ -44,13 +44,13 @@ def over_seeds(system, value, p, other="transformer"):
 
 def made(**changes):
   """Three systems, of which one is a control, on one split."""
-  data = results.Data(
+  data = results.DataSet(
     "m_30", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
   )
   names = ("transformer", "pascal", "pascal_random_tree")
   scores = ((30.0, 31.0), (31.0, 32.0), (29.0, 30.0))
   test = PairedTest("bootstrap", 0.04, 0.02, 100, "bs:100")
-  split = results.Split(
+  split = results.TestSet(
     *("test", 20, "s.gz", "t.gz", ""),
     {"BLEU": "case:mixed"},
     tuple(summary(n, *v) for n, v in zip(names, scores)),
@@ -89,21 +89,21 @@ def made(**changes):
       ),
     ),
   )
-  facts = results.Facts(
+  facts = results.RunFacts(
     *(9, "steps", "BLEU (13a)", 6, 29.5, 1.5, 900, 700.0, 5000, MACHINE)
   )
-  run = results.Run(
+  run = results.SeedRun(
     *("transformer", 0, "transformer/seed_0", facts),
     (results.Point(6, 1.0, {"bleu": 29.5}),),
     {"test": "transformer/seed_0/test/test.txt"},
     {"test": (Score("BLEU", 30.0, "case:mixed"),)},
   )
-  content = results.Results(
+  content = results.Comparison(
     *(results.FORMAT, "today", "9.9", "configs/m.py", ("train.steps=9",)),
     *("transformer", (0, 1)),
     *(("BLEU",), 100),
     tuple(
-      results.System(
+      results.Entry(
         n,
         {"seed": 0, "decode": DECODE, "train": TRAIN},
         data,

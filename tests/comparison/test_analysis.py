@@ -67,7 +67,7 @@ def test_systems_are_compared_with_their_controls_too():
 
 def test_buckets_have_all_runs():
   runs = scored(base=(1, 3), other=(2, 4))
-  table = buckets.Table(
+  table = buckets.Buckets(
     "half", ("first", "none", "last"), np.array([0, 0, 2, 2])
   )
   first, none, last = analysis.in_buckets(table, runs, "base", SETTINGS.draws)

@@ -15,7 +15,7 @@ import pytest
 
 from jaxsyn import files
 from jaxsyn.comparison import asked, progress, results
-from jaxsyn.comparison.progress import Board, State
+from jaxsyn.comparison.progress import Board, RunState
 from jaxsyn.comparison.runner import STARTS, Runner
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
@@ -79,7 +79,7 @@ def finish(job):
   for folder in (job.run / "test", job.run / "look"):
     folder.mkdir(parents=True)
   job.hypotheses("test").write_text("a")
-  job.finish(from_config(results.Facts, json.loads(FACTS), At("facts")))
+  job.finish(from_config(results.RunFacts, json.loads(FACTS), At("facts")))
 
 
 def test_all_are_done_once_each_first_seeds_first(jobs, board, tmp_path):
@@ -254,7 +254,7 @@ time.sleep(0.4)
 
 
 def state(what, step=0, best="", minutes=0.0, left=None):
-  return State(what, step, 100, best, minutes, left)
+  return RunState(what, step, 100, best, minutes, left)
 
 
 def test_the_table(jobs):
@@ -330,6 +330,6 @@ def test_the_state_is_read_from_what_runs_write(jobs):
     '"minutes": 0.75}\n{"kind": "tra'  # a line that is being written
   )
   found = progress.state(job, True, False)
-  assert found == State("training", 3, 6, "BLEU 5.00", 0.75, 1.0)
+  assert found == RunState("training", 3, 6, "BLEU 5.00", 0.75, 1.0)
   assert progress.state(job, False, False).what == "stopped"
   assert progress.state(job, False, True).what == "failed"

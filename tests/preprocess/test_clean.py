@@ -9,7 +9,7 @@ from configs import base
 from jaxsyn.config import Clean, read_config
 from jaxsyn.errors import InputError
 from preprocess import clean, raw
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 OFF = Clean(
   empty=False,
@@ -127,7 +127,7 @@ def test_nfc(capsys):
   for name in ("train", "test"):
     lines = ["u\u0308ber", "plain", "u\u0308"]
     pairs = raw.Pairs(lines, lines, (Path("a"), Path("b")), "")
-    splits[name] = Split(name, pairs, [0, 1])
+    splits[name] = RawSplit(name, pairs, [0, 1])
   clean.apply(config, splits)
   normal = ["\u00fcber", "plain", "\u00fc"]
   assert splits["train"].pairs.source == normal

@@ -10,7 +10,7 @@ from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.errors import InputError
 from preprocess import parse
 from preprocess.raw import Pairs
-from preprocess.split import Split
+from preprocess.split import RawSplit
 
 LINES = [f"Sentence number {i} is here ." for i in range(2000)]
 
@@ -143,7 +143,7 @@ def given(tmp_path, forms):
 def split_of(trees, lines, kept):
   files = (pathlib.Path("text"), pathlib.Path("other"))
   pairs = Pairs(lines, lines, files, sha256="")
-  return Split("train", pairs, kept, given={"source": trees})
+  return RawSplit("train", pairs, kept, given={"source": trees})
 
 
 def test_taken_for_the_kept_lines(tmp_path):

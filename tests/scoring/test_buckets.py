@@ -40,7 +40,7 @@ HEARING = parse(
 YES = parse("yes", [0], "root")
 
 
-def labels(table: buckets.Table) -> list[str]:
+def labels(table: buckets.Buckets) -> list[str]:
   return [table.labels[i] for i in table.bucket_B]
 
 

@@ -191,7 +191,7 @@ def test_smoothing_alone_ranks_as_nothing():
 
   config = base.get_config()
   train = selection.settled(read_config(config)).train
-  metric = selection.Metric(train, ["a b c d e", "f g h i j"])
+  metric = selection.Selector(train, ["a b c d e", "f g h i j"])
   # Three words right in a row, no four: sacreBLEU's number is above 0.
   found = metric(["a b c x x", "y y y y y"])
   assert found.values["bleu"] > 5 and found.compared == 0.0
