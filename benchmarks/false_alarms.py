@@ -28,6 +28,7 @@ LEVEL = 0.05
 def called_different(
   metric: str,
   trials: int,
+  *,
   sentences: int,
   samples: int,
   planted: float = 0.0,
@@ -66,15 +67,6 @@ def called_different(
   return dict(hits)
 
 
-def run(metrics, trials, sentences, samples, planted) -> None:
-  """Prints the shares as they come."""
-  for metric in metrics:
-    for kind, missing in (("false_alarms", 0.0), ("power", planted)):
-      hits = called_different(metric, trials, sentences, samples, missing)
-      for name, number in hits.items():
-        show({f"{metric}_{name}_{kind}": (100 * number / trials, "%")})
-
-
 def _test_set(random, sentences: int, planted: float):
   """A reference and two systems; a word is a number below 500."""
   reference, one, other = [], [], []
@@ -100,12 +92,26 @@ def _text(words: np.ndarray) -> str:
   return " ".join(map(str, words.tolist()))
 
 
+def _main(values: flags.FlagValues) -> None:
+  """Prints the shares as they come."""
+  for metric in values.metrics:
+    for kind, planted in (("false_alarms", 0.0), ("power", values.planted)):
+      hits = called_different(
+        metric,
+        values.trials,
+        sentences=values.sentences,
+        samples=values.samples,
+        planted=planted,
+      )
+      for name, number in hits.items():
+        share = 100 * number / values.trials, "%"
+        show({f"{metric}_{name}_{kind}": share})
+
+
 if __name__ == "__main__":
   flags.DEFINE_integer("trials", 500, "Pairs of systems.")
   flags.DEFINE_integer("sentences", 200, "Of each test set.")
   flags.DEFINE_list("metrics", ["bleu", "chrf", "ribes"], "As of jaxsyn.score.")
   flags.DEFINE_integer("samples", 1000, "Resamples and shuffles of a test.")
   flags.DEFINE_float("planted", 0.1, "Share of faults fewer, for the power.")
-  cli.main(
-    lambda v: run(v.metrics, v.trials, v.sentences, v.samples, v.planted)
-  )
+  cli.main(_main)

@@ -29,7 +29,7 @@ from preprocess.split import RawSplit
 
 
 def run(
-  source: str, target: str, parser: str, lines: int, workers: int
+  source: str, target: str, parser: str, *, lines: int, workers: int
 ) -> dict[str, tuple[float, str]]:
   """Measures on the first lines of two parallel files.
 
@@ -93,7 +93,9 @@ def run(
 
 def _main(values: flags.FlagValues) -> None:
   figures = run(
-    values.source, values.target, values.parser, values.lines, values.workers
+    *(values.source, values.target, values.parser),
+    lines=values.lines,
+    workers=values.workers,
   )
   show(figures)
 

@@ -34,6 +34,7 @@ def called_different(
   spread: str,
   seeds: int,
   trials: int,
+  *,
   sentences: int = 200,
   samples: int = 300,
   planted: float = 0.0,
@@ -65,16 +66,21 @@ def called_different(
   return dict(hits)
 
 
-def run(counts, trials, sentences, samples, planted) -> None:
+def _main(values: flags.FlagValues) -> None:
   """Prints the shares as they come."""
-  for seeds in counts:
+  for seeds in map(int, values.seeds):
     for spread in SPREADS:
-      for kind, shift in (("false_alarms", 0.0), ("power", planted)):
+      for kind, planted in (("false_alarms", 0.0), ("power", values.planted)):
         hits = called_different(
-          spread, seeds, trials, sentences, samples, shift
+          spread,
+          seeds,
+          values.trials,
+          sentences=values.sentences,
+          samples=values.samples,
+          planted=planted,
         )
         for name, number in hits.items():
-          share = 100 * number / trials, "%"
+          share = 100 * number / values.trials, "%"
           show({f"{seeds}_{spread}_{name}_{kind}": share})
 
 
@@ -84,8 +90,4 @@ if __name__ == "__main__":
   flags.DEFINE_integer("sentences", 200, "Of each test set.")
   flags.DEFINE_integer("samples", 300, "Resamples of a test.")
   flags.DEFINE_float("planted", 0.3, "Mean difference, for the power.")
-  cli.main(
-    lambda v: run(
-      map(int, v.seeds), v.trials, v.sentences, v.samples, v.planted
-    )
-  )
+  cli.main(_main)

@@ -46,7 +46,7 @@ class Trainer:
   """One system with its state, ready to take steps."""
 
   def __init__(
-    self, system: str, size: str, data: str, tokens: int, shapes: int
+    self, system: str, size: str, data: str, *, tokens: int, shapes: int
   ):
     config = base.get_config()
     width, feed_forward, heads, layers, hidden = SIZES[size]
@@ -97,6 +97,7 @@ class Trainer:
 def run(
   data: str,
   names: list[str],
+  *,
   size: str,
   tokens: int,
   shapes: int,
@@ -116,7 +117,10 @@ def run(
   """
   if size not in SIZES:
     raise InputError(f"no size {size!r}. {did_you_mean(size, SIZES)}")
-  trainers = {name: Trainer(name, size, data, tokens, shapes) for name in names}
+  trainers = {
+    name: Trainer(name, size, data, tokens=tokens, shapes=shapes)
+    for name in names
+  }
   figures = {}
   for name, trainer in trainers.items():
     trainer.step()
@@ -158,7 +162,9 @@ def _main(values: flags.FlagValues) -> None:
   set_up_jax()
   if values.steps_of:
     trainer = Trainer(
-      values.steps_of, values.size, values.data, values.tokens, values.shapes
+      *(values.steps_of, values.size, values.data),
+      tokens=values.tokens,
+      shapes=values.shapes,
     )
     for number in itertools.count(1):
       print(f"STEP {number} tokens={trainer.step()}", flush=True)
@@ -166,10 +172,10 @@ def _main(values: flags.FlagValues) -> None:
     run(
       values.data,
       _names(values.systems),
-      values.size,
-      values.tokens,
-      values.shapes,
-      values.seconds,
+      size=values.size,
+      tokens=values.tokens,
+      shapes=values.shapes,
+      seconds=values.seconds,
     )
   )
 

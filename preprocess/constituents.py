@@ -69,7 +69,9 @@ def added(
     made["source_brackets"], found = nothing, "no tree"
     if tree is not None:
       try:
-        made["source_brackets"] = penn.bracketing(tree, text, vocabulary, ids)
+        made["source_brackets"] = penn.bracketing(
+          tree, text, vocabulary, ids=ids
+        )
         found = "used"
       except penn.Mismatch as error:
         found = "another text"

@@ -96,7 +96,7 @@ def parse(
     unit="line",
     disable=not sys.stderr.isatty(),
   ) as bar:
-    for done in _run(jobs, parser, beam, workers):
+    for done in _run(jobs, parser, beam=beam, workers=workers):
       bar.update(done)
   if missing:
     seconds = time.monotonic() - started
@@ -213,6 +213,7 @@ def _first(path: pathlib.Path) -> str:
 def _run(
   jobs: dict[pathlib.Path, Sequence[str]],
   parser: UDPipe,
+  *,
   beam: int,
   workers: int,
 ) -> Iterator[int]:

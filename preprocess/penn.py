@@ -217,7 +217,7 @@ def spans(tree: PennTree, text: str) -> tuple[list[int], list[int]]:
 
 
 def bracketing(
-  tree: PennTree, text: str, vocabulary: Vocabulary, ids: Mapping[str, int]
+  tree: PennTree, text: str, vocabulary: Vocabulary, *, ids: Mapping[str, int]
 ) -> np.ndarray:
   """The feature `source_brackets`: a bracketing of the text's subwords.
 

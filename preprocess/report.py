@@ -82,7 +82,7 @@ def write(
   """
   text = text_report(title, facts, counts)
   (folder / "report.txt").write_text(text, encoding="utf-8")
-  _plot(folder / "report.png", title, facts[train], counts[train])
+  _plot(folder / "report.png", title, facts[train], counts=counts[train])
 
 
 def text_report(
@@ -145,7 +145,7 @@ def _summary(histogram: Mapping[int, int]) -> str:
 
 
 def _plot(
-  path: pathlib.Path, title: str, fact: Mapping[str, Any], counts: Counts
+  path: pathlib.Path, title: str, fact: Mapping[str, Any], *, counts: Counts
 ) -> None:
   # The object interface: no global state, no display.
   from matplotlib.backends.backend_agg import FigureCanvasAgg

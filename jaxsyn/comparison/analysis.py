@@ -64,7 +64,7 @@ def analyse(
   splits: list[results.TestSet] = []
   scores: dict[Job, Scores] = collections.defaultdict(dict)
   for name in first.config.data.test:
-    split, scored = _split(name, first.name, done, settings)
+    split, scored = _split(name, first.name, done, settings=settings)
     splits.append(split)
     for job in done:
       measured = scored[job.system.name][job.seed]
@@ -137,7 +137,7 @@ def _run(job: Job, scores: Scores) -> results.SeedRun:
 
 
 def _split(
-  name: str, baseline: str, done: Sequence[Job], settings: Settings
+  name: str, baseline: str, done: Sequence[Job], *, settings: Settings
 ) -> tuple[results.TestSet, Scored]:
   """Everything about one test split."""
   folders = dict.fromkeys(job.system.config.data.directory for job in done)
@@ -185,7 +185,7 @@ def _split(
     buckets=tuple(
       bucket
       for table in tables
-      for bucket in in_buckets(table, scored, baseline, settings.draws)
+      for bucket in in_buckets(table, scored, baseline, draws=settings.draws)
     ),
     example_metric=example_metric,
     examples=chosen,
@@ -264,6 +264,7 @@ def in_buckets(
   table: buckets.Buckets,
   scored: Scored,
   baseline: str,
+  *,
   draws: significance.Draws,
 ) -> list[results.BucketOfRuns]:
   """Scores and differences of the sentences of each bucket."""

@@ -176,7 +176,7 @@ def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
   for system in systems:
     hashes = workdir.hashes(system.manifest)
     if old := there.get(system.name):
-      _check_same(folder, system, old, hashes)
+      _check_same(folder, system, old, hashes=hashes)
     there[system.name] = {
       "config": as_dict(system.config),
       "hashes": hashes,
@@ -230,6 +230,7 @@ def _check_same(
   folder: pathlib.Path,
   system: System,
   old: Mapping[str, Any],
+  *,
   hashes: Mapping[str, Any],
 ) -> None:
   other = "Use another --workdir, or the settings it began with."

@@ -134,7 +134,7 @@ def _facts(
         f"{split.name}.",
       )
       for system in results.leading()
-      if (figure := plots.by_fact(results, split, by, system))
+      if (figure := plots.by_fact(results, split, by=by, system=system))
     ]
     kinds.append((by, pictures, rows))
   return kinds

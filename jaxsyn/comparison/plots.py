@@ -47,7 +47,7 @@ def differences(
   rows = []
   for system, _ in results.ordered():
     for other in (results.baseline, *system.controls):
-      if row := find(split.over_seeds, system.name, metric, other):
+      if row := find(split.over_seeds, system.name, metric, baseline=other):
         rows.append(row)
   if not rows:
     return None
@@ -115,7 +115,7 @@ def curves(results: Comparison, system: Entry) -> Figure | None:
 
 @_AS_WRITTEN
 def by_fact(
-  results: Comparison, split: TestSet, by: str, system: Entry
+  results: Comparison, split: TestSet, *, by: str, system: Entry
 ) -> Figure | None:
   """A system and its controls less the baseline, in each bucket of a fact.
 
@@ -137,7 +137,9 @@ def by_fact(
       x + aside: difference
       for x, bucket in enumerate(buckets)
       if (
-        difference := find(bucket.differences, name, metric, results.baseline)
+        difference := find(
+          bucket.differences, name, metric, baseline=results.baseline
+        )
       )
     }
     if not points:

@@ -64,7 +64,14 @@ def state(job: Job, working: bool, failed: bool) -> RunState:
   if job.finished:
     facts = job.facts
     best = _said(metric, facts.best_score if facts.best_step >= 0 else None)
-    return RunState("finished", facts.step, steps, best, facts.minutes, 0.0)
+    return RunState(
+      "finished",
+      facts.step,
+      steps,
+      best=best,
+      minutes=facts.minutes,
+      left=0.0,
+    )
   log_lines = records(job)
   step = max((r["step"] for r in log_lines), default=0)
   minutes = max((r["minutes"] for r in log_lines), default=0.0)
@@ -79,7 +86,7 @@ def state(job: Job, working: bool, failed: bool) -> RunState:
     what = "failed"
   elif working:
     what = "translating" if ended else "training"
-  return RunState(what, step, steps, best, minutes, left)
+  return RunState(what, step, steps, best=best, minutes=minutes, left=left)
 
 
 def _said(metric: str, score: float | None) -> str:

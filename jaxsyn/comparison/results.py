@@ -328,7 +328,7 @@ class Comparison:
 
 
 def find(
-  entries: Sequence[Any], system: str, metric: str, baseline: str = ""
+  entries: Sequence[Any], system: str, metric: str, *, baseline: str = ""
 ) -> Any:
   """Of summaries or differences, that of a system; None where there is none."""
   return next(

@@ -75,8 +75,9 @@ def lines(results: Comparison) -> list[Line]:
     own = [s for s in results.splits[0].scores if s.system == system.name]
     cells = [ScoreCell(str(max((len(s.values) for s in own), default=0)))]
     for split, metric, best in columns:
-      score = find(split.scores, system.name, metric)
-      difference = find(split.over_seeds, system.name, metric, results.baseline)
+      given = system.name, metric
+      score = find(split.scores, *given)
+      difference = find(split.over_seeds, *given, baseline=results.baseline)
       is_best = score is not None and f"{score.mean:.2f}" == best
       cells.append(ScoreCell(mean(score) + mark(difference), is_best))
     for task in _tasks(results):
@@ -222,7 +223,7 @@ def by_fact(results: Comparison, split: TestSet) -> dict[str, Rows]:
       given = system.name, metric
       cells = [
         mean(find(bucket.scores, *given))
-        + mark(find(bucket.differences, *given, results.baseline))
+        + mark(find(bucket.differences, *given, baseline=results.baseline))
         for bucket in buckets
       ]
       rows.append([system.name, *cells])

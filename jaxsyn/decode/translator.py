@@ -51,7 +51,7 @@ class Translation:
   ids: tuple[int, ...]
 
 
-NOTHING = Translation("", 0.0, 0.0, ())  # of an empty line
+NOTHING = Translation("", score=0.0, log_p=0.0, ids=())  # of an empty line
 
 
 class _Size(NamedTuple):

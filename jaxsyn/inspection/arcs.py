@@ -105,7 +105,7 @@ def tree(
         **styles[child in wrong],
       )
     )
-    _arrow(axes, end, bottom, RED if child in wrong else BLUE)
+    _arrow(axes, (end, bottom), RED if child in wrong else BLUE)
     label((begin + end) / 2, top, labels[child])
   for root, head in enumerate(head_W):
     if has_tree and root == head:  # from above all arcs
@@ -114,12 +114,13 @@ def tree(
       axes.plot(
         [x_W[root]] * 2, [bottom + 0.05, top], dotted, color=RED, lw=1.1
       )
-      _arrow(axes, x_W[root], bottom, RED)
+      _arrow(axes, (x_W[root], bottom), RED)
       label(x_W[root], top, labels[root] or "root", color=RED)
   return figure
 
 
-def _arrow(axes: Axes, x: float, y: float, colour: str) -> None:
+def _arrow(axes: Axes, point: tuple[float, float], colour: str) -> None:
+  x, y = point
   points = [(x, y), (x - 0.04, y + 0.09), (x + 0.04, y + 0.09)]
   axes.add_patch(Polygon(points, color=colour, linewidth=0))
 

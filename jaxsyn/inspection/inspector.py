@@ -45,7 +45,10 @@ class Inspector:
   def __init__(self, session: Session):
     self.session, plan = session, session.plan
     self.maps = MapReader(
-      plan.recipe.model, plan.spec, session.sources.features, session.change
+      plan.recipe.model,
+      plan.spec,
+      session.sources.features,
+      change=session.change,
     )
 
   def read(self, given: Source) -> ReadSource | None:

@@ -69,6 +69,7 @@ class MapReader:
     model: nn.Module,
     spec: ModelSpec,
     names: Sequence[str],
+    *,
     change: Change | None = None,
   ):
     """Sets it up; parameters are given with each call.
@@ -133,10 +134,10 @@ class MapReader:
       maps = jax.device_get(self._published(params, batch))
       for row, i in enumerate(taken):
         sides = {"source": lengths[i], "target": outputs[i]}
-        yield i, list(self._cut(maps, row, width, sides))
+        yield i, list(self._cut(maps, row, sides))
 
   def _cut(
-    self, maps: Maps, row: int, width: int, sides: dict[str, int]
+    self, maps: Maps, row: int, sides: dict[str, int]
   ) -> Iterator[SentenceMap]:
     """One row of a batch: its matrices between two subwords."""
     number = self._spec.family.attention_heads()
@@ -150,7 +151,7 @@ class MapReader:
       value_HQM = np.asarray(array[row], np.float32)
       if value_HQM.ndim == 2:
         value_HQM = value_HQM[None]
-      value_HQM = np.broadcast_to(value_HQM, (number, width, width))
+      value_HQM = np.broadcast_to(value_HQM, (number, *value_HQM.shape[1:]))
       place, layer, part = address.place, address.layer, address.part
       heads = self._heads(place, layer, part)
       rows, columns = (sides[side] for side in SIDES[place])

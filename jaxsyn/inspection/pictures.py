@@ -55,7 +55,7 @@ def panels(shown: Map) -> list[Panel]:
       for head, names in zip(shown.heads, parts, strict=True)
     ]
   return [  # of one title the first matrix alone
-    Panel(title, shown.rows, shown.columns, value_QM)
+    Panel(title, shown.rows, shown.columns, weight_QM=value_QM)
     for title, value_QM in zip(titles, shown.value_HQM)
   ]
 

@@ -146,9 +146,9 @@ def gathered(
   return Sentence(
     source,
     translation,
-    tuple(attention),
-    tuple(weightings),
-    _found_heads(source, weightings),
+    attention=tuple(attention),
+    weightings=tuple(weightings),
+    found_head_W=_found_heads(source, weightings),
   )
 
 

@@ -21,7 +21,6 @@ import bisect
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,9 @@ def by_tree(parses: Sequence[Parse]) -> list[Buckets]:
     _whole("tree depth", depth, (2, 4, 6, 8), first=0),
     _real("dependency length", length, (1.5, 2.0, 2.5, 3.0)),
     _whole("clauses", clauses, (1, 2, 3), first=1),
-    _table("projectivity", crossing, ["projective", "non-projective"], int),
+    _table(
+      "projectivity", crossing, ["projective", "non-projective"], ends=[0]
+    ),
   ]
 
 
@@ -134,7 +135,8 @@ def parts(table: Buckets, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
       for system, runs in scored.items()
     }
     share = count / max(1, len(chosen_B))
-    yield Bucket(table.by, label, count, share), part if count else {}
+    bucket = Bucket(table.by, label, count=count, share=share)
+    yield bucket, part if count else {}
 
 
 def dependency_length(parse: Parse) -> float:
@@ -168,7 +170,7 @@ def _whole(
   labels, ends = [*spans, f">{edges[-1]}"], list(edges)
   if first and 0 in values:
     labels, ends = ["0", *labels], [0, *ends]
-  return _table(by, values, labels, lambda v: bisect.bisect_left(ends, v))
+  return _table(by, values, labels, ends=ends)
 
 
 def _real(
@@ -176,17 +178,23 @@ def _real(
 ) -> Buckets:
   spans = [f"{a:g}-{b:g}" for a, b in itertools.pairwise(edges)]
   labels = [f"<={edges[0]:g}", *spans, f">{edges[-1]:g}"]
-  return _table(by, values, labels, lambda v: bisect.bisect_left(edges, v))
+  return _table(by, values, labels, ends=edges)
 
 
 def _table(
   by: str,
   values: Sequence[float | None],
   labels: list[str],
-  place: Callable[[Any], int],
+  *,
+  ends: Sequence[float],
 ) -> Buckets:
-  """The last bucket, if it is needed, is that of unknown values (None)."""
-  bucket_B = [len(labels) if v is None else place(v) for v in values]
+  """Buckets up to `ends`, which are in them, and one beyond.
+
+  Another, if it is needed, is that of unknown values (None).
+  """
+  bucket_B = [
+    len(labels) if v is None else bisect.bisect_left(ends, v) for v in values
+  ]
   if None in values:
     labels = [*labels, NO_TREE]
   return Buckets(by, tuple(labels), np.array(bucket_B, np.int64))

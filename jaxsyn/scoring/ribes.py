@@ -58,7 +58,7 @@ def sentence(
     The best over the references; 0 for an empty hypothesis, and where fewer
     than two words are found (one, for a reference of one word).
   """
-  return max(_ribes(r, hypothesis, alpha, beta) for r in references)
+  return max(_ribes(r, hypothesis, alpha=alpha, beta=beta) for r in references)
 
 
 def places(reference: Sequence[str], hypothesis: Sequence[str]) -> list[int]:
@@ -107,6 +107,7 @@ def _once(ngram: str, text: str) -> bool:
 def _ribes(
   reference: Sequence[str],
   hypothesis: Sequence[str],
+  *,
   alpha: float,
   beta: float,
 ) -> float:

@@ -90,16 +90,16 @@ class Grammar:
     if self.chance(0.25):
       verb.right.append(self.place())
     if self.chance(0.15):
-      verb.right.append(self.noun("obl", ("tool",), 2, "with"))
+      verb.right.append(self.noun("obl", ("tool",), 2, case="with"))
     if not verb.child("advmod") and self.chance(0.2):
       verb.right.append(self.word("adverb", "advmod"))
 
   def place(self) -> Node:
     """Where it happens: "near the river"."""
-    return self.noun("obl", ("place",), 2, "near")
+    return self.noun("obl", ("place",), 2, case="near")
 
   def noun(
-    self, relation: str, kinds: tuple[str, ...], depth: int, case: str = ""
+    self, relation: str, kinds: tuple[str, ...], depth: int, *, case: str = ""
   ) -> Node:
     """Article, adjectives, noun, then an attribute, a clause or a partner.
 
@@ -121,7 +121,9 @@ class Grammar:
     of = self.chance(0.4)
     if self.chance(0.35):
       kinds = ("person",) if of else ("part",)
-      node.right.append(self.noun("nmod", kinds, 2, "of" if of else "with"))
+      node.right.append(
+        self.noun("nmod", kinds, 2, case="of" if of else "with")
+      )
     # "the friend of the king who ...": who? Not said by this grammar.
     if not (node.right and of and kind == "person") and self.chance(
       (0.4, 0.12)[depth]

@@ -97,13 +97,17 @@ def lexicon() -> dict[str, tuple[Word, ...]]:
     for rank, lemma in enumerate(lemmas):
       senses = {"adverb": 3, "adjective": 1 + rank % 2, "with": 2}.get(kind, 1)
       stems = tuple(stem(1 if closed else 2) for _ in range(senses))
-      made.append(Word(lemma, kind, int(rng.random() * groups), stems))
+      made.append(
+        Word(lemma, kind, group=int(rng.random() * groups), stems=stems)
+      )
     words[kind] = tuple(made)
   for kind, others in (
     ("pronoun", ("who", "whom", "that")),
     ("mark", (".", ",")),
   ):
-    words[kind] = tuple(Word(lemma, kind, 0, ()) for lemma in others)
+    words[kind] = tuple(
+      Word(lemma, kind, group=0, stems=()) for lemma in others
+    )
   return words
 
 

@@ -70,7 +70,9 @@ def test_buckets_have_all_runs():
   table = buckets.Buckets(
     "half", ("first", "none", "last"), np.array([0, 0, 2, 2])
   )
-  first, none, last = analysis.in_buckets(table, runs, "base", SETTINGS.draws)
+  first, none, last = analysis.in_buckets(
+    table, runs, "base", draws=SETTINGS.draws
+  )
   assert (first.count, none.count, last.share) == (2, 0, 0.5)
   assert [s.values for s in first.scores] == [(50, 100), (100, 100)]
   assert [s.values for s in last.scores] == [(0, 50), (0, 100)]

@@ -178,7 +178,9 @@ def test_a_chart_is_titled_with_all_that_it_shows():
     figure.axes[0]
     for figure in (
       plots.curves(content, content.system("pascal")),
-      plots.by_fact(content, split, "depth", content.system("pascal")),
+      plots.by_fact(
+        content, split, by="depth", system=content.system("pascal")
+      ),
     )
   )
   assert curves.get_title("left") == "pascal and its control, transformer"
@@ -222,7 +224,9 @@ def test_the_plot_of_differences_shows_what_the_table_says():
 def test_buckets_with_too_few_sentences_have_no_point():
   content = made()
   (split,) = content.splits
-  figure = plots.by_fact(content, split, "depth", content.system("pascal"))
+  figure = plots.by_fact(
+    content, split, by="depth", system=content.system("pascal")
+  )
   (line,) = [x for x in figure.axes[0].lines if x.get_marker() == "o"]
   assert list(line.get_ydata()) == [0.7]
   assert [t.get_text() for t in figure.axes[0].get_xticklabels()] == [
@@ -239,7 +243,9 @@ def test_panels_of_a_page_have_one_scale():
     for system in content.systems
   ]
   assert len(set(panels)) == 1
-  figure = plots.by_fact(content, split, "depth", content.system("pascal"))
+  figure = plots.by_fact(
+    content, split, by="depth", system=content.system("pascal")
+  )
   low, high = figure.axes[0].get_ylim()
   assert low < -0.3 and high > 1.7  # the interval of the only difference
 

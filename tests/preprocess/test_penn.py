@@ -104,7 +104,7 @@ def test_subwords_stand_in_their_constituents(tmp_path):
   vocabulary = train(["A duck waits."], tmp_path / "v", size=99, type="char")
   tree = penn.parse(DUCK, "x:1")
   ids = {"NP": 1, "ROOT": 2, "S": 3, "VP": 4}
-  found = penn.bracketing(tree, "A duck waits.", vocabulary, ids)
+  found = penn.bracketing(tree, "A duck waits.", vocabulary, ids=ids)
   NP, ROOT, S, VP = map(opening, ids.values())
   assert found.dtype == np.int32
   assert found.tolist() == [
