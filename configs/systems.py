@@ -252,6 +252,11 @@ def apply(config: ConfigDict, system: str | None) -> ConfigDict:
   config.system = system or "transformer"
   owner: dict[str, str] = {}  # field -> the system that set it
   for name in config.system.split("+"):
+    if not name:
+      raise InputError(
+        f"{config.system!r}: a '+' stands between two systems, as in "
+        "pascal+relative."
+      )
     if name not in SYSTEMS:
       raise InputError(
         f"no system {name!r} (the part after ':' in --config). "

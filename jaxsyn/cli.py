@@ -187,11 +187,22 @@ def _check_option(section: Any, path: str) -> None:
   """Raises InputError where a dotted path leaves the config."""
   if told := moved(path):
     raise InputError(told)
+  if path == "system":
+    raise InputError(
+      "--config.system would be a name without its parts: a system stands "
+      "after ':', as in --config configs/multi30k_en_de.py:pascal."
+    )
   where = "config"
   for name in path.split("."):
     if not isinstance(section, ml_collections.ConfigDict):
       raise InputError(f"{where} is a value and has no option {name!r}.")
     if name not in section:
+      names = (row.name for row in describe(Config))
+      if any(f"{known}.".startswith(f"config.{path}.") for known in names):
+        raise InputError(
+          f"config.{path} is an option of {name!r}, which this system does not "
+          "have; take a system that has it, after ':' in --config."
+        )
       raise InputError(
         f"{where} has no option {name!r}. {did_you_mean(name, section)}"
       )

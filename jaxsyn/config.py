@@ -453,7 +453,9 @@ class Config:
   """All of it."""
 
   system: Name = option(
-    "transformer", "Name of a function in configs/systems.py."
+    "transformer",
+    "Name of a function in configs/systems.py, which sets it: the part after "
+    "':' in --config.",
   )
   seed: Seed = option(
     0, "Of parameters, dropout, batch order and random trees."

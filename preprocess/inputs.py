@@ -141,7 +141,9 @@ def _numbers(lines: str, count: int, name: str) -> range:
   if not 1 <= first <= last <= count:
     raise InputError(
       f"config.prepare.splits.{name}: the lines must be FIRST-LAST, or FIRST- to"
-      f" the last, of 1 to {count} as the files have, got {lines!r}."
+      f" the last, of 1 to {count} as the files have, got {lines!r}. Where the "
+      "other splits take too many lines, give them fewer: with configs/own.py, "
+      "held_out=50."
     )
   return range(first - 1, last)
 

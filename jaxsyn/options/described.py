@@ -64,19 +64,27 @@ def describe(
 
 
 def text(cls: type, begins: str = "config") -> str:
-  """The options whose dotted name begins so, for a terminal."""
-  lines = []
+  """The options whose dotted name begins so, for a terminal.
+
+  Those of a section stand together, before the sections in it.
+  """
+  sections: dict[str, list[str]] = {"config": []}
   for row in describe(cls):
     if not f"{row.name}.".startswith(f"{begins}."):
       continue
     if row.is_section:
-      lines.append(f"\n{row.name}: {row.meaning}")
+      sections.setdefault(row.name, []).append(f"\n{row.name}: {row.meaning}")
       continue
     unit = f" {row.unit}" if row.unit else ""
-    lines.append(f"  --{row.name}={row.default}{unit}  ({row.type})")
-    lines += textwrap.wrap(row.meaning, 76, initial_indent=" " * 4,
-                           subsequent_indent=" " * 4)  # fmt: skip
-  return "\n".join(lines).strip()
+    sections.setdefault(row.name.rpartition(".")[0], []).extend(
+      [
+        f"  --{row.name}={row.default}{unit}  ({row.type})",
+        textwrap.indent(textwrap.fill(row.meaning, 72), " " * 4),
+      ]
+    )
+  return "\n".join(
+    line for lines in sections.values() for line in lines
+  ).strip()
 
 
 @functools.cache

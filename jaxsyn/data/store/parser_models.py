@@ -49,10 +49,17 @@ def find(
     from spacy_udpipe import utils as spacy_udpipe
 
     if name not in spacy_udpipe.LANGUAGES:
+      said = (
+        f"the language {name!r} (config.data.*_language) has no parser model"
+      )
+      if model:
+        said = f"parser model {name!r} is no file and no name"
       known = [*spacy_udpipe.LANGUAGES, *downloads]
+      guess = "" if "." in name else f" {did_you_mean(name, known)}"
       raise InputError(
-        f"parser model {name!r} is no file and no name of spacy-udpipe."
-        f" {did_you_mean(name, known)}"
+        f"{said} of spacy-udpipe. Name a UDPipe file or one of its models with "
+        "config.prepare.parse.source_model or target_model, or prepare without "
+        f'trees: --config.prepare.parse.sides="()".{guess}'
       )
     file = spacy_udpipe.LANGUAGES[name]
     place = fetch.Address(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
