@@ -9,6 +9,8 @@ from absl import flags
 from jaxsyn.options.bounds import Range
 from jaxsyn.options.fields import range_of
 
+flags.disclaim_key_flags()  # they show in the help of the command
+
 
 def number_flag(
   name: str,

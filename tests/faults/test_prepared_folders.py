@@ -85,7 +85,9 @@ def test_parser_and_what_is_used_again(prepared, tmp_path, capsys):
   """A flipped chunk of trees, or vocabulary, is made again, never used."""
   from configs import quickstart
 
-  shutil.copytree(prepared, tmp_path / "out")
+  shutil.copytree(
+    prepared, tmp_path / "out", ignore=shutil.ignore_patterns("columns")
+  )
   config = quickstart.get_config()
   config.data.directory = str(tmp_path / "out")
   config.prepare.parse.source_model = str(

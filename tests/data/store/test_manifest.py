@@ -83,7 +83,9 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture
 def folder(prepared, tmp_path):
-  return shutil.copytree(prepared, tmp_path / "copy")
+  return shutil.copytree(
+    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("columns")
+  )
 
 
 def put(folder, content):
