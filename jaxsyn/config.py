@@ -144,7 +144,7 @@ class Clean:
 
 
 @dataclasses.dataclass(frozen=True)
-class Parse:
+class Trees:
   """Where the trees come from."""
 
   sides: tuple[Literal["source", "target"], ...] = option(
@@ -179,7 +179,7 @@ class Parse:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pieces:
+class Subwords:
   """The vocabulary, by SentencePiece."""
 
   # Four pieces are special symbols.
@@ -228,8 +228,8 @@ class Prepare:
     4, "TFRecord files a split."
   )
   clean: Clean = section(Clean)
-  parse: Parse = section(Parse)
-  vocabulary: Pieces = section(Pieces)
+  parse: Trees = section(Trees)
+  vocabulary: Subwords = section(Subwords)
   max_subwords: Annotated[int, Range(2, MOST)] = option(  # one, and EOS
     250,
     "Drop training pairs with a longer side; EOS included.",

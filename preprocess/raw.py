@@ -88,14 +88,14 @@ def sentences(path: pathlib.Path) -> list[str]:
   return lines
 
 
-def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Address]:
+def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
   """config.prepare.downloads by file name.
 
   Raises:
     InputError: an entry is not (file name, URL, SHA-256[, bytes]), or a name is
       a path or comes twice.
   """
-  found: dict[str, fetch.Address] = {}
+  found: dict[str, fetch.Download] = {}
   for entry in downloads:
     missing = ("", "", "", str(fetch.MOST))[len(entry) :]
     name, url, sha256, most = (*entry, *missing)[:4]
@@ -111,7 +111,7 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Address]:
         ' "", perhaps the most bytes as in "5000000"), each file name once and'
         f" without folders, got {tuple(entry)!r}."
       )
-    found[name] = fetch.Address(url, sha256.lower(), int(most))
+    found[name] = fetch.Download(url, sha256.lower(), int(most))
   return found
 
 
@@ -120,7 +120,7 @@ def find(
   raw_dir: str,
   *,
   own: pathlib.Path,
-  downloads: Mapping[str, fetch.Address],
+  downloads: Mapping[str, fetch.Download],
 ) -> pathlib.Path:
   """The file of a name: in raw_dir, else fetched before, else fetched now.
 

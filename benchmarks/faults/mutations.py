@@ -262,7 +262,7 @@ def download(state: MutationCases, rng: Rng) -> None:
 
   path = state.folder / "corpus.txt"
   record = state.folder / "corpus.txt.sha256"
-  nowhere = fetch.Address("http://127.0.0.1:9/corpus.txt")
+  nowhere = fetch.Download("http://127.0.0.1:9/corpus.txt")
   data = b"".join(state.payloads[:2])
   path.write_bytes(data)
   record.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from flax import linen as nn
 from flax import struct
 
 from jaxsyn.data.schema import BOS
-from jaxsyn.models.gru_decoder import Decoder, State
+from jaxsyn.models.gru_decoder import Decoder, DecoderState
 from jaxsyn.models.gru_layers import Bidirectional, linear
 from jaxsyn.models.layers import Dropout
 from jaxsyn.models.spec import Family, ModelSpec
@@ -39,7 +39,7 @@ class Encoded:
     annotations: annotation_BSE of the encoder, then those of windows that have
       their own.
     source: facts about the source.
-    facts: `Facts` of every step, once they are remembered.
+    facts: `SourceFacts` of every step, once they are remembered.
   """
 
   annotations: tuple[Array, ...]
@@ -157,7 +157,9 @@ class GruModel(nn.Module):
     )
     return dataclasses.replace(encoded, facts=facts)
 
-  def _first(self, encoded: Encoded, beams: int, *, train: bool) -> State:
+  def _first(
+    self, encoded: Encoded, beams: int, *, train: bool
+  ) -> DecoderState:
     """The state before the first step: s = tanh(W · mean of annotations)."""
     annotation_BSE = encoded.annotations[0]
     length_B1 = jnp.sum(encoded.source.real_BS, axis=1, keepdims=True)
@@ -165,18 +167,18 @@ class GruModel(nn.Module):
     mean_BE = self.drop_first(mean_BE.astype(annotation_BSE.dtype), train=train)
     state_BG = jnp.tanh(self.first_state(mean_BE))
     B, G = state_BG.shape
-    return State(
+    return DecoderState(
       jnp.broadcast_to(state_BG[:, None], (B, beams, G)),
       self.decoder.cross.start(encoded.source, beams),
     )
 
-  def start(self, encoded: Encoded, beams: int, length: int) -> State:
+  def start(self, encoded: Encoded, beams: int, length: int) -> DecoderState:
     """What N hypotheses a sentence know before their first subword."""
     return self._first(encoded, beams, train=False)
 
   def advance(
-    self, encoded: Encoded, cache: State, token_BN: Array, at: Array
-  ) -> tuple[Array, State]:
+    self, encoded: Encoded, cache: DecoderState, token_BN: Array, at: Array
+  ) -> tuple[Array, DecoderState]:
     """Logits of the position after `token_BN` (logits_BNV), and the state.
 
     Args:
@@ -190,7 +192,7 @@ class GruModel(nn.Module):
     )
     return self._logits(t_BND), cache
 
-  def reorder(self, cache: State, beam_BN: Array) -> State:
+  def reorder(self, cache: DecoderState, beam_BN: Array) -> DecoderState:
     """The state after each hypothesis was continued from a beam's."""
 
     def take(x: Any) -> Array:

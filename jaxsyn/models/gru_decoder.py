@@ -28,7 +28,7 @@ Array = jax.Array
 
 
 @struct.dataclass
-class State:
+class DecoderState:
   """What goes from step to step, of N hypotheses a sentence.
 
   Attributes:
@@ -41,7 +41,7 @@ class State:
 
 
 @struct.dataclass
-class Facts:
+class SourceFacts:
   """What all steps read of the source.
 
   Attributes:
@@ -104,7 +104,7 @@ class Contexts(nn.Module):
 
   def remember(
     self, annotations: tuple[Array, ...], view: View, *, train: bool
-  ) -> Facts:
+  ) -> SourceFacts:
     """What all steps read."""
     keys = [
       align.remember(self.drop(annotation_BSE, train=train))
@@ -119,7 +119,7 @@ class Contexts(nn.Module):
         *annotations[first + 1 :],
       )
     facts = [window.facts(view) for window in self._windows()]
-    return Facts(annotations, tuple(keys), tuple(facts))
+    return SourceFacts(annotations, tuple(keys), tuple(facts))
 
   def start(self, view: View, beams: int) -> tuple[Any, ...]:
     """What the windows remember before the first step."""
@@ -129,7 +129,7 @@ class Contexts(nn.Module):
     self,
     query_BNG: Array,
     past: tuple[Any, ...],
-    facts: Facts,
+    facts: SourceFacts,
     view: View,
     *,
     train: bool,
@@ -208,8 +208,8 @@ class Decoder(nn.Module):
   def __call__(
     self,
     x_BTD: Array,
-    start: State,
-    facts: Facts,
+    start: DecoderState,
+    facts: SourceFacts,
     view: View,
     *,
     train: bool,
@@ -218,8 +218,8 @@ class Decoder(nn.Module):
     masks = self._masks(start.state_BNG, facts, train=train)
 
     def step(
-      decoder: Decoder, state: State, gates_BZG: Array
-    ) -> tuple[State, Any]:
+      decoder: Decoder, state: DecoderState, gates_BZG: Array
+    ) -> tuple[DecoderState, Any]:
       state, contexts, weights = decoder.step(
         gates_BZG[:, None], state, facts, view, masks, train=train
       )
@@ -241,8 +241,8 @@ class Decoder(nn.Module):
     return self.drop_read_out(t_BTD, train=train)
 
   def advance(
-    self, x_BND: Array, state: State, facts: Facts, view: View
-  ) -> tuple[Array, State]:
+    self, x_BND: Array, state: DecoderState, facts: SourceFacts, view: View
+  ) -> tuple[Array, DecoderState]:
     """One step of N hypotheses a sentence: t_BND, and the state after it."""
     state, contexts, _ = self.step(
       self.first.input(x_BND), state, facts, view, (1, 1, 1), train=False
@@ -252,13 +252,13 @@ class Decoder(nn.Module):
   def step(
     self,
     gates_BNZG: Array,
-    state: State,
-    facts: Facts,
+    state: DecoderState,
+    facts: SourceFacts,
     view: View,
     masks: tuple[ArrayLike, ...],
     *,
     train: bool,
-  ) -> tuple[State, list[Array], list[Array]]:
+  ) -> tuple[DecoderState, list[Array], list[Array]]:
     """One step: the state, and context_BNE and weight_BNS of each window.
 
     Args:
@@ -278,10 +278,10 @@ class Decoder(nn.Module):
     moving_BNE = jnp.concatenate([c * context for c in moving], axis=-1)
     gates_BNZG = self.second.input(moving_BNE)
     state_BNG = self.second(gates_BNZG, query_BNG, query_BNG * second)
-    return State(state_BNG, past), contexts, weights
+    return DecoderState(state_BNG, past), contexts, weights
 
   def _masks(
-    self, state_BNG: Array, facts: Facts, *, train: bool
+    self, state_BNG: Array, facts: SourceFacts, *, train: bool
   ) -> tuple[ArrayLike, ...]:
     """Dropout masks of both recurrent matrices and the context, one a sentence.
 

@@ -82,7 +82,7 @@ def weights_of(
 
 
 def predicted(share: float) -> dict:
-  """Parameters of a `Position` that always says p = share · J.
+  """Parameters of a `PredictedPosition` that always says p = share · J.
 
   tanh(bias) · weight = ln(share / (1 - share)), through one unit.
   """

@@ -136,7 +136,7 @@ class Nothing(Task):
 
 
 @dataclasses.dataclass(frozen=True)
-class Parse(Task):
+class Parsing(Task):
   """From the source, between tags, to its tree without words."""
 
   tags: ClassVar[bool] = True
@@ -184,7 +184,7 @@ class Source(Task):
 
 
 TASKS: Table[Task] = Table(
-  "second task", {"none": Nothing, "parse": Parse, "source": Source}
+  "second task", {"none": Nothing, "parse": Parsing, "source": Source}
 )
 
 

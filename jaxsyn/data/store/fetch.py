@@ -42,7 +42,7 @@ _SLOWEST = 1 << 10  # bytes a second, after the first _TIMEOUT seconds
 _RECORD = re.compile(r"\b[0-9a-f]{64}\b")
 
 
-class Address(NamedTuple):
+class Download(NamedTuple):
   """Where a file is, and what it must be.
 
   Attributes:
@@ -58,7 +58,7 @@ class Address(NamedTuple):
 
 def get(
   path: pathlib.Path,
-  address: Address,
+  address: Download,
   check: Check = lambda path: None,
 ) -> str:
   """Sees to it that a file is there, whole and as it was the first time.
@@ -142,7 +142,7 @@ def _write_record(path: pathlib.Path, sha256: str, origin: str) -> None:
 
 
 def _fetch(
-  path: pathlib.Path, address: Address, expected: str, check: Check
+  path: pathlib.Path, address: Download, expected: str, check: Check
 ) -> str:
   print(f"fetching {address.url}", file=sys.stderr)
   with files.publish(path) as file:
@@ -180,7 +180,7 @@ def _unpacks(path: pathlib.Path, most: int) -> None:
     raise InputError(f"unpacked it has more than {most:,} bytes")
 
 
-def _blocks(address: Address, known: bool) -> Iterator[bytes]:
+def _blocks(address: Download, known: bool) -> Iterator[bytes]:
   """What a server sends, to its end; `known`: its SHA-256 will be compared."""
   try:
     with _opener().open(_request(address.url), timeout=_TIMEOUT) as answer:

@@ -59,7 +59,7 @@ class Shard:
 
 
 @dataclasses.dataclass(frozen=True)
-class Split:
+class SplitFacts:
   examples: Number
   shards: tuple[Shard, ...]
   records_sha256: Sha256
@@ -74,14 +74,14 @@ class Split:
 
 
 @dataclasses.dataclass(frozen=True)
-class Vocabulary:
+class VocabularyFacts:
   file: ModelFile
   sha256: Sha256
   size: Annotated[int, Range(len(SPECIAL), 1 << 24)]
 
 
 @dataclasses.dataclass(frozen=True)
-class Parser:
+class ParserFacts:
   file: ParserFile  # "": CoNLL-U was given
   sha256: Sha256OrNone
   name: str = ""
@@ -100,9 +100,9 @@ class Manifest:
   name: Name
   version: Version
   sides: tuple[str, ...]
-  splits: dict[Name, Split]
-  vocabulary: dict[str, Vocabulary]
-  parser: dict[str, Parser | None]
+  splits: dict[Name, SplitFacts]
+  vocabulary: dict[str, VocabularyFacts]
+  parser: dict[str, ParserFacts | None]
   relations: dict[str, tuple[str, ...]]
   options: Prepare
   files: dict[FileName, File]
@@ -171,7 +171,7 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
 
 
 def _faults_of_split(
-  manifest: Manifest, name: str, split: Split
+  manifest: Manifest, name: str, split: SplitFacts
 ) -> Iterator[Fault]:
   folder, number = f"{manifest.name}/{manifest.version}", len(split.shards)
   for i, shard in enumerate(split.shards):

@@ -16,7 +16,7 @@ from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
 
 MOST_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
-_NONE: Mapping[str, fetch.Address] = types.MappingProxyType({})
+_NONE: Mapping[str, fetch.Download] = types.MappingProxyType({})
 
 
 def find(
@@ -24,7 +24,7 @@ def find(
   language: str,
   directory: str | Path,
   *,
-  downloads: Mapping[str, fetch.Address] = _NONE,
+  downloads: Mapping[str, fetch.Download] = _NONE,
 ) -> Path:
   """The parser model that a config means.
 
@@ -62,7 +62,7 @@ def find(
         f'trees: --config.prepare.parse.sides="()".{guess}'
       )
     file = spacy_udpipe.LANGUAGES[name]
-    place = fetch.Address(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
+    place = fetch.Download(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
     downloads = {file: place, **downloads}
   path = Path(directory) / file
   try:

@@ -320,6 +320,10 @@ class _Encode:
   @functools.cached_property
   def _models(self) -> tuple[dict[str, UDPipe], dict[str, Any]]:
     manifest = manifests.read(self._prepared)
+    vocabularies = tuple(
+      manifests.vocabulary(self._prepared, manifest, side)
+      for side in schema.SIDES
+    )
     parsers = {}
     for side in manifest["sides"]:
       model = manifests.parser_file(self._prepared, manifest, side)
@@ -333,10 +337,7 @@ class _Encode:
     # No annotations: what examples hold follows from the sides alone.
     known = {
       "relations": manifests.encoding(manifest)["relations"],
-      "vocabularies": tuple(
-        manifests.vocabulary(self._prepared, manifest, side)
-        for side in schema.SIDES
-      ),
+      "vocabularies": vocabularies,
     }
     return parsers, known
 

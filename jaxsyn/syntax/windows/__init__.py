@@ -10,8 +10,8 @@ from __future__ import annotations
 from jaxsyn.options import Table
 from jaxsyn.syntax.windows.flexible import Flexible
 from jaxsyn.syntax.windows.local import Local
-from jaxsyn.syntax.windows.source_dependency import SourceDependency
-from jaxsyn.syntax.windows.tree import Tree
+from jaxsyn.syntax.windows.source_dependency import SourceDependencyWindow
+from jaxsyn.syntax.windows.tree import SyntaxDirected
 from jaxsyn.syntax.windows.whole import Whole
 from jaxsyn.syntax.windows.window import Window, WindowSpec
 
@@ -23,7 +23,7 @@ WINDOWS: Table[WindowSpec] = Table(
     "global": Whole,
     "local": Local,
     "flexible": Flexible,
-    "syntax": Tree,
-    "source_dependency": SourceDependency,
+    "syntax": SyntaxDirected,
+    "source_dependency": SourceDependencyWindow,
   },
 )

@@ -17,7 +17,7 @@ from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.gaussian import exponent
 from jaxsyn.syntax.part import View
 from jaxsyn.syntax.windows.window import (
-  Position,
+  PredictedPosition,
   Window,
   WindowSpec,
   row_of,
@@ -29,7 +29,7 @@ Array = jax.Array
 
 class _Local(Window):
   def setup(self) -> None:
-    self.position = Position(self.where.dtype)
+    self.position = PredictedPosition(self.where.dtype)
 
   def __call__(
     self,

@@ -24,7 +24,7 @@ from jaxsyn.syntax.windows.window import Window, WindowSpec
 Array = jax.Array
 
 
-class _SourceDependency(WholeWindow):
+class _SourceDependencyWindow(WholeWindow):
   def setup(self) -> None:
     spec = self.spec
     self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
@@ -34,7 +34,7 @@ class _SourceDependency(WholeWindow):
 
 
 @dataclasses.dataclass(frozen=True)
-class SourceDependency(Unit, WindowSpec):
+class SourceDependencyWindow(Unit, WindowSpec):
   """All of a second sequence of annotations, made from V alone.
 
   A bidirectional encoder of its own reads the V of every subword; an alignment
@@ -43,7 +43,7 @@ class SourceDependency(Unit, WindowSpec):
 
   size: Count = option(48, "Dimensions of V; 260 in the paper.")
 
-  window: ClassVar[type[Window]] = _SourceDependency
+  window: ClassVar[type[Window]] = _SourceDependencyWindow
   reads: ClassVar[tuple[str, ...]] = ("head",)
   own_annotations: ClassVar[bool] = True
 

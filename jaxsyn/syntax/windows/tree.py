@@ -18,7 +18,7 @@ from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.gaussian import exponent
 from jaxsyn.syntax.part import View
 from jaxsyn.syntax.windows.window import (
-  Position,
+  PredictedPosition,
   Window,
   WindowSpec,
   row_of,
@@ -48,10 +48,10 @@ def _row(distance_BSS: Array, row_BN: Array) -> Array:
   return jnp.take_along_axis(distance_BSS, row_BN[:, :, None], axis=1)
 
 
-class _Tree(Window):
+class _SyntaxDirected(Window):
   def setup(self) -> None:
     if self.spec.position != "expected":
-      self.position = Position(self.where.dtype)
+      self.position = PredictedPosition(self.where.dtype)
 
   def facts(self, view: View) -> Array:
     return distances(view)
@@ -66,7 +66,7 @@ class _Tree(Window):
     *,
     train: bool,
   ) -> tuple[Array, Any]:
-    spec: Tree = self.spec
+    spec: SyntaxDirected = self.spec
     real_B1S = view.real_BS[:, None, :]
     if spec.position == "expected":
       weight_BNS = softmax_within(score_BNS, real_B1S)
@@ -96,7 +96,7 @@ class _Tree(Window):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tree(WindowSpec):
+class SyntaxDirected(WindowSpec):
   """Softmax of e · exp(-M[p]² / 2σ²) within n edges of the predicted word.
 
   M counts edges of the tree. Left open by the paper, and taken here: the sum
@@ -129,5 +129,5 @@ class Tree(WindowSpec):
     "probabilities. Ours.",
   )
 
-  window: ClassVar[type[Window]] = _Tree
+  window: ClassVar[type[Window]] = _SyntaxDirected
   reads: ClassVar[tuple[str, ...]] = ("tree_distance", "head")

@@ -122,7 +122,7 @@ class WindowSpec(Choice):
     """
 
 
-class Position(nn.Module):
+class PredictedPosition(nn.Module):
   """The source position that a step is about, predicted from its state.
 
   p = J · σ(vᵀ tanh(W q + b)): Luong et al. 2015, Eq. 9; Chen et al. 2018,

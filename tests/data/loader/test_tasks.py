@@ -276,7 +276,7 @@ def test_a_target_that_reads_trees_finds_none_in_brackets(records):
   one |= {k: v for k, v in side.items() if k in names and k != "target_id"}
   brackets = tasks.Dependency()
   sizes = {"source": SOURCE, "target": TARGET}
-  new = tasks.Parse().make(one, brackets.bracketing(one), brackets, sizes)
+  new = tasks.Parsing().make(one, brackets.bracketing(one), brackets, sizes)
   assert new["target_word"].tolist() == [-1] * 6
   assert new["target_parent_mid"].tolist() == [*range(6)]
   assert new["target_head"].shape == new["target_tree_distance"].shape == (0,)

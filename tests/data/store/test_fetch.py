@@ -30,7 +30,7 @@ def names(folder: pathlib.Path):
 
 def test_fetched_once_and_recorded(server, tmp_path):
   server.answers["a.en"] = BODY
-  path, address = tmp_path / "a.en", fetch.Address(server.url("a.en"))
+  path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
   for _ in range(2):
     assert fetch.get(path, address) == SUM
   assert path.read_bytes() == BODY
@@ -46,7 +46,7 @@ def test_fetched_once_and_recorded(server, tmp_path):
 
 def test_other_content_than_the_first_time(server, tmp_path):
   server.answers["a.en"] = BODY
-  path, address = tmp_path / "a.en", fetch.Address(server.url("a.en"))
+  path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
   fetch.get(path, address)
   path.unlink()
   server.answers["a.en"] = BODY[:-1] + b"!"
@@ -60,7 +60,7 @@ def test_other_content_than_the_first_time(server, tmp_path):
 @pytest.mark.parametrize("sha256", [SUM, ""])
 def test_damaged_here_and_fetched_again(server, tmp_path, sha256, capsys):
   server.answers["a.en"] = BODY
-  path, address = tmp_path / "a.en", fetch.Address(server.url("a.en"), sha256)
+  path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"), sha256)
   fetch.get(path, address)
   path.write_bytes(b"S" + BODY[1:])
   assert fetch.get(path, address) == SUM
@@ -71,7 +71,7 @@ def test_damaged_here_and_fetched_again(server, tmp_path, sha256, capsys):
 def test_put_there_by_hand(tmp_path):
   path = tmp_path / "a.en"
   path.write_bytes(BODY)
-  nowhere = fetch.Address("http://127.0.0.1:9/a.en")
+  nowhere = fetch.Download("http://127.0.0.1:9/a.en")
   assert fetch.get(path, nowhere) == SUM
   assert "by hand" in (tmp_path / "a.en.sha256").read_text()
   path.write_bytes(BODY[:-1])
@@ -82,7 +82,7 @@ def test_put_there_by_hand(tmp_path):
 
 def test_damaged_record(server, tmp_path):
   server.answers["a.en"] = BODY
-  path, address = tmp_path / "a.en", fetch.Address(server.url("a.en"))
+  path, address = tmp_path / "a.en", fetch.Download(server.url("a.en"))
   fetch.get(path, address)
   (tmp_path / "a.en.sha256").write_bytes(b"\xff\x00")
   with pytest.raises(InputError, match=r"a\.en\.sha256 holds no SHA-256"):
@@ -167,7 +167,7 @@ def test_lies(server, tmp_path, lie):
   path = tmp_path / "raw" / "a.gz"
   if "gzip" not in lie and "unpacks" not in lie:
     path = path.with_suffix(".en")
-  address = fetch.Address(server.url("a.gz"), sha256, most)
+  address = fetch.Download(server.url("a.gz"), sha256, most)
   with pytest.raises(InputError, match=message):
     fetch.get(path, address)
   assert names(path.parent) == []
@@ -179,7 +179,7 @@ def test_whole_without_a_length(server, tmp_path):
     "chunks": chunked(WHOLE_CHUNK, b"0\r\n\r\n"),
   }
   for name, sha256 in (("known", SUM), ("chunks", "")):
-    address = fetch.Address(server.url(name), sha256)
+    address = fetch.Download(server.url(name), sha256)
     assert fetch.get(tmp_path / name, address) == SUM
 
 
@@ -188,7 +188,7 @@ def test_whole_without_a_length(server, tmp_path):
 )
 def test_no_address(tmp_path, url):
   with pytest.raises(InputError, match=r"no address of http|Invalid IPv6"):
-    fetch.get(tmp_path / "a", fetch.Address(url))
+    fetch.get(tmp_path / "a", fetch.Download(url))
 
 
 def test_redirects_stay_encrypted():
@@ -204,7 +204,7 @@ def test_redirects_stay_encrypted():
 
 def test_nobody_there(tmp_path):
   with pytest.raises(InputError, match="Connection refused"):
-    fetch.get(tmp_path / "a", fetch.Address("http://127.0.0.1:9/a"))
+    fetch.get(tmp_path / "a", fetch.Download("http://127.0.0.1:9/a"))
 
 
 def test_too_slow(server, tmp_path, monkeypatch):
@@ -227,7 +227,7 @@ def test_too_slow(server, tmp_path, monkeypatch):
     ("hang", r"timed out|closed"),
   ):
     with pytest.raises(InputError, match=message):
-      fetch.get(tmp_path / name, fetch.Address(server.url(name)))
+      fetch.get(tmp_path / name, fetch.Download(server.url(name)))
   assert names(tmp_path) == []
 
 
@@ -238,7 +238,7 @@ def test_two_at_once_fetch_once(server, tmp_path):
 
   server.answers["a"] = slow
   (tmp_path / ".a.0123abcd.partial").write_bytes(b"of a killed process")
-  address, found = fetch.Address(server.url("a")), []
+  address, found = fetch.Download(server.url("a")), []
   threads = [
     threading.Thread(
       target=lambda: found.append(fetch.get(tmp_path / "a", address))

@@ -50,7 +50,7 @@ def test_find_downloads_once(models, tmp_path, shared_data, capsys):
 def test_a_config_says_the_checksum_of_a_model(models, tmp_path, shared_data):
   path = shared_data / "udpipe" / "german.udpipe"
   models.answers |= {"mine": path.read_bytes()}
-  address = fetch.Address(models.url("mine"), UDPipe(path).sha256)
+  address = fetch.Download(models.url("mine"), UDPipe(path).sha256)
   found = find("", "de", tmp_path, downloads={GERMAN: address})
   assert found.read_bytes() == path.read_bytes()
   found = find("my.udpipe", "de", tmp_path, downloads={"my.udpipe": address})

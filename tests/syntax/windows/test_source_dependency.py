@@ -21,7 +21,7 @@ from jaxsyn.models.contract import view_of
 from jaxsyn.options import At, from_config
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.source_dependency import Surroundings
-from jaxsyn.syntax.windows.source_dependency import SourceDependency
+from jaxsyn.syntax.windows.source_dependency import SourceDependencyWindow
 
 BATCH = batch_of([sentence(5, 6, 1), sentence(1, 4, 2), sentence(6, 5, 3)])
 BASELINE = plan_of("gru_global")
@@ -102,7 +102,7 @@ def test_unread_it_is_the_baseline_to_the_bit():
 
 
 def test_as_the_only_context_it_gives_way_where_there_is_no_tree():
-  own = (("source_dependency", SourceDependency(size=6)),)
+  own = (("source_dependency", SourceDependencyWindow(size=6)),)
   family = dataclasses.replace(DOUBLE.spec.family, windows=own)
   model = dataclasses.replace(DOUBLE.config.model, family=family)
   config = dataclasses.replace(DOUBLE.config, model=model)
@@ -157,4 +157,4 @@ THERE = At("there")
 )
 def test_options_that_do_not_fit_are_named(options, message):
   with pytest.raises(InputError, match=message):
-    from_config(SourceDependency, options, THERE).check(THERE)
+    from_config(SourceDependencyWindow, options, THERE).check(THERE)

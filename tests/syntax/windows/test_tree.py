@@ -21,7 +21,7 @@ from jaxsyn.data.sentence import tree as trees
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, from_config
 from jaxsyn.syntax import View
-from jaxsyn.syntax.windows.tree import Tree, distances
+from jaxsyn.syntax.windows.tree import SyntaxDirected, distances
 from jaxsyn.syntax.windows.whole import Whole
 
 # The monkey eats a banana: The -> monkey -> eats <- banana <- a.
@@ -80,7 +80,7 @@ def test_a_window_of_one_edge_by_hand():
   e² = 7.3891 and e^1.2131 = 3.3638 over 14.1167.
   """
   weight_S = weights_of(
-    Tree(edges=1, sigma=1.0, position="hard"),
+    SyntaxDirected(edges=1, sigma=1.0, position="hard"),
     np.full((1, 1, 6), 2.0),
     params=predicted(0.75),
     **facts(MONKEY, [0, 1, 2, 3, 4, -1]),
@@ -124,7 +124,7 @@ def by_loops(spec, score_S, distance_SS, position):
 @pytest.mark.parametrize("apply", ["multiply", "add_log"])
 @pytest.mark.parametrize("position", ["interp", "hard", "expected"])
 def test_against_loops(position, apply):
-  spec = Tree(edges=2, sigma=1.5, position=position, apply=apply)
+  spec = SyntaxDirected(edges=2, sigma=1.5, position=position, apply=apply)
   rng = np.random.default_rng(3)
   heads = [controls.random(8, 5), controls.random(5, 6)]
   head_BW, word_BS = np.zeros((2, 8), int), np.full((2, 9), -1)
@@ -163,7 +163,7 @@ def test_against_loops(position, apply):
   "position, learns", [("interp", True), ("hard", False)]
 )
 def test_what_the_predictor_learns(position, learns):
-  spec = Tree(position=position)
+  spec = SyntaxDirected(position=position)
   score = np.random.default_rng(0).normal(size=(1, 1, 6))
   given = facts(MONKEY, [0, 1, 2, 3, 4, -1])
 
@@ -190,9 +190,9 @@ def test_gradients_against_differences():
 
   params = jax.tree.map(lambda x: x + 0.1, predicted(0.4))
   agree_with_differences(
-    lambda params: value(Tree(edges=9), score, params), params
+    lambda params: value(SyntaxDirected(edges=9), score, params), params
   )
-  expected = Tree(position="expected", edges=9)
+  expected = SyntaxDirected(position="expected", edges=9)
   agree_with_differences(
     lambda score: value(expected, score, None), jnp.asarray(score)
   )
@@ -202,7 +202,9 @@ def test_expected_has_no_predictor():
   given = facts(MONKEY, [0, 1, 2, 3, 4, -1])
   score, query = jnp.zeros((1, 1, 6)), jnp.zeros((1, 1, WHERE.width))
   view = View(real_BS=jnp.ones((1, 6), bool), **given)
-  assert not drawn(Tree(position="expected").make(WHERE), score, query, view)
+  assert not drawn(
+    SyntaxDirected(position="expected").make(WHERE), score, query, view
+  )
 
 
 def test_no_distance_is_global_attention():
@@ -211,8 +213,8 @@ def test_no_distance_is_global_attention():
   whole = weights_of(Whole(), score)
   one_word = facts([0], [0] * 6)
   for spec, given in (
-    (Tree(), one_word),
-    (Tree(edges=99, sigma=1e9), facts(MONKEY, [0, 1, 2, 3, 4, -1])),
+    (SyntaxDirected(), one_word),
+    (SyntaxDirected(edges=99, sigma=1e9), facts(MONKEY, [0, 1, 2, 3, 4, -1])),
   ):
     weight = weights_of(spec, score, params=predicted(0.4), **given)
     np.testing.assert_allclose(weight, whole, atol=1e-6)
@@ -221,4 +223,4 @@ def test_no_distance_is_global_attention():
 @pytest.mark.parametrize("options", [{"edges": -1}, {"sigma": 0.0}])
 def test_impossible_options_are_refused(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    from_config(Tree, options, At("config", "x"))
+    from_config(SyntaxDirected, options, At("config", "x"))
