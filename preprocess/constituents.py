@@ -34,16 +34,10 @@ def labels(splits: Collection[RawSplit]) -> list[str]:
 
 def _trees(split: RawSplit) -> Iterator[penn.PennTree | None]:
   """The constituency trees of the kept lines of a split."""
-  if split.brackets is None:
-    return
-  kept = iter([*split.kept, -1])
-  following = next(kept)
-  for number, tree in enumerate(
-    penn.read(split.brackets, split.all_lines("source"))
-  ):
-    if number == following:
-      following = next(kept)
-      yield tree
+  if split.brackets is not None:
+    kept = set(split.kept)
+    trees = penn.read(split.brackets, split.all_lines("source"))
+    yield from (tree for i, tree in enumerate(trees) if i in kept)
 
 
 def added(

@@ -10,13 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxsyn.comparison.hierarchical import Hierarchical
-from jaxsyn.comparison.results import (
-  Comparison,
-  SeedRun,
-  Summary,
-  TestSet,
-  find,
-)
+from jaxsyn.comparison.results import Comparison, Summary, TestSet, find
 from jaxsyn.scoring.metrics import heading, larger_is_better
 from jaxsyn.scoring.tables import Rows, interval
 from jaxsyn.workdir import flat
@@ -273,8 +267,14 @@ def setting(results: Comparison) -> list[str]:
     f"pairs: {', '.join(f'{k} {n:,}' for k, n in data.pairs.items())}; "
     f"SHA-256 of records: {records}."
   )
-  parts += dict.fromkeys(_machine(run) for run in results.runs)
-  return parts
+  for run in results.runs:
+    m = run.facts.machine
+    packages = ", ".join(f"{k} {v}" for k, v in m.packages.items())
+    parts.append(
+      f"Machine: {m.devices} × {m.device}; {m.processor}, {m.cores} cores; "
+      f"{m.system}; Python {m.python}; {packages}."
+    )
+  return list(dict.fromkeys(parts))
 
 
 def configs(results: Comparison) -> Rows:
@@ -324,12 +324,3 @@ def _checkpoint(results: Comparison) -> str:
     return "the last checkpoint"
   by = dict.fromkeys(run.facts.selection for run in results.runs)
   return f"the best checkpoint by validation {' or '.join(by)}"
-
-
-def _machine(run: SeedRun) -> str:
-  m = run.facts.machine
-  packages = ", ".join(f"{k} {v}" for k, v in m.packages.items())
-  return (
-    f"Machine: {m.devices} × {m.device}; {m.processor}, {m.cores} cores; "
-    f"{m.system}; Python {m.python}; {packages}."
-  )
