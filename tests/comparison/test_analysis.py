@@ -93,7 +93,7 @@ def test_a_test_set_that_is_not_as_it_was_written_is_refused(
   job.hypotheses("test").write_text("a\n" * 24)
 
   def scored():
-    return analysis._split("test", "transformer", [job], SETTINGS)[0]
+    return analysis._split("test", "transformer", [job], settings=SETTINGS)[0]
 
   whole = scored()
   assert whole.sentences == 24 and whole.conllu.endswith(
