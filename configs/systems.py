@@ -13,7 +13,8 @@ recurrent family, in configs/recurrent_systems.py. The table of all is below.
 
 from __future__ import annotations
 
-from flax.traverse_util import flatten_dict
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import parsing_systems as parsing
@@ -262,9 +263,9 @@ def apply(config: ConfigDict, system: str | None) -> ConfigDict:
         f"no system {name!r} (the part after ':' in --config). "
         f"{did_you_mean(name, SYSTEMS)}"
       )
-    before = flatten_dict(config.to_dict(), sep=".")
+    before = _flat(config)
     SYSTEMS[name](config)
-    for field, value in flatten_dict(config.to_dict(), sep=".").items():
+    for field, value in _flat(config).items():
       if field in before and before[field] == value:
         continue
       if field in owner:
@@ -274,3 +275,14 @@ def apply(config: ConfigDict, system: str | None) -> ConfigDict:
         )
       owner[field] = name
   return config
+
+
+def _flat(section: ConfigDict, prefix: str = "") -> dict[str, Any]:
+  # Not flax's: preparing, which reads these files, does not need JAX.
+  flat: dict[str, Any] = {}
+  for name, value in section.items():
+    if isinstance(value, ConfigDict):
+      flat |= _flat(value, f"{prefix}{name}.")
+    else:
+      flat[prefix + name] = value
+  return flat
