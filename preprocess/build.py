@@ -189,6 +189,8 @@ def _copy_models(
 
 
 def _main(values: flags.FlagValues) -> None:
+  if values.raw_dir:  # in the config, so that what refers to it follows
+    values.config.prepare.raw_dir = values.raw_dir
   directory = read_config(values.config).data.directory
   if values.verify:
     verify.run(directory)

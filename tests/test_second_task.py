@@ -14,13 +14,14 @@ from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import integrity
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
-from jaxsyn.validation import Validator, read_text
+from jaxsyn.validation import Validator
 
 LINES = ["The duck arrived .", "", "Ducks ."]
 
@@ -110,7 +111,9 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
   ).columns
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
-  lines = read_text(prepared, "validation", "source")
+  lines = integrity.read_text(
+    prepared, manifests.read(prepared), "validation", "source"
+  )
   for i, line in enumerate(lines):
     example = encode(
       parser(line),
