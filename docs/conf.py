@@ -21,6 +21,7 @@ extensions = [
   "sphinx.ext.autodoc",
   "sphinx.ext.mathjax",
 ]
+smartquotes = False  # "--config" is copied from docstrings into a shell
 html_theme = "furo"
 html_title = "jaxsyn"
 exclude_patterns = ["_build"]
@@ -32,6 +33,8 @@ default_role = "code"  # docstrings have names between single backticks
 # Shapes stand in the names of arrays; types are said in the text.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+# Where Flax makes submodules; its docstring is Flax's own.
+autodoc_default_options = {"exclude-members": "setup"}
 # Types of other projects, and private ones, have no page here.
 nitpick_ignore_regex = [("py:.*", r"(?!jaxsyn|preprocess).*|.*\._\w+")]
 
@@ -40,3 +43,4 @@ reference_pages.write(HERE / "reference")
 
 def setup(app):
   app.connect("autodoc-process-docstring", reference_pages.as_restructured_text)
+  app.connect("autodoc-process-signature", reference_pages.without_flax_fields)

@@ -81,8 +81,6 @@ PAGES = {
     (
       "jaxsyn.shapes",
       "jaxsyn.options",
-      "jaxsyn.options.fields",
-      "jaxsyn.options.choices",
       "jaxsyn.errors",
       "jaxsyn.data.schema",
       "jaxsyn.data.sentence.conllu",
@@ -179,6 +177,14 @@ def page(title: str, about: str, modules: Iterable[str]) -> str:
       "```\n",
     ]
   return "\n".join(lines)
+
+
+FLAX_FIELDS = re.compile(r"(, )?parent=<[^>]*_Sentinel object>, name=None")
+
+
+def without_flax_fields(app, what, name, found, options, signature, result):
+  """A signature without the two fields that Flax gives every module."""
+  return signature and FLAX_FIELDS.sub("", signature), result
 
 
 SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Source|Yields):(.*)")

@@ -59,7 +59,11 @@ def as_text(results: Comparison) -> str:
     name = "  " * line.inset + line.system
     rows.append([name, *(cell.text for cell in line.cells)])
   return "\n\n".join(
-    [aligned(rows), *tables.notes(results), *tables.conclusions(results)]
+    [
+      aligned(rows),
+      *tables.notes(results, bold=False),
+      *tables.conclusions(results),
+    ]
   )
 
 

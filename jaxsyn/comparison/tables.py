@@ -101,8 +101,12 @@ def p_value(p: float | None) -> str:
   return f"{p:.4f}" if p >= 1e-4 else "<0.0001"
 
 
-def notes(results: Comparison) -> list[str]:
-  """What stands below the table of scores."""
+def notes(results: Comparison, *, bold: bool = True) -> list[str]:
+  """What stands below the table of scores.
+
+  Args:
+    bold: whether the table can show that the best of a column is the best.
+  """
   texts = []
   if len(results.seeds) > 1:
     (low, hard), (high, soft) = MARKS
@@ -110,7 +114,7 @@ def notes(results: Comparison) -> list[str]:
       f"Mean ± standard deviation over seeds. {soft} p < {high}, {hard} p < "
       f"{low} against {results.baseline}, over seeds and sentences "
       f"(hierarchical bootstrap, {results.samples} resamples, corrected for "
-      "few seeds). Bold: the best mean of its column, which is no test."
+      "few seeds)."
     )
     if len(results.seeds) == 2:
       texts.append(
@@ -118,10 +122,9 @@ def notes(results: Comparison) -> list[str]:
         f"{soft} and {hard} are no evidence."
       )
   else:
-    texts.append(
-      "One seed: nothing here says what another seed would do. Bold: the best "
-      "of its column, which is no test."
-    )
+    texts.append("One seed: nothing here says what another seed would do.")
+  if bold and any(cell.best for line in lines(results) for cell in line.cells):
+    texts.append("Bold: the best of its column, which is no test.")
   if any("↓" in column for column in _columns(results)):
     texts.append("↓: less is better.")
   if _tasks(results):

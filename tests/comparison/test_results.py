@@ -104,8 +104,10 @@ def test_one_seed_has_no_spread_and_says_so():
   (split,) = made().splits
   single = tuple(summary(s.system, s.values[0]) for s in split.scores)
   split = dataclasses.replace(split, scores=single, over_seeds=())
-  text = report.as_text(made(splits=(split,), seeds=(0,)))
+  content = made(splits=(split,), seeds=(0,))
+  text = report.as_text(content)
   assert "±" not in text and "One seed" in text
+  assert "Bold" not in text and "Bold" in report.markdown(content)
 
 
 def test_controls_are_systems_and_every_tree_control_is_one():
