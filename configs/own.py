@@ -57,8 +57,8 @@ def corpus(
       )
   config = base.get_config()
   name = "_".join([stems[0], *languages]).lower()
-  config.data.name = re.sub("[^a-z0-9]+", "_", name)
-  config.data.directory = f"data/{config.data.name}"
+  name = re.sub("[^a-z0-9]+", "_", name)
+  config.data.update(name=name, directory=f"data/{name}")
   config.data.source_language, config.data.target_language = languages
   config.prepare.splits.train = (*files, f"{2 * held_out + 1}-")
   config.prepare.splits.validation = (*files, f"1-{held_out}")

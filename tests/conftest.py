@@ -40,14 +40,24 @@ def same_verbosity():
   logging.set_verbosity(before)
 
 
-@pytest.fixture
-def optimised():
-  """Compiles as commands do, where what the compiler makes is in question."""
+def _optimised():
   import jax
 
   jax.config.update("jax_disable_most_optimizations", False)
   yield
   jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.fixture
+def optimised():
+  """Compiles as commands do, where what the compiler makes is in question."""
+  yield from _optimised()
+
+
+@pytest.fixture(scope="module")
+def optimised_file():
+  """The same for a whole file with what its tests share."""
+  yield from _optimised()
 
 
 @pytest.fixture(scope="session")

@@ -274,8 +274,11 @@ def test_a_loss_that_is_no_number_stops_the_run(command, environment, tmp_path):
   done = subprocess.run(
     command(
       tmp_path / "nan",
-      {"batch.shapes": 1, "optimiser.learning_rate": 1e6},
-      "--config.optimiser.schedule=constant",
+      {
+        "batch.shapes": 1,
+        "optimiser.learning_rate": 1e6,
+        "optimiser.schedule": "constant",
+      },
     ),
     env=environment,
     cwd=ROOT,

@@ -14,6 +14,9 @@ from jaxsyn.models.layers import Dropout, keep_mask
 from jaxsyn.training.mesh import Layout, make_mesh, parameter_spec
 from jaxsyn.training.step import evaluate_step, first_state, train_step
 
+# Devices, and hypotheses, agree as what commands compile does.
+pytestmark = pytest.mark.usefixtures("optimised_file")
+
 BATCH = {
   k: np.asarray(v)
   for k, v in batch_of(
