@@ -263,6 +263,9 @@ def unparsed(text: str) -> Parse:
   return Parse(text, start, end, head, relation, parsed=False)
 
 
+NO_COLUMNS = "\t".join("____")  # from the lemma to the morphology
+
+
 def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
   """A parse as one CoNLL-U block, its blank line included.
 
@@ -284,13 +287,14 @@ def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
     # A word that holds no character is written as one that cannot be seen.
     form = _one_line(parse.text[start:end]) or "\u200b"
     glued = i + 1 < len(parse.head_W) and parse.start_W[i + 1] == end
-    row = parse.row_W[i] if whole and parse.row_W else ["_"] * COLUMNS
-    misc = [m for m in row[9].split("|") if not m.startswith("SpaceAfter=")]
-    misc = [*misc, "SpaceAfter=No"] if glued else misc
-    said = "|".join(m for m in misc if m != "_") or "_"
+    between, misc = NO_COLUMNS, "SpaceAfter=No" if glued else "_"
+    if whole and parse.row_W:
+      row = parse.row_W[i]
+      kept = [m for m in row[9].split("|") if not m.startswith("SpaceAfter=")]
+      between = "\t".join(row[2:6])
+      misc = "|".join(m for m in (*kept, misc) if m != "_") or "_"
     above = 0 if head == i else head + 1
-    columns = [str(i + 1), form, *row[2:6], str(above), relation, "_", said]
-    rows.append("\t".join(columns))
+    rows.append(f"{i + 1}\t{form}\t{between}\t{above}\t{relation}\t_\t{misc}")
   return "\n".join(rows) + "\n\n"
 
 
