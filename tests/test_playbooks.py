@@ -183,7 +183,9 @@ def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
   config = base.get_config()
   config.model.family = "convolution"
   config.parts.encoder.parent_scaled = syntax.PARTS.section("parent_scaled")
-  with pytest.raises(InputError, match="parent_scaled changes attention"):
+  with pytest.raises(
+    InputError, match="parent_scaled is a part, and this encoder asks"
+  ):
     resolve(read_config(config), JOINT)
 
 
