@@ -36,6 +36,7 @@ from jaxsyn.options.bounds import (
   Folder,
   Language,
   Name,
+  NameOf,
   Positive,
   Range,
   Rate,
@@ -92,7 +93,9 @@ class Data:
   name: Name = option(
     "corpus", "TFDS data set name: lower case, digits, underscores."
   )
-  directory: Folder = option("data/corpus", "The prepared folder.", resume=True)
+  directory: Folder = option(
+    "data/corpus", "The prepared folder.", neutral=True
+  )
   source_language: Language = option("en", "Code of the source's language.")
   target_language: Language = option("de", "Code of the target's language.")
   train: Name = option("train", "Name of the split to train on.")
@@ -171,10 +174,12 @@ class Trees:
     "Constituency trees of the source, beside the others: split name -> file "
     "(gz or plain), Penn brackets, a tree a line. The training split's do.",
   )
-  annotations: tuple[str, ...] = option(
+  annotations: tuple[
+    Annotated[str, NameOf("jaxsyn.data.annotations:ANNOTATIONS")], ...
+  ] = option(
     (),
     "What else is kept of each word of these sides, as a feature that a part "
-    'can read: names of jaxsyn.data.annotations, "upos".',
+    "can read.",
   )
 
 
@@ -257,7 +262,7 @@ class Batch:
     4.0,
     "Features above this are memory-mapped instead of loaded.",
     unit="GiB",
-    resume=True,
+    neutral=True,
   )
 
 
@@ -363,7 +368,9 @@ class Train:
     500, "Between checkpoints.", unit="steps", resume=True
   )
   keep: Count = option(3, "Checkpoints kept beside the best one.", resume=True)
-  log_every: Count = option(50, "Between log lines.", unit="steps", resume=True)
+  log_every: Count = option(
+    50, "Between log lines.", unit="steps", neutral=True
+  )
   patience: CountOrOff = option(
     0,
     "Evaluations without a better one by `selection`; 0: off.",
@@ -371,13 +378,14 @@ class Train:
   )
   # How it is validated may not change: scores would not compare with the best
   # so far.
-  selection: Literal["bleu", "chrf", "ribes", "likelihood"] = option(
-    "bleu",
-    'What is the best on the validation split: "bleu", "chrf" or "ribes" of '
-    'its translations, or the "likelihood" of a target subword, for which '
-    "nothing is translated. A tie goes to the likelihood, and BLEU without a "
-    "right 4-gram counts as 0, since a model learns for long before it has "
-    "any.",
+  selection: Annotated[str, NameOf("jaxsyn.scoring.selection:SELECTIONS")] = (
+    option(
+      "bleu",
+      "What is the best on the validation split: a metric of its translations, "
+      'or the "likelihood" of a target subword, for which nothing is translated. '
+      "A tie goes to the likelihood, and BLEU without a right 4-gram counts as "
+      "0, since a model learns for long before it has any.",
+    )
   )
   tokenizer: str = option(
     "",
@@ -406,7 +414,7 @@ class Train:
   )
   mesh: Mesh = section(Mesh, resume=True)
   prefetch: Annotated[int, Range(0, 10_000)] = option(
-    2, "Made ahead of the device.", unit="batches", resume=True
+    2, "Made ahead of the device.", unit="batches", neutral=True
   )
 
 
@@ -461,7 +469,7 @@ class Config:
     0, "Of parameters, dropout, batch order and random trees."
   )
   data: Data = section(Data)
-  prepare: Prepare = section(Prepare, resume=True)
+  prepare: Prepare = section(Prepare, neutral=True)
   batch: Batch = section(Batch)
   model: Model = section(Model)
   parts: Places = section(Places)

@@ -19,7 +19,7 @@ from jaxsyn.config import Config, read_config
 from jaxsyn.data.loader.split import Change, Split, open_split
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
-from jaxsyn.errors import InputError
+from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 from jaxsyn.training import loop
@@ -87,6 +87,13 @@ def run(
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     if split.told:
       log.say(split.told)
+    prepared = records.manifest["splits"]
+    for name in config.data.test:
+      if name not in prepared:
+        log.say(
+          f"config.data.test names {name}, which {config.data.directory} has "
+          f"not: nothing can be compared on it. {did_you_mean(name, prepared)}"
+        )
     return log
 
   # What can be refused was, before there is a folder. Of several processes that

@@ -21,7 +21,7 @@ from jaxsyn.data.store.records import Records
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
-from jaxsyn.scoring.selection import Selector, settled
+from jaxsyn.scoring.selection import LIKELIHOOD, Selector, settled
 from jaxsyn.training.loop import ValidationScores
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
@@ -79,7 +79,7 @@ class Validator:
     )
     self._losses = plan.recipe.losses
     self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
-    self._translates = config.train.selection != "likelihood"
+    self._translates = config.train.selection != LIKELIHOOD
     if not self._translates:
       return
     number = config.train.validation_sentences or len(records)

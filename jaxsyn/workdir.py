@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+from collections.abc import Collection
 from typing import Any
 
 from jaxsyn import files
@@ -152,23 +153,28 @@ def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:
       f"{config.data.directory} holds now (vocabulary, parser or records "
       "differ). Use another --workdir, or the data it was trained on."
     )
-  found = differences(run.config, config).items()
-  changed = [text for name, text in found if not _may_change(name)]
-  if changed:
+  if changed := differences(run.config, config, but=changeable(Config)):
     raise InputError(
       f"{run.workdir} holds a run of another config: {'; '.join(changed[:5])}."
       " Use another --workdir, or the settings it began with."
     )
 
 
-def differences(old: Config, new: Config) -> dict[str, str]:
-  """Fields that two configs differ in: dotted name -> what it was and is."""
-  was, now = flat(as_dict(old)), flat(as_dict(new))
-  return {
-    name: f"config.{name} was {was.get(name)!r} and is now {now.get(name)!r}"
+def differences(
+  old: Config, new: Config, *, but: Collection[str] = ()
+) -> list[str]:
+  """What fields in which two configs differ were and are, but for some.
+
+  Args:
+    but: dotted names, from "config" on, of fields and sections that may differ.
+  """
+  was, now = flat(as_dict(old), "config."), flat(as_dict(new), "config.")
+  return [
+    f"{name} was {was.get(name)!r} and is now {now.get(name)!r}"
     for name in sorted(set(was) | set(now))
     if was.get(name) != now.get(name)
-  }
+    and not any(f"{name}.".startswith(f"{free}.") for free in but)
+  ]
 
 
 def hashes(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -186,13 +192,6 @@ def hashes(manifest: dict[str, Any]) -> dict[str, Any]:
       for side, entry in manifest["parser"].items()
     },
   }
-
-
-def _may_change(name: str) -> bool:
-  """Whether a run that is gone on with may have another value of a field."""
-  names = f"config.{name}".split(".")
-  above = (".".join(names[: i + 1]) for i in range(len(names)))
-  return not changeable(Config).isdisjoint(above)
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -7,10 +7,8 @@ from collections.abc import Collection
 
 from jaxsyn.config import Config, Data
 from jaxsyn.data import schema
-from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.store.manifest_format import NAME
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import At
 
 _TAKEN = ("conllu", "raw", "text", "work")  # folders of a prepared folder
 
@@ -49,8 +47,6 @@ def check(config: Config) -> None:
         f"config.prepare.parse.{side}_conllu must name a file for each split"
         f" ({', '.join(sorted(prepare.splits))}), has {sorted(given)}."
       )
-  for name in prepare.parse.annotations:
-    ANNOTATIONS.known(name, At("config.prepare.parse.annotations"))
   given = prepare.parse.source_brackets
   if given and not {data.train} <= set(given) <= set(prepare.splits):
     raise InputError(

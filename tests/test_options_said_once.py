@@ -20,7 +20,14 @@ from configs import base, multi30k_en_de, quickstart, systems
 from jaxsyn import cli
 from jaxsyn.config import MOVED, Config, as_dict, read_config
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, changeable, config_dict, describe, from_config
+from jaxsyn.options import (
+  At,
+  changeable,
+  config_dict,
+  describe,
+  from_config,
+  neutral,
+)
 from jaxsyn.options.fields import fields_of, said
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -178,6 +185,15 @@ def test_what_may_change_on_a_resume():
   }
   assert changeable(Config) == wanted
   assert len(wanted) > 40
+
+
+def test_what_changes_no_figure():
+  free = {name for name in neutral(Config) if "config.prepare." not in name}
+  assert free == {
+    *("config.prepare", "config.data.directory", "config.batch.memory_gib"),
+    *("config.train.prefetch", "config.train.log_every"),
+  }
+  assert free <= changeable(Config)
 
 
 @pytest.fixture

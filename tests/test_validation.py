@@ -19,6 +19,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
+from jaxsyn.scoring.metrics import METRICS
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
 from jaxsyn.validation import Validator
@@ -151,7 +152,10 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
   ("changes", "message"),
   [
     ({"tokenizer": "13b"}, "no tokenizer '13b'. Did you mean '13a'"),
-    ({"selection": "blue"}, r"config\.train\.selection must be one of 'bleu'"),
+    (
+      {"selection": "blue"},
+      "train.selection has no metric 'blue'. Did you mean 'bleu'",
+    ),
   ],
 )
 def test_what_cannot_select_is_refused_before_there_is_a_run(
@@ -179,3 +183,14 @@ def test_raw_text_ranks_by_how_much_of_it_is_right(tiny, language):
     for said in ([meant] * 2, [meant, "x"], ["x y z", "w"])
   )
   assert right == pytest.approx(100) and 0 == none < half < right
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_can_select(tiny, metric):
+  config = read_config(small(tiny, selection=metric))
+  train = selection.settled(config).train
+  select = selection.Selector(train, ["a b c d e", "f g h i j"])
+  right, half = select(["a b c d e", "f g h i j"]), select(["a b c d e", "x y"])
+  better = METRICS[metric].larger_is_better
+  assert (right.values[metric] > half.values[metric]) == better
+  assert right.compared > half.compared

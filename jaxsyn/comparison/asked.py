@@ -26,18 +26,13 @@ from jaxsyn.comparison import results
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import MEASURED, At, from_config
+from jaxsyn.options import MEASURED, At, from_config, neutral
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 
 FILE = "comparison.json"
 FINISHED = "finished.json"
 FORMAT = 2
-# Fields that change no figure: the data set may move, and be read faster.
-_FREE = (
-  *("prepare", "data.directory", "batch.memory_gib"),
-  *("train.prefetch", "train.log_every"),
-)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -239,13 +234,8 @@ def _check_same(
       f"{folder} compares on other data than {system.config.data.directory} "
       f"holds now (vocabulary, parser or records differ). {other}"
     )
-  differences = workdir.differences(read_config(old["config"]), system.config)
-  changed = [
-    text
-    for name, text in differences.items()
-    if name not in _FREE and not name.startswith(_FREE[0] + ".")
-  ]
-  if changed:
+  was = read_config(old["config"])
+  if changed := workdir.differences(was, system.config, but=neutral(Config)):
     raise InputError(
       f"{folder} compares {system.name} with another config: "
       f"{'; '.join(changed[:5])}. {other}"

@@ -6,7 +6,7 @@ An option is a field of a frozen dataclass: type and bounds in its annotation
 those of a choice (a part, a schedule) are the spec of the choice in a `Table`
 (`choices`). From the fields come the ConfigDict of `configs/base.py`
 (`config_dict`), the check at the door (`from_config`), what may change on a resume
-(`changeable`), and help and reference (`describe`).
+(`changeable`) or between runs that are compared (`neutral`), and help and reference (`describe`).
 
 Reading order: `bounds`, `fields`, `choices`, `described`.
 """
@@ -22,7 +22,13 @@ from jaxsyn.options.choices import (
   one_of,
   unchosen,
 )
-from jaxsyn.options.described import Described, changeable, describe, text
+from jaxsyn.options.described import (
+  Described,
+  changeable,
+  describe,
+  neutral,
+  text,
+)
 from jaxsyn.options.fields import (
   CONFIG,
   MEASURED,
@@ -55,6 +61,7 @@ __all__ = [
   "config_dict",
   "describe",
   "from_config",
+  "neutral",
   "one_of",
   "option",
   "other_default",

@@ -9,7 +9,11 @@ before memory or arithmetic does.
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+import importlib
+from typing import TYPE_CHECKING, Annotated, Any
+
+if TYPE_CHECKING:
+  from jaxsyn.options.choices import Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +66,25 @@ class Text:
 
   def __str__(self) -> str:
     return self.what
+
+
+@dataclasses.dataclass(frozen=True)
+class NameOf:
+  """Strings that name a choice of a table.
+
+  Attributes:
+    address: of the table, "module:NAME": it may stand in a room above.
+  """
+
+  address: str
+
+  @property
+  def table(self) -> Table[Any]:
+    module, _, name = self.address.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+  def __str__(self) -> str:
+    return "one of " + ", ".join(map(repr, self.table))
 
 
 # What a number without a Range may be: so it is safe to compute with in 32

@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import ml_collections
 
 from jaxsyn.errors import did_you_mean
+from jaxsyn.options.bounds import NameOf
 from jaxsyn.options.fields import (
   CONFIG,
   MISSING,
@@ -105,12 +105,11 @@ class Table(Mapping[str, type[S]], Generic[S]):
 
 class _Chooser(Generic[S]):
   def __init__(self, address: str):
-    self._address = address
+    self._names = NameOf(address)
 
   @functools.cached_property
   def table(self) -> Table[S]:
-    module, _, name = self._address.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return self._names.table
 
 
 class _OneOf(_Chooser[S]):
@@ -118,7 +117,7 @@ class _OneOf(_Chooser[S]):
 
   @property
   def kind(self) -> str:
-    return "one of " + ", ".join(map(repr, self.table))
+    return str(self._names)
 
   def beside(self) -> dict[str, type[S]]:
     return {name: cls for name, cls in self.table.items() if fields_of(cls)}

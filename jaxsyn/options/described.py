@@ -10,7 +10,15 @@ import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from jaxsyn.options.fields import CONFIG, At, fields_of, first_line, said
+from jaxsyn.options.fields import (
+  CONFIG,
+  UNSAID,
+  At,
+  Said,
+  fields_of,
+  first_line,
+  said,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +31,7 @@ class Described:
     default: as Python writes it; "" of a section.
     unit: of a number, where it has one.
     meaning: in words.
-    resume: whether a run that is gone on with may have another value.
+    resume, neutral: see `Said`.
   """
 
   name: str
@@ -32,6 +40,7 @@ class Described:
   unit: str
   meaning: str
   resume: bool
+  neutral: bool
 
   @property
   def is_section(self) -> bool:
@@ -39,28 +48,36 @@ class Described:
 
 
 def describe(
-  cls: type, at: At = CONFIG, resume: bool = False
+  cls: type, at: At = CONFIG, within: Said = UNSAID
 ) -> Iterator[Described]:
   """Every option of a section, and of those in it, in order.
 
   Args:
     cls: a dataclass.
     at: where it stands.
-    resume: whether all that is in it may change on a resume.
+    within: what is said of all that is in it.
   """
   defaults = cls()
   for name, (field, hint) in fields_of(cls).items():
     own = said(field)
-    may = resume or own.resume
+    neutral = within.neutral or own.neutral
+    resume = within.resume or own.resume or neutral
+    own = dataclasses.replace(own, resume=resume, neutral=neutral)
     kind = own.chooser.kind if own.chooser else _type(hint)
     default = repr(getattr(defaults, name)) if kind else ""
-    yield Described(str(at / name), kind, default, own.unit, own.meaning, may)
+    yield _row(at / name, own, kind, default)
     if own.chooser:
       for there, spec in own.chooser.sections(name, at):
-        yield Described(str(there), "", "", "", first_line(spec), may)
-        yield from describe(spec, there, may)
+        of_spec = dataclasses.replace(own, meaning=first_line(spec), unit="")
+        yield _row(there, of_spec)
+        yield from describe(spec, there, own)
     elif not kind:
-      yield from describe(hint, at / name, may)
+      yield from describe(hint, at / name, own)
+
+
+def _row(at: At, own: Said, kind: str = "", default: str = "") -> Described:
+  name, meaning, unit = str(at), own.meaning, own.unit
+  return Described(name, kind, default, unit, meaning, own.resume, own.neutral)
 
 
 def text(cls: type, begins: str = "config") -> str:
@@ -91,6 +108,12 @@ def text(cls: type, begins: str = "config") -> str:
 def changeable(cls: type) -> frozenset[str]:
   """Dotted names, from "config" on, of what may change on a resume."""
   return frozenset(row.name for row in describe(cls) if row.resume)
+
+
+@functools.cache
+def neutral(cls: type) -> frozenset[str]:
+  """The same of what changes no figure."""
+  return frozenset(row.name for row in describe(cls) if row.neutral)
 
 
 def _type(hint: Any) -> str:

@@ -28,7 +28,7 @@ import ml_collections
 from ml_collections.config_dict import placeholder
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options.bounds import FLOATS, INTEGERS, Range, Text
+from jaxsyn.options.bounds import FLOATS, INTEGERS, NameOf, Range, Text
 
 T = TypeVar("T")
 
@@ -108,14 +108,19 @@ class Said:
     meaning: in one or a few sentences.
     unit: of a number, where it has one.
     resume: whether a run that is gone on with may have another value.
+    neutral: whether it changes no figure: runs with other values compare, and
+      one that is gone on with may have another.
     chooser: of a field that names choices.
   """
 
   meaning: str = ""
   unit: str = ""
   resume: bool = False
+  neutral: bool = False
   chooser: Chooser | None = None
 
+
+UNSAID = Said()
 
 # Name -> field, and its type with its bounds.
 Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
@@ -126,11 +131,9 @@ def declare(own: Said, **default: Any) -> Any:
   return dataclasses.field(**default, metadata={_KEY: own})
 
 
-def option(
-  default: Any, meaning: str, *, unit: str = "", resume: bool = False
-) -> Any:
+def option(default: Any, meaning: str, **rest: Any) -> Any:
   """A field: its default, and what `Said` holds."""
-  own = Said(meaning, unit, resume)
+  own = Said(meaning, **rest)
   if isinstance(default, dict):
     return declare(own, default_factory=functools.partial(dict, default))
   return declare(own, default=default)
@@ -141,12 +144,12 @@ def other_default(cls: Any, name: str, default: Any) -> Any:
   return declare(said(cls.__dataclass_fields__[name]), default=default)
 
 
-def section(cls: Any, *, resume: bool = False) -> Any:
+def section(cls: Any, **rest: Any) -> Any:
   """A field that is a section; its meaning is the first line of the class.
 
-  `resume` holds for all that is in it.
+  What else `Said` holds is said of all that is in it.
   """
-  return declare(Said(first_line(cls), resume=resume), default_factory=cls)
+  return declare(Said(first_line(cls), **rest), default_factory=cls)
 
 
 def first_line(cls: type) -> str:
@@ -156,7 +159,7 @@ def first_line(cls: type) -> str:
 
 def said(field: dataclasses.Field[Any]) -> Said:
   """What a field says of itself."""
-  return field.metadata.get(_KEY, Said())
+  return field.metadata.get(_KEY, UNSAID)
 
 
 def _fields_of(cls: Any) -> Fields:
@@ -304,6 +307,8 @@ def _typed(hint: Any, value: Any, at: At, how: Strictness) -> Any:
     )
   if hint is int and type(value) is int:
     return _in_range(form or (INTEGERS if how.bounded else None), value, at)
+  if isinstance(form, NameOf):
+    return form.table.known(value, at)
   if hint is str and type(value) is str:
     return _text(form, value, at) if how.bounded or form else value
   if isinstance(hint, type) and type(value) is hint:

@@ -12,11 +12,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxsyn.config import Config, Train
+from jaxsyn.options import Table
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.metrics import METRICS
-from jaxsyn.scoring.scorers import References
+from jaxsyn.scoring.scorers import Metric, References
 
-LIKELIHOOD = "likelihood"  # instead of a metric
+
+class Likelihood(Metric):
+  """Of the references themselves; translations have none."""
+
+  title = "log-likelihood"
+
+
+LIKELIHOOD = "likelihood"
+SELECTIONS: Table[Metric] = Table("metric", {**METRICS, LIKELIHOOD: Likelihood})
 
 
 def settled(config: Config) -> Config:
@@ -70,15 +79,13 @@ class Selector:
 
 def name_of(selection: str) -> str:
   """What selects, as it is printed: "BLEU"."""
-  if selection == LIKELIHOOD:
-    return "log-likelihood"
-  return METRICS[selection].title
+  return SELECTIONS[selection].title
 
 
 def title(train: Train | Mapping[str, Any]) -> str:
   """As in "BLEU (13a)", of a settled config or of what `save_best` kept."""
   section = train if isinstance(train, Mapping) else dataclasses.asdict(train)
   selection = section["selection"]
-  if selection != LIKELIHOOD and METRICS[selection].of_words:
+  if SELECTIONS[selection].of_words:
     return f"{name_of(selection)} ({section['tokenizer']})"
   return name_of(selection)
