@@ -22,10 +22,10 @@ from absl import flags
 
 from benchmarks.figures import peak_mib, processor_seconds, show
 from jaxsyn import cli, files
-from jaxsyn.config import Batch, Data, Prepare
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import open_split
+from jaxsyn.data.options import Data, Prepare
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store import manifest as manifests
@@ -51,7 +51,7 @@ def run(data: str, reads: tuple[str, ...], seconds: float) -> dict:
   records = Records(data, "train")
   # Not the whole config, whose tables load JAX.
   plain = from_config(Data, config_dict(Data).to_dict(), At("config", "data"))
-  split = open_split(records, reads, data=plain, batch=Batch(), seed=0)
+  split = open_split(records, reads, data=plain, batch=Batches(), seed=0)
   batches = split.batches(Position())
   next(batches)
   figures = {

@@ -38,8 +38,9 @@ from jaxsyn.comparison import (
   results,
 )
 from jaxsyn.comparison.runner import Runner, watch_parent
-from jaxsyn.config import Config, Data, read_config
+from jaxsyn.config import Config, read_config
 from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.options import Data
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean

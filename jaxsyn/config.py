@@ -1,7 +1,7 @@
 """Every option of jaxsyn: its default, bounds, unit and meaning.
 
-The only place where an option is said, but for those of choices (parts,
-windows, families, losses, rules, schedules), which stand with the choice.
+The only place where an option is said, with `jaxsyn.data.options`; those of
+choices (parts, windows, families, losses, rules, schedules) stand with the choice.
 `configs/base.py` makes the ConfigDict of a command line from it; `read_config`
 is the way back and refuses unknown, missing or mistyped fields by name.
 `jaxsyn.plan` comes after and checks that the fields fit each other.
@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from jaxsyn.data.options import Batches, Data, Prepare
 from jaxsyn.errors import InputError
 from jaxsyn.options import (
   CONFIG,
@@ -28,13 +29,10 @@ from jaxsyn.options import (
   section,
 )
 from jaxsyn.options.bounds import (
-  MOST,
   Amount,
   Axis,
   Count,
   CountOrOff,
-  Folder,
-  Language,
   Name,
   NameOf,
   Positive,
@@ -45,8 +43,6 @@ from jaxsyn.options.bounds import (
 )
 
 if TYPE_CHECKING:  # rooms above: an option names its table by address
-  from jaxsyn.data.loader.tasks import Brackets, Task
-  from jaxsyn.data.sentence.controls import Tree
   from jaxsyn.models.spec import Family
   from jaxsyn.syntax import Spec
   from jaxsyn.training.objective import Loss
@@ -54,216 +50,6 @@ if TYPE_CHECKING:  # rooms above: an option names its table by address
   from jaxsyn.training.schedules import Schedule
 
 PARTS = "jaxsyn.syntax:PARTS"
-
-
-@dataclasses.dataclass(frozen=True)
-class Second:
-  """A second use of every training pair, beside translating its source."""
-
-  task: Task = one_of(
-    "jaxsyn.data.loader.tasks:TASKS",
-    "none",
-    '"parse": from the source to its tree, and tags around every source say '
-    'which is asked for; "source": from the source with its tree to the same '
-    "target, without tags.",
-  )
-  brackets: Brackets = one_of(
-    "jaxsyn.data.loader.tasks:BRACKETS",
-    "dependency",
-    'Which trees; "constituency" where those were given '
-    "(config.prepare.parse.source_brackets), as published.",
-  )
-  weight: Amount = option(
-    1.0,
-    "Of such an example in every term of the loss, where a translation has 1: "
-    "the term's sum is multiplied, what the sum is divided by is not. With .3 "
-    "a batch of such examples alone has .3 of its gradient.",
-  )
-  longest: Count = option(
-    250,
-    "Leaves out those with a longer side; brackets, EOS and tags included.",
-    unit="subwords",
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Data:
-  """What the prepared folder is and how its text became examples."""
-
-  name: Name = option(
-    "corpus", "TFDS data set name: lower case, digits, underscores."
-  )
-  directory: Folder = option(
-    "data/corpus", "The prepared folder.", neutral=True
-  )
-  source_language: Language = option("en", "Code of the source's language.")
-  target_language: Language = option("de", "Code of the target's language.")
-  train: Name = option("train", "Name of the split to train on.")
-  validation: Name = option(
-    "validation", "The split that chooses the best checkpoint."
-  )
-  test: tuple[Name, ...] = option(
-    ("test",), "Splits to report on, of those prepared; (): none."
-  )
-  tree: Tree = one_of(
-    "jaxsyn.data.sentence.controls:TREES",
-    "parsed",
-    "Trees given to the model, on every side that has any. Controls: "
-    '"linear" (parent = previous word), "random" (a random tree of the same '
-    "size).",
-  )
-  second: Second = section(Second)
-
-
-@dataclasses.dataclass(frozen=True)
-class Clean:
-  """Cleaning of the training split; other splits keep every line."""
-
-  empty: bool = option(True, "Drop pairs with a side that has nothing to see.")
-  control: bool = option(
-    True,
-    "Drop pairs with NUL or other control characters. NUL in another split is "
-    "an error, the others stay there and are told.",
-  )
-  max_words: CountOrOff = option(
-    175, "Drop longer sides, between blanks; 0: off.", unit="words"
-  )
-  max_characters: CountOrOff = option(
-    1000, "Drop longer sides; 0: off.", unit="characters"
-  )
-  max_ratio: Amount = option(
-    0.0, "Drop pairs whose word ratio is above; 0: off."
-  )
-  duplicates: bool = option(False, "Drop repeats of a pair.")
-  nfc: bool = option(False, "Rewrite text in Unicode NFC before anything else.")
-  language: bool = option(
-    False,
-    "Drop pairs unless py3langid's first guess of all its languages is "
-    "source_language for the source, and target_language for the target: the "
-    "rule of Bugliarello & Okazaki 2020 (with langdetect) and of Deguchi et "
-    "al. 2021 (with langid). It errs on short lines: of 29,000 pairs of "
-    "Multi30k it drops 27, most of them good, in 2 s.",
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Trees:
-  """Where the trees come from."""
-
-  sides: tuple[Literal["source", "target"], ...] = option(
-    ("source",), 'Which sides get trees: "source", "target"; (): none.'
-  )
-  source_model: str = option(
-    "",
-    "UDPipe model of the source: a file, or a language code for spacy-udpipe "
-    "to download. Empty: the language of the side.",
-  )
-  target_model: str = option("", "The same of the target.")
-  source_conllu: dict[str, str] = option(
-    {},
-    "CoNLL-U by another parser instead: split name -> file (gz or plain) of "
-    "all lines of the raw file; a name in raw_dir, or a path. Empty, and no "
-    "model said, and the raw files are treebanks: their own trees.",
-  )
-  target_conllu: dict[str, str] = option({}, "The same of the target.")
-  beam: Annotated[int, Range(0, 100)] = option(
-    0, "UDPipe's beam_search; 0: the model's own. 1 is faster."
-  )
-  source_brackets: dict[str, str] = option(
-    {},
-    "Constituency trees of the source, beside the others: split name -> file "
-    "(gz or plain), Penn brackets, a tree a line. The training split's do.",
-  )
-  annotations: tuple[
-    Annotated[str, NameOf("jaxsyn.data.annotations:ANNOTATIONS")], ...
-  ] = option(
-    (),
-    "What else is kept of each word of these sides, as a feature that a part "
-    "can read.",
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Subwords:
-  """The vocabulary, by SentencePiece."""
-
-  # Four pieces are special symbols.
-  size: Annotated[int, Range(5, 2**24)] = option(
-    8000, "Pieces, special symbols included.", unit="pieces"
-  )
-  type: Literal["bpe", "unigram", "word", "char"] = option(
-    "bpe",
-    'SentencePiece model. "word" keeps the `size` most frequent strings '
-    "between blanks, so give tokenised files (Moses with -no-escape, KyTea) to "
-    "have words without their punctuation; translations are then tokenised as "
-    'well. Other words are unknown, "⁇" in translations.',
-  )
-  joint: bool = option(True, "One vocabulary for both sides.")
-  character_coverage: Annotated[float, Range(0.98, 1)] = option(
-    1.0, '0.9995 for Chinese or Japanese; not of "word".'
-  )
-  normalisation: Literal[
-    "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
-  ] = option("nmt_nfkc", "SentencePiece's rule name.")
-
-
-@dataclasses.dataclass(frozen=True)
-class Prepare:
-  """Offline preparation (python -m preprocess.build)."""
-
-  raw_dir: str = option("", "Folder of the raw files; --raw_dir overrides it.")
-  splits: dict[str, tuple[str, ...]] = option(
-    {},
-    "Split name -> (source file, target file), plain text or .gz. A third "
-    'entry "FIRST-LAST" takes only these lines, from 1, both included; "FIRST-" '
-    "goes to the last. Of a treebank (.conllu, .conllu.gz) the `# text` "
-    "comments are the lines.",
-  )
-  downloads: tuple[tuple[str, ...], ...] = option(
-    (),
-    "(file name, URL, SHA-256) of raw files and of parser models, fetched "
-    'where raw_dir lacks them. SHA-256 "": that of the first fetch, which is '
-    "written down beside the file and holds ever after. A fourth entry, as "
-    '"9000000000", is the most bytes; else 4 GiB.',
-  )
-  workers: Annotated[int, Range(0, 1024)] = option(
-    0, "Parser processes; 0: one a core."
-  )
-  shards: Annotated[int, Range(1, 10_000)] = option(
-    4, "TFRecord files a split."
-  )
-  clean: Clean = section(Clean)
-  parse: Trees = section(Trees)
-  vocabulary: Subwords = section(Subwords)
-  max_subwords: Annotated[int, Range(2, MOST)] = option(  # one, and EOS
-    250,
-    "Drop training pairs with a longer side; EOS included.",
-    unit="subwords",
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-  """Batches: a small set of static shapes under one budget."""
-
-  tokens: Count = option(
-    4096, "Rows times the longer of the two padded lengths.", unit="subwords"
-  )
-  shapes: Annotated[int, Range(1, 1000)] = option(
-    12, "How many (source, target) lengths to choose from the data."
-  )
-  length_multiple: Annotated[int, Range(1, 2**16)] = option(
-    1, "Padded lengths are multiples of this; 8 for a TPU.", unit="subwords"
-  )
-  row_multiple: Annotated[int, Range(1, 2**16)] = option(
-    8, "Rows are multiples of this and of the device count.", unit="rows"
-  )
-  memory_gib: Amount = option(
-    4.0,
-    "Features above this are memory-mapped instead of loaded.",
-    unit="GiB",
-    neutral=True,
-  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -470,7 +256,7 @@ class Config:
   )
   data: Data = section(Data)
   prepare: Prepare = section(Prepare, neutral=True)
-  batch: Batch = section(Batch)
+  batch: Batches = section(Batches)
   model: Model = section(Model)
   parts: Places = section(Places)
   losses: Named[Loss] = any_of(

@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxsyn.config import Clean, Config
+from jaxsyn.config import Config
 from jaxsyn.data import schema
+from jaxsyn.data.options import Clean
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError

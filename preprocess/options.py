@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from jaxsyn.config import Config, Data
+from jaxsyn.config import Config
 from jaxsyn.data import schema
+from jaxsyn.data.options import Data
 from jaxsyn.data.store.manifest_format import NAME
 from jaxsyn.errors import InputError, did_you_mean
 

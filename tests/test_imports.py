@@ -15,9 +15,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # by itself. Each imports only from itself and from rooms before it.
 ROOMS = [
   *("jaxsyn.__init__", "jaxsyn.errors", "jaxsyn.files", "jaxsyn.lock"),
-  *("jaxsyn.exits", "jaxsyn.shapes", "jaxsyn.options", "jaxsyn.config"),
-  *("jaxsyn.data.__init__", "jaxsyn.data.annotations", "jaxsyn.data.schema"),
-  *("jaxsyn.data.sentence", "jaxsyn.data.store", "jaxsyn.data.loader"),
+  *("jaxsyn.exits", "jaxsyn.shapes", "jaxsyn.options"),
+  *("jaxsyn.data.__init__", "jaxsyn.data.options", "jaxsyn.data.annotations"),
+  *("jaxsyn.data.schema", "jaxsyn.data.sentence", "jaxsyn.data.store"),
+  *("jaxsyn.data.loader", "jaxsyn.config"),
   *("jaxsyn.syntax", "jaxsyn.syntax.windows", "jaxsyn.syntax.__init__"),
   *("jaxsyn.models", "jaxsyn.training", "jaxsyn.decode", "jaxsyn.plan"),
   *("jaxsyn.workdir", "jaxsyn.scoring", "jaxsyn.validation"),

@@ -13,10 +13,11 @@ import numpy as np
 
 from configs import base
 from jaxsyn import files
-from jaxsyn.config import Data, read_config
+from jaxsyn.config import read_config
 from jaxsyn.data import schema
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.split import Split, open_split
+from jaxsyn.data.options import Data
 from jaxsyn.data.store import integrity, tfds_builder
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records

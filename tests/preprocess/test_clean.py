@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from configs import base
-from jaxsyn.config import Clean, read_config
+from jaxsyn.config import read_config
+from jaxsyn.data.options import Clean
 from jaxsyn.errors import InputError
 from preprocess import clean, raw
 from preprocess.split import RawSplit

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from jaxsyn.config import Data
 from jaxsyn.data.loader import tasks
+from jaxsyn.data.options import Data
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.example import retree, tagged

@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jaxsyn import config
 from jaxsyn.data.loader import column_cache, examples
 from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.data.store.rows import Example
@@ -101,8 +101,8 @@ def open_split(
   records: Records,
   reads: Collection[str],
   *,
-  data: config.Data,
-  batch: config.Batch,
+  data: Data,
+  batch: Batches,
   seed: int,
   both_tasks: bool = True,
   rows: int = 1,

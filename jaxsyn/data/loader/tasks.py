@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxsyn.config import Second
+from jaxsyn.data.options import Second
 from jaxsyn.data.schema import EOS, FEATURES, NO_WORD
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import rearranged, tagged

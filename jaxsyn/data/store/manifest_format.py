@@ -13,8 +13,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from jaxsyn.config import Prepare
 from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.options import Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, Range, Strictness, from_config
