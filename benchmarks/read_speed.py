@@ -25,7 +25,7 @@ from jaxsyn import cli, files
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import open_split
-from jaxsyn.data.options import Data, Prepare
+from jaxsyn.data.options import Batches, Data, Prepare
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store import manifest as manifests
