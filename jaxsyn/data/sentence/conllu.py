@@ -12,6 +12,7 @@ members hangs that is nearest to the root.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 import re
@@ -69,7 +70,7 @@ class Block:
     """Whether the block is a tree: not marked as only cut at blanks."""
     return NOT_PARSED not in self.comments
 
-  @property
+  @functools.cached_property
   def visible(self) -> str:
     """The visible characters of all words."""
     return visible("".join(self.form_W))
@@ -279,13 +280,15 @@ def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
   """
   if not parse.head_W:
     return ""
-  rows = [f"# sent_id = {sentence_id}", f"# text = {_one_line(parse.text)}"]
+  line = _one_line(parse.text)
+  rows = [f"# sent_id = {sentence_id}", f"# text = {line}"]
   if not parse.parsed:
     rows.append(NOT_PARSED)
   words = zip(parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
   for i, (start, end, head, relation) in enumerate(words):
     # A word that holds no character is written as one that cannot be seen.
-    form = _one_line(parse.text[start:end]) or "\u200b"
+    form = parse.text[start:end]
+    form = (form if line == parse.text else _one_line(form)) or "\u200b"
     glued = i + 1 < len(parse.head_W) and parse.start_W[i + 1] == end
     between, misc = NO_COLUMNS, "SpaceAfter=No" if glued else "_"
     if whole and parse.row_W:

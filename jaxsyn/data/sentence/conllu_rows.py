@@ -35,109 +35,107 @@ def joined(file: str, rows: Sequence[Row]) -> tuple[Any, ...]:
   Raises:
     InputError: the rows are no tree; the message starts with FILE:LINE.
   """
-  heads, relations, row_of, units = _words(file, rows)
-  depths = _depths(file, heads, row_of)
-  unit_of = [0] * (len(heads) + 1)  # syntactic word -> its surface token
+  words, units = _words(file, rows)
+  heads = [0, *(int(columns[6]) for _, columns in words)]  # by id
+  depths = _depths(file, heads, words)
+  unit_of = [0]  # syntactic word, by id -> its surface token
   for unit, (low, high, _, _) in enumerate(units):
-    unit_of[low : high + 1] = [unit] * (high + 1 - low)
-  head_W, relation_W, row_W = [], [], []
-  words = [columns for _, columns in rows if columns[0].isdecimal()]
+    unit_of += [unit] * (high + 1 - low)
+  head_W, row_W = [], []
   for unit, (low, high, _, _) in enumerate(units):
     # The member nearest to the root hangs outside its token, and taking it
     # cannot close a cycle: the token above is nearer to the root still.
-    top = min(range(low, high + 1), key=lambda word: depths[word])
-    head = heads[top - 1]
-    head_W.append(unit_of[head] if head else unit)
-    relation_W.append(relations[top - 1])
-    row_W.append(words[top - 1])
+    top = low
+    if low < high:
+      top = min(range(low, high + 1), key=depths.__getitem__)
+    head_W.append(unit_of[heads[top]] if heads[top] else unit)
+    row_W.append(words[top - 1][1])
   _, _, form_W, space_after_W = zip(*units)
-  return form_W, tuple(head_W), tuple(relation_W), space_after_W, tuple(row_W)
+  relation_W = tuple(columns[7] for columns in row_W)
+  return form_W, tuple(head_W), relation_W, space_after_W, tuple(row_W)
 
 
-def _words(
-  file: str, rows: Sequence[Row]
-) -> tuple[list[int], list[str], list[int], list[Unit]]:
+def _words(file: str, rows: Sequence[Row]) -> tuple[Sequence[Row], list[Unit]]:
   """Checks the rows of one sentence.
 
   Returns:
-    head (from 1; a root's is 0), relation and file line of each syntactic
-    word; and of each surface token its first word, last word, form, and
-    whether a blank follows.
+    the row of each syntactic word; and of each surface token its first word,
+    last word, form, and whether a blank follows.
   """
-  heads: list[int] = []
-  relations: list[str] = []
-  row_of: list[int] = []
+  words: list[Row] = []
   units: list[Unit] = []
   covered, widest = 0, ""  # the last word in a surface token; the last range
-  for number, columns in rows:
-    where = f"{file}:{number}"
-    name, form, head, misc = (columns[i] for i in (0, 1, 6, 9))
-    word = len(heads) + 1
-    id_, empty = _ID.fullmatch(name), "." in name
-    if not id_ or int(id_[1]) != word - empty:
-      raise InputError(
-        f"{where}: the id is {shortened(name)} where {word} is due; ids must"
-        " count up from 1 in every sentence."
-      )
-    if empty:
-      continue
-    if not form:
-      raise InputError(f"{where}: the word has no form (second column).")
-    if id_[2]:
-      if word <= covered or int(id_[2]) < word:
+  for row in rows:
+    number, columns = row
+    name, form, head, misc = columns[0], columns[1], columns[6], columns[9]
+    word, last = len(words) + 1, 0
+    if name != str(word):  # else nothing more is to be known of it
+      id_, empty = _ID.fullmatch(name), "." in name
+      if not id_ or int(id_[1]) != word - empty:
         raise InputError(
-          f"{where}: the multi-word token {name} overlaps another or ends"
-          " before it starts; ranges must be disjoint and ascending."
+          f"{file}:{number}: the id is {shortened(name)} where {word} is due;"
+          " ids must count up from 1 in every sentence."
         )
-      covered, widest = int(id_[2]), f"{where}: the multi-word token {name}"
+      if empty:
+        continue
+      last = int(id_[2])
+    if not form:
+      raise InputError(
+        f"{file}:{number}: the word has no form (second column)."
+      )
+    if last:
+      widest = f"{file}:{number}: the multi-word token {name}"
+      if word <= covered or last < word:
+        raise InputError(
+          f"{widest} overlaps another or ends before it starts; ranges must be"
+          " disjoint and ascending."
+        )
+      covered = last
       units.append((word, covered, form, "SpaceAfter=No" not in misc))
       continue
     if not _HEAD.fullmatch(head):
       raise InputError(
-        f"{where}: the head (seventh column) is {shortened(head)}, but must be a"
-        " word's id or 0; was the text parsed?"
+        f"{file}:{number}: the head (seventh column) is {shortened(head)}, but"
+        " must be a word's id or 0; was the text parsed?"
       )
-    heads.append(int(head))
-    relations.append(columns[7])
-    row_of.append(number)
+    words.append(row)
     if word > covered:  # else its surface token stands above
       covered = word
       units.append((word, word, form, "SpaceAfter=No" not in misc))
-  if not heads:
+  if not words:
     raise InputError(
       f"{file}:{rows[0][0]}: a sentence without words; remove the block."
     )
-  if covered > len(heads):
-    raise InputError(f"{widest} reaches beyond the last word, {len(heads)}.")
-  return heads, relations, row_of, units
+  if covered > len(words):
+    raise InputError(f"{widest} reaches beyond the last word, {len(words)}.")
+  return words, units
 
 
-def _depths(file: str, heads: list[int], row_of: list[int]) -> list[int]:
+def _depths(file: str, heads: list[int], words: Sequence[Row]) -> list[int]:
   """Edges above each word, 0 (above the roots), 1, 2, ...; checks the tree."""
-  words = len(heads)
-  for word, head in enumerate(heads, start=1):
-    if head > words:
+  for word, head in enumerate(heads):
+    if head > len(words):
       raise InputError(
-        f"{file}:{row_of[word - 1]}: the head of word {word} is {head}, but"
-        f" the sentence has {words} words."
+        f"{file}:{words[word - 1][0]}: the head of word {word} is {head}, but"
+        f" the sentence has {len(words)} words."
       )
-  if 0 not in heads:
+  if 0 not in heads[1:]:
     raise InputError(
-      f"{file}:{row_of[0]}: the sentence has no root; one word must have"
+      f"{file}:{words[0][0]}: the sentence has no root; one word must have"
       " head 0."
     )
-  depths = [0] + [-1] * words
-  for word in range(1, words + 1):
+  depths = [0] + [-1] * len(words)
+  for word in range(1, len(heads)):
     path: list[int] = []
     here = word
     while depths[here] < 0:
-      if len(path) == words:  # longer than any path without a cycle
+      if len(path) == len(words):  # longer than any path without a cycle
         raise InputError(
-          f"{file}:{row_of[here - 1]}: the heads form a cycle through word"
+          f"{file}:{words[here - 1][0]}: the heads form a cycle through word"
           f" {here}; each word must lead to a root."
         )
       path.append(here)
-      here = heads[here - 1]
+      here = heads[here]
     for depth, seen in enumerate(reversed(path), start=depths[here] + 1):
       depths[seen] = depth
   return depths
