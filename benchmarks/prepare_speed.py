@@ -66,13 +66,13 @@ def run(
         texts, model, folder / "parse", beam=0, workers=workers, what="parsing"
       )
     path = split.conllu["source"] = folder / "train.conllu.gz"
-    parse.join(
+    relations = parse.join(
       files, path, lines=texts, split=split.name, numbers=split.numbers
     )
     vocabulary = train(
       texts + split.lines("target"), folder / "vocabulary.model", size=8000
     )
-    manifest = {"relations": {"source": parse.relations(path)}}
+    manifest = {"relations": {"source": relations}}
     known = manifests.encoding(manifest)
     known["vocabularies"] = (vocabulary, vocabulary)
     with measured("write_speed", "examples"):

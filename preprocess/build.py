@@ -142,7 +142,7 @@ def _write_trees(
     split.conllu[side] = path
     if side in split.given:
       annotated = bool(options.parse.annotations)
-      parse.take(split, side, path, whole=annotated)
+      split.relations[side] = parse.take(split, side, path, whole=annotated)
       continue
     assert parser, "trees of a side are given in all splits or in none"
     lines = split.lines(side)
@@ -154,7 +154,7 @@ def _write_trees(
       workers=options.workers,
       what=f"parsing {split.name} {side}",
     )
-    parse.join(
+    split.relations[side] = parse.join(
       chunks, path, lines=lines, split=split.name, numbers=split.numbers
     )
 

@@ -112,7 +112,7 @@ def join(
   lines: Sequence[str],
   split: str,
   numbers: Sequence[int],
-) -> None:
+) -> set[str]:
   """Writes the chunks of a split as one CoNLL-U file.
 
   Args:
@@ -121,7 +121,10 @@ def join(
     lines: that were parsed.
     split: name of the split; sentence ids are SPLIT-NUMBER.
     numbers: number in the raw file of each line, from 1.
+
+  Returns: the relation labels in them.
   """
+  relations: set[str] = set()
 
   def texts() -> Iterator[str]:
     for chunk_path, chunk in zip(paths, chunks(lines)):
@@ -132,17 +135,21 @@ def join(
           " again: only its lines are parsed anew."
         )
 
+      for block in conllu.blocks_of_text(text, str(chunk_path)):
+        relations.update(block.relation_W)
+
       def name(match: re.Match[str], start: int = start) -> str:
         return f"# sent_id = {split}-{numbers[start + int(match[1])]}"
 
       yield _ID.sub(name, text)
 
   write_text(path, texts())
+  return relations
 
 
 def take(
   split: RawSplit, side: str, path: pathlib.Path, *, whole: bool = False
-) -> None:
+) -> set[str]:
   """Writes the trees of the kept lines from a CoNLL-U file of all lines.
 
   Args:
@@ -151,31 +158,27 @@ def take(
     path: file to write, gzip; sentence ids are SPLIT-NUMBER.
     whole: with the columns that annotations read.
 
+  Returns: the relation labels in them.
+
   Raises:
     InputError: the CoNLL-U is malformed, or of another text.
   """
+  relations: set[str] = set()
   kept = set(split.kept)
   parses = conllu.match(
     conllu.read(split.given[side]),
     split.all_lines(side),
     str(split.file(side)),
   )
-  write_text(
-    path,
-    (
-      conllu.to_text(parse, f"{split.name}-{i + 1}", whole)
-      for i, parse in enumerate(parses)
-      if i in kept
-    ),
-  )
 
+  def texts() -> Iterator[str]:
+    for i, parse in enumerate(parses):
+      if i in kept:
+        relations.update(parse.relation_W)
+        yield conllu.to_text(parse, f"{split.name}-{i + 1}", whole)
 
-def relations(path: pathlib.Path) -> list[str]:
-  """The relation labels in a CoNLL-U file, sorted."""
-  labels: set[str] = set()
-  for block in conllu.read(path):
-    labels.update(block.relation_W)
-  return sorted(labels)
+  write_text(path, texts())
+  return relations
 
 
 def write_text(path: pathlib.Path, texts: Iterable[str]) -> None:

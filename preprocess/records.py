@@ -13,7 +13,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifest as manifests
-from preprocess import constituents, parse, report
+from preprocess import constituents, report
 from preprocess.inputs import Inputs
 from preprocess.split import RawSplit
 
@@ -46,9 +46,7 @@ def write(
     "source_language": data.source_language,
     "target_language": data.target_language,
     "sides": list(sides),
-    "relations": {
-      side: parse.relations(inputs.train.conllu[side]) for side in sides
-    },
+    "relations": {side: sorted(inputs.train.relations[side]) for side in sides},
     **({"brackets": {"source": brackets}} if brackets else {}),
     **({"annotations": list(annotations)} if annotations and sides else {}),
   }

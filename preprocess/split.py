@@ -21,6 +21,7 @@ class RawSplit:
     dropped: reason -> number of pairs.
     given: side -> CoNLL-U of all lines, where trees are not to be parsed.
     conllu: side -> file of the trees of the kept lines.
+    relations: side -> relation labels in these trees.
     brackets: file of constituency trees of all lines of the source; None: none.
   """
 
@@ -30,6 +31,7 @@ class RawSplit:
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
   given: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
   conllu: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
+  relations: dict[str, set[str]] = dataclasses.field(default_factory=dict)
   brackets: pathlib.Path | None = None
 
   def all_lines(self, side: str) -> list[str]:

@@ -61,7 +61,9 @@ def test_parsed_and_joined(parser, tmp_path):
   )
   out = tmp_path / "out.conllu.gz"
   numbers = [3, 4, 5, 8, 9]
-  parse.join(files, out, lines=TEXT, split="train", numbers=numbers)
+  relations = parse.join(files, out, lines=TEXT, split="train", numbers=numbers)
+  read = conllu.read(out)
+  assert relations == {label for block in read for label in block.relation_W}
   found = list(conllu.match(conllu.read(out), TEXT, "text"))
   assert [p.text for p in found] == TEXT
   assert [p.parsed for p in found] == [True, False, True, False, False]
@@ -153,11 +155,11 @@ def test_taken_for_the_kept_lines(tmp_path):
     given(tmp_path, "ab") + given(tmp_path, "c") + given(tmp_path, "de")
   )
   out = tmp_path / "out.gz"
-  parse.take(split_of(file, lines, [0, 2, 3]), "source", out)
+  relations = parse.take(split_of(file, lines, [0, 2, 3]), "source", out)
+  assert relations == {"dep", "root"}
   kept = [lines[i] for i in (0, 2, 3)]
   found = list(conllu.match(conllu.read(out), kept, "text"))
   assert [p.head_W for p in found] == [(0, 0), (), (0, 0)]
-  assert parse.relations(out) == ["dep", "root"]
 
 
 def test_other_text(tmp_path):

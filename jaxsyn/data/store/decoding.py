@@ -43,7 +43,7 @@ def decoder(
   from tensorflow_datasets.proto import tf_example_pb2
 
   parse = tf_example_pb2.Example.FromString
-  kinds = {name: _kind(feature) for name, feature in features.items()}
+  kinds = {name: kind_of(feature) for name, feature in features.items()}
 
   def decode(payloads: Sequence[bytes]) -> Rows:
     values: Values = {
@@ -72,7 +72,7 @@ def decoder(
   return decode
 
 
-def _kind(feature: Feature) -> str:
+def kind_of(feature: Feature) -> str:
   """Which kind of list a feature is kept in."""
   if feature.axes == "WW":
     return "bytes_list"

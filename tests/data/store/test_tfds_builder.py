@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 import toy_folders
+from tensorflow_datasets.proto import tf_example_pb2
 
 from configs import base
 from jaxsyn.data import schema
@@ -67,7 +68,9 @@ def test_metadata_without_tensorflow(tmp_path):
   for split, facts_of in facts.items():
     named = [path.name for path in builder.info.splits[split].filepaths]
     assert named == [shard["file"] for shard in facts_of["shards"]]
-  # What TFDS decodes by features.json is what went in, and what we decode.
+  # What TFDS decodes by features.json is what went in, and what we decode; and
+  # what it writes itself is what we write, but for the order of its map.
+  features = builder.info.features
   decode = decoding.decoder(schema.features(SIDES))
   payloads = [
     payload
@@ -75,8 +78,12 @@ def test_metadata_without_tensorflow(tmp_path):
     for _, payload in tfrecord.scan(path)
   ]
   for payload, expected in zip(payloads, EXAMPLES, strict=True):
-    same(builder.info.features.deserialize_example_np(payload), expected)
+    same(features.deserialize_example_np(payload), expected)
     same(decode([payload]).examples()[0], expected)
+    theirs = tf_example_pb2.Example.FromString(
+      features.serialize_example(expected)
+    )
+    assert theirs.SerializeToString(deterministic=True) == payload
 
 
 def test_same_bytes_always(tmp_path):
