@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from jaxsyn.data import schema
+from jaxsyn.data.sentence.align import Mismatch
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 from preprocess import penn, report
@@ -67,7 +68,7 @@ def added(
           tree, text, vocabulary, ids=ids
         )
         found = "used"
-      except penn.Mismatch as error:
+      except Mismatch as error:
         found = "another text"
         if not counts.brackets[found]:
           print(f"{split.brackets}:{number}: left out: {error}", flush=True)

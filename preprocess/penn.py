@@ -19,11 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from jaxsyn.data.sentence.align import (
-  visible,
-  visible_positions,
-  words_of_pieces,
-)
+from jaxsyn.data.sentence.align import spans, visible, words_of_pieces
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.sentence.vocabulary import Vocabulary
@@ -32,7 +28,7 @@ from jaxsyn.errors import InputError
 _SIGN = re.compile(r"[()]|[^()\s]+")
 _TRACE = "-NONE-"
 
-# How a word may stand in the text, beside as it stands in the tree.
+# What the Penn treebank spells in its own way -> how that stands in text.
 _SPELLINGS = {
   "-LRB-": ("(",),
   "-RRB-": (")",),
@@ -65,10 +61,6 @@ class PennTree:
   @property
   def labels(self) -> set[str]:
     return {sign for sign in self.signs if isinstance(sign, str)}
-
-
-class Mismatch(ValueError):
-  """A tree is not of the line that it stands beside."""
 
 
 def read(
@@ -183,37 +175,10 @@ def _close(bracket: _Bracket, signs: list[str | int], words: list[str]) -> None:
     signs.append(CLOSE)
 
 
-def spans(tree: PennTree, text: str) -> tuple[list[int], list[int]]:
-  """Where the words of a tree begin and end in the text, by offsets.
-
-  Words and text are compared by their visible characters; brackets and quotes
-  that the Penn treebank spells in its own way (-LRB-, ``) are known.
-
-  Raises:
-    Mismatch: a word is not in the text in its turn, or text is left over.
-  """
-  positions, wanted = visible_positions(text), visible(text)
-  start_W: list[int] = []
-  end_W: list[int] = []
-  done = 0
-  for word in tree.words:
-    bare = word.replace("\\", "")  # 1\/2
-    for spelling in (word, *_SPELLINGS.get(word, ()), bare):
-      seen = visible(spelling)
-      if wanted.startswith(seen, done):
-        break
-    else:
-      rest = text[positions[done] :] if done < len(positions) else ""
-      raise Mismatch(
-        f"the tree's word {word!r} is not in the text where it reads"
-        f" {rest[:40]!r}"
-      )
-    start_W.append(positions[done] if seen else (end_W[-1] if end_W else 0))
-    done += len(seen)
-    end_W.append(positions[done - 1] + 1 if seen else start_W[-1])
-  if done < len(positions):
-    raise Mismatch(f"the tree ends before {text[positions[done] :][:40]!r}")
-  return start_W, end_W
+def spellings(word: str) -> tuple[str, ...]:
+  """How a word of a tree may stand in the text, as it is in the tree first."""
+  bare = word.replace("\\", "")  # 1\/2
+  return (word, *_SPELLINGS.get(word, ()), bare)
 
 
 def bracketing(
@@ -228,9 +193,9 @@ def bracketing(
     ids: label -> id, from `jaxsyn.data.schema.relation_ids`.
 
   Raises:
-    Mismatch: the tree is not of this text.
+    Mismatch: the tree is not of this text (`align.spans`).
   """
-  start_W, end_W = spans(tree, text)
+  start_W, end_W = spans(map(spellings, tree.words), text)
   pieces = vocabulary.encode(text)
   word_S = words_of_pieces(text, pieces.begin, pieces.end, start_W, end_W)
   places: list[list[int]] = [[] for _ in tree.words]

@@ -7,7 +7,7 @@ import pytest
 from raw_corpora import corpus, lines_of, records_of
 from toy_folders import data_of, opened
 
-from jaxsyn.data.sentence import linearise
+from jaxsyn.data.sentence import align, linearise
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifest as manifests
@@ -18,6 +18,10 @@ from preprocess import build, penn
 DUCK = "(ROOT (S (NP (DT A) (NN duck)) (VP (VBZ waits)) (. .)))"
 
 
+def found_in(text, tree):
+  return align.spans(map(penn.spellings, tree.words), text)
+
+
 def test_a_tree_by_hand():
   tree = penn.parse(DUCK, "x:1")
   assert tree.words == ("A", "duck", "waits", ".")
@@ -25,7 +29,7 @@ def test_a_tree_by_hand():
     *("ROOT", "S", "NP", 0, 1, CLOSE),
     *("VP", 2, CLOSE, 3, CLOSE, CLOSE),
   )
-  assert penn.spans(tree, "A duck waits.") == ([0, 2, 7, 12], [1, 6, 12, 13])
+  assert found_in("A duck waits.", tree) == ([0, 2, 7, 12], [1, 6, 12, 13])
 
 
 def test_traces_and_what_they_leave_empty_are_taken_out():
@@ -78,7 +82,7 @@ def test_what_is_no_tree_is_refused(line, message):
 def test_penn_spellings_are_found_in_the_text(words, text):
   leaves = " ".join(f"(X {word})" for word in words.split())
   tree = penn.parse(f"(S {leaves})", "x:1")
-  start_W, end_W = penn.spans(tree, text)
+  start_W, end_W = found_in(text, tree)
   assert len(start_W) == len(words.split())
   assert (np.array(start_W) < np.array(end_W)).all()
   assert (np.array(start_W[1:]) >= np.array(end_W[:-1])).all()
@@ -91,12 +95,12 @@ def test_penn_spellings_are_found_in_the_text(words, text):
   [
     ("A cat waits.", r"word 'duck' is not in the text .* 'cat waits\.'"),
     ("A duck", r"word 'waits' is not in the text where it reads ''"),
-    ("A duck waits. Now", r"the tree ends before 'Now'"),
+    ("A duck waits. Now", r"no word covers the text from 'Now'"),
   ],
 )
 def test_another_text_is_a_mismatch(text, message):
-  with pytest.raises(penn.Mismatch, match=message):
-    penn.spans(penn.parse(DUCK, "x:1"), text)
+  with pytest.raises(align.Mismatch, match=message):
+    found_in(text, penn.parse(DUCK, "x:1"))
 
 
 def test_subwords_stand_in_their_constituents(tmp_path):
@@ -141,7 +145,7 @@ def test_a_prepared_folder_has_them(tmp_path, capsys):
   config = with_brackets(tmp_path, change)
   folder = build.run(config)
   told = capsys.readouterr().out
-  assert "train.mrg.gz:7: left out: the tree's word 'cat' is not in" in told
+  assert "train.mrg.gz:7: left out: the word 'cat' is not in" in told
   assert "brackets   used 58, another text 1, no tree 1" in told
   manifest = manifests.read(folder)
   assert manifest["brackets"] == {"source": ["NP", "S", "VP"]}

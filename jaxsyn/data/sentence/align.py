@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import functools
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jaxsyn.data.schema import NO_WORD
 
@@ -43,6 +43,62 @@ def visible(text: str) -> str:
   if text.isprintable():
     return text.replace(" ", "")
   return "".join(filter(is_visible, text))
+
+
+class Mismatch(ValueError):
+  """Words are not those of a text.
+
+  Attributes:
+    word: which is not in it, from 0; behind the last: text is left over.
+  """
+
+  def __init__(self, what: str, word: int):
+    super().__init__(what)
+    self.word = word
+
+
+def spans(
+  words: Iterable[Sequence[str]], text: str
+) -> tuple[list[int], list[int]]:
+  """Where words begin and end in a text, by offsets.
+
+  Compared are visible characters only: blanks and zero-width characters may
+  differ. A word without any has no span of its own.
+
+  Args:
+    words: in order, each as it may be spelled.
+    text: that they are the words of.
+
+  Raises:
+    Mismatch: a word is not in the text in its turn, or text is left over.
+  """
+  positions, wanted = visible_positions(text), visible(text)
+  start_W: list[int] = []
+  end_W: list[int] = []
+  done = 0
+  for spellings in words:
+    for spelling in spellings:
+      seen = visible(spelling)
+      if wanted.startswith(seen, done):
+        break
+    else:
+      rest = text[positions[done] :] if done < len(positions) else ""
+      raise Mismatch(
+        f"the word {shortened(spellings[0])} is not in the text where it reads"
+        f" {shortened(rest)}",
+        word=len(start_W),
+      )
+    if seen:
+      start_W.append(positions[done])
+      done += len(seen)
+      end_W.append(positions[done - 1] + 1)
+    else:
+      start_W.append(end_W[-1] if end_W else 0)
+      end_W.append(start_W[-1])
+  if done < len(positions):
+    rest = shortened(text[positions[done] :])
+    raise Mismatch(f"no word covers the text from {rest}", word=len(start_W))
+  return start_W, end_W
 
 
 def words_of_pieces(
@@ -89,3 +145,8 @@ def words_of_pieces(
     following = following if word is None else word
     filled.append(following)
   return filled[::-1]
+
+
+def shortened(text: str) -> str:
+  """A text for a message."""
+  return repr(text if len(text) <= 40 else text[:40] + "…")

@@ -18,8 +18,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from jaxsyn.data.sentence.align import visible, visible_positions
-from jaxsyn.data.sentence.conllu_rows import COLUMNS, Row, joined, shortened
+from jaxsyn.data.sentence.align import (
+  Mismatch,
+  shortened,
+  spans,
+  visible,
+  visible_positions,
+)
+from jaxsyn.data.sentence.conllu_rows import COLUMNS, Row, joined
 from jaxsyn.data.sentence.text import (
   PAUSE,
   Faulty,
@@ -152,49 +158,30 @@ def blocks_of_text(text: str, name: str) -> list[Block]:
 def attach(blocks: Iterable[Block], text: str) -> Parse:
   """Ties trees to the line they are parses of, in order.
 
-  Forms and text are compared by their visible characters only: blanks and
-  zero-width characters may differ. All roots are kept.
+  Forms and text are compared as in `align.spans`. All roots are kept.
 
   Raises:
     InputError: other characters differ; names the block and the first
       difference.
   """
   blocks = [block for block in blocks if block.visible]
-  positions = visible_positions(text)
-  wanted = visible(text)
-  start: list[int] = []
-  end: list[int] = []
+  try:
+    start, end = spans([(f,) for block in blocks for f in block.form_W], text)
+  except Mismatch as error:
+    of_word = [block for block in blocks for _ in block.form_W]
+    near = of_word[: error.word + 1][-1:]  # where text is left over: the last
+    where = "".join(f"{block.file}:{block.line}: " for block in near)
+    raise InputError(
+      f"{where}{error}; parse the same text that is given."
+    ) from None
   head: list[int] = []
   relation: list[str] = []
   row: list[list[str]] = []
-  done = 0
   for block in blocks:
-    offset = len(start)
-    for form in block.form_W:
-      seen = visible(form)
-      if not wanted.startswith(seen, done):
-        rest = text[positions[done] :] if done < len(positions) else ""
-        raise InputError(
-          f"{block.file}:{block.line}: the word {shortened(form)} is not in the"
-          f" text where it reads {shortened(rest)}; parse the same text that is"
-          " given."
-        )
-      if seen:
-        start.append(positions[done])
-        done += len(seen)
-      else:  # a word of zero-width characters only holds none
-        start.append(end[-1] if end else 0)
-      end.append(positions[done - 1] + 1 if seen else start[-1])
-    head.extend(h + offset for h in block.head_W)
+    before = len(row)
+    head.extend(h + before for h in block.head_W)
     relation.extend(block.relation_W)
     row.extend(block.row_W)
-  if done < len(positions):
-    last = blocks[-1] if blocks else None
-    where = f"{last.file}:{last.line}: " if last else ""
-    raise InputError(
-      f"{where}no word covers the text from {shortened(text[positions[done] :])};"
-      " parse the same text that is given."
-    )
   parsed = bool(blocks) and all(block.parsed for block in blocks)
   return Parse(
     text,

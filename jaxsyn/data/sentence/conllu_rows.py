@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from jaxsyn.data.sentence.align import shortened
 from jaxsyn.errors import InputError
 
 COLUMNS = 10
@@ -139,8 +140,3 @@ def _depths(file: str, heads: list[int], words: Sequence[Row]) -> list[int]:
     for depth, seen in enumerate(reversed(path), start=depths[here] + 1):
       depths[seen] = depth
   return depths
-
-
-def shortened(text: str) -> str:
-  """A text for a message."""
-  return repr(text if len(text) <= 40 else text[:40] + "…")
