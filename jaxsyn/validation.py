@@ -57,7 +57,7 @@ class Validator:
     """
     config: Config = settled(plan.config)
     records = Records(config.data.directory, split)
-    _check_lengths(records)
+    longest = _longest(records)
     self._layout = layout
     self._split = open_split(
       records,
@@ -65,7 +65,7 @@ class Validator:
       data=config.data,
       batch=dataclasses.replace(
         config.batch,
-        tokens=max(config.batch.tokens, _longest(records) * layout.rows * 8),
+        tokens=max(config.batch.tokens, longest * layout.rows * 8),
         shapes=4,
         row_multiple=1,
         length_multiple=1,
@@ -147,18 +147,21 @@ def _on_one_device(params: Any) -> Any:
   return jax.device_put(jax.device_get(params), jax.local_devices()[0])
 
 
-def _check_lengths(records: Records) -> None:
-  """A line of thousands of subwords would need more memory than all others."""
-  index = records.index
-  number = int(np.argmax(np.maximum(index.source_length, index.target_length)))
-  if _longest(records) > LONGEST:
-    raise InputError(
-      f"split {records.split}, line {records[number]['line']}: "
-      f"{_longest(records)} subwords on one side, more than {LONGEST}. It is no "
-      "sentence; take it out of both raw files and prepare the data again."
-    )
-
-
 def _longest(records: Records) -> int:
-  index = records.index
-  return int(max(index.source_length.max(), index.target_length.max()))
+  """Subwords of the longest side of a split.
+
+  Raises:
+    InputError: one of thousands, which would need more memory than all others.
+  """
+  longest = line = 0
+  for example in records:
+    size = max(len(example["source_id"]), len(example["target_id"]))
+    if size > longest:
+      longest, line = size, int(example["line"])
+  if longest > LONGEST:
+    raise InputError(
+      f"split {records.split}, line {line}: {longest} subwords on one side, more "
+      f"than {LONGEST}. It is no sentence; take it out of both raw files and "
+      "prepare the data again."
+    )
+  return longest

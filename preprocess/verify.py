@@ -152,11 +152,8 @@ def _split(
   )
   known = manifests.encoding(manifest) | {"vocabularies": vocabularies}
   last = 0
-  numbers = tqdm(
-    range(len(records)), f"comparing {name}", unit="pair", disable=None
-  )
-  for i, *both in zip(numbers, *sentences):
-    stored = records[i]
+  counted = tqdm(records, f"comparing {name}", unit="pair", disable=None)
+  for (i, stored), *both in zip(enumerate(counted), *sentences):
     line = int(stored["line"])
     made = example.encode(*both, line=line, **known)
     for feature, value in made.items():

@@ -12,7 +12,7 @@ from benchmarks.faults import crew, flips, mutations
 from benchmarks.faults import world as worlds
 
 # Cases of those that open whole folders, or print.
-SLOW = {"mutate.index": 60, "mutate.columns": 30, "mutate.download": 60}
+SLOW = {"mutate.columns": 30, "mutate.download": 60}
 
 
 @pytest.fixture(scope="module")

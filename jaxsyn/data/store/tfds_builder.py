@@ -1,8 +1,8 @@
 """The records as a data set of TensorFlow Datasets (TFDS).
 
-`write` is what `preprocess.build` calls: TFRecord shards, their index and the
-TFDS metadata, made without TensorFlow. Whoever has TensorFlow reads the same
-folder with
+`write` is what `preprocess.build` calls: TFRecord shards and the TFDS
+metadata, made without TensorFlow. Whoever has TensorFlow reads the same folder
+with
 
   tfds.load("multi30k_en_de", data_dir="data/multi30k_en_de")
   tfds.builder_from_directory("data/multi30k_en_de/multi30k_en_de/1.0.0")
@@ -36,7 +36,6 @@ from jaxsyn.data.store import integrity, tfrecord
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.decoding import kind_of
 from jaxsyn.data.store.manifest_format import records_sha256
-from jaxsyn.data.store.records import Index
 from jaxsyn.errors import InputError
 
 VERSION = "1.0.0"
@@ -103,7 +102,6 @@ def write(
         folder,
         f"{name}-{split}.tfrecord",
         *value,
-        index=f"index-{split}.npz",
         shards=shards,
         serialize=serializer(features),
       )
@@ -121,39 +119,31 @@ def _write_split(
   count: int,
   examples: Iterable[Mapping[str, np.ndarray]],
   *,
-  index: str,
   shards: int,
   serialize: Callable[[Mapping[str, Any]], bytes],
 ) -> dict[str, Any]:
   examples = iter(examples)
   shards = max(1, min(shards, count))
-  rows: list[tuple[int, ...]] = []
   facts: list[dict[str, Any]] = []
   for shard in range(shards):
     file = f"{stem}-{shard:05d}-of-{shards:05d}"
     size = (shard + 1) * count // shards - shard * count // shards
     with tfrecord.Writer(folder / file) as writer:
       for example in itertools.islice(examples, size):
-        offset, length = writer.write(serialize(example))
-        lengths = len(example["source_id"]), len(example["target_id"])
-        rows.append((shard, offset, length, *lengths))
+        writer.write(serialize(example))
     facts.append(
       {
         "file": file,
-        "examples": size,
+        "examples": writer.number,
         "bytes": writer.size,
         "sha256": writer.sha256,
       }
     )
-  if len(rows) != count or next(examples, None) is not None:
+  written = sum(shard["examples"] for shard in facts)
+  if written != count or next(examples, None) is not None:
     raise ValueError(f"{stem}: the split does not hold {count} examples.")
   digest = records_sha256([shard["sha256"] for shard in facts])
-  Index.of(rows, digest).save(folder / index)
-  return {
-    "examples": count,
-    "shards": facts,
-    "records_sha256": digest,
-  }
+  return {"examples": count, "shards": facts, "records_sha256": digest}
 
 
 def _write_metadata(

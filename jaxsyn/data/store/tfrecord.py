@@ -4,8 +4,8 @@ A file is a run of frames, numbers little-endian:
 
   uint64 length | uint32 masked CRC of the length | payload | uint32 masked CRC
 
-`jaxsyn.data.store.tfds_builder` writes such files, `jaxsyn.data.store.records` reads them
-by offset. An offset is that of the frame, a length that of the payload.
+`jaxsyn.data.store.tfds_builder` writes such files, `jaxsyn.data.store.records` reads
+them.
 Source: tensorflow/core/lib/io/record_writer.h and tensorflow/tsl hash/crc32c.h.
 """
 
@@ -15,7 +15,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import google_crc32c
 
@@ -43,9 +43,9 @@ class Writer:
   """Writes a file under a temporary name; it appears when all went well.
 
   with Writer(path) as writer:
-    offset, length = writer.write(payload)
+    writer.write(payload)
 
-  `size` and `sha256` are those of the file so far.
+  `size`, `number` of records and `sha256` are those of the file so far.
   """
 
   def __init__(self, path: os.PathLike[str] | str):
@@ -54,71 +54,40 @@ class Writer:
   def __enter__(self) -> Writer:
     self._file = self._publish.__enter__()
     self._digest = hashlib.sha256()
-    self.size = 0
+    self.size = self.number = 0
     return self
 
   @property
   def sha256(self) -> str:
     return self._digest.hexdigest()
 
-  def write(self, payload: bytes) -> tuple[int, int]:
-    """Appends one record; returns its (offset, length)."""
-    offset, length = self.size, len(payload)
-    header = struct.pack("<Q", length)
+  def write(self, payload: bytes) -> None:
+    """Appends one record."""
+    header = struct.pack("<Q", len(payload))
     header += struct.pack("<I", masked_crc(header))
     frame = header + payload + struct.pack("<I", masked_crc(payload))
     self._file.write(frame)
     self._digest.update(frame)
     self.size += len(frame)
-    return offset, length
+    self.number += 1
 
   def __exit__(self, *error: Any) -> bool | None:
     return self._publish.__exit__(*error)
 
 
-def payload(frame: bytes, path: os.PathLike[str] | str, number: int) -> bytes:
-  """The payload of one whole frame, its CRCs checked.
-
-  Args:
-    frame: header, payload and footer.
-    path: file, for the message.
-    number: which record of the file, from 0, for the message.
-
-  Raises:
-    InputError: the frame is too short, or a CRC differs.
-  """
-  length = _length(frame[:HEADER], path, number)
-  end = HEADER + length
-  if len(frame) < end + FOOTER:
-    raise InputError(
-      f"{path}: record {number} is truncated: {len(frame)} of its"
-      f" {end + FOOTER} bytes are there. {REMEDY}"
-    )
-  data = frame[HEADER:end]
-  if masked_crc(data) != int.from_bytes(frame[end : end + FOOTER], "little"):
-    raise InputError(
-      f"{path}: record {number} is damaged: its checksum differs. {REMEDY}"
-    )
-  return data
-
-
-def scan(path: os.PathLike[str] | str) -> Iterator[tuple[int, bytes]]:
-  """All (offset, payload) of a file in order, CRCs checked.
+def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
+  """All payloads of a file in order, their CRCs checked.
 
   Raises:
     InputError: the file is missing, truncated or damaged; the message gives
-      the file, the record and its byte.
+      the file and the record.
   """
   try:
     with open(path, "rb") as file:
-      left = os.fstat(file.fileno()).st_size
-      offset = number = 0
+      most = os.fstat(file.fileno()).st_size
+      number = 0
       while header := file.read(HEADER):
-        length = _length(header, path, number)
-        # No more than there is: whoever mends a checksum can ask for 2⁶⁴ bytes.
-        frame = header + file.read(min(length + FOOTER, left))
-        yield offset, payload(frame, path, number)
-        offset += len(frame)
+        yield _payload(file, header, most, f"{path}: record {number}")
         number += 1
   except FileNotFoundError:
     raise InputError(f"{path} is missing. {REMEDY}") from None
@@ -126,16 +95,32 @@ def scan(path: os.PathLike[str] | str) -> Iterator[tuple[int, bytes]]:
     raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _length(header: bytes, path: os.PathLike[str] | str, number: int) -> int:
+def _payload(file: BinaryIO, header: bytes, most: int, which: str) -> bytes:
+  """The payload that a header announces.
+
+  Args:
+    file: at the payload.
+    header: before it.
+    most: bytes of the file.
+    which: the record, for the message.
+  """
   if len(header) < HEADER:
     raise InputError(
-      f"{path}: record {number} is truncated: {len(header)} of the {HEADER}"
-      f" bytes of its header are there. {REMEDY}"
+      f"{which} is truncated: {len(header)} of the {HEADER} bytes of its header"
+      f" are there. {REMEDY}"
     )
   length, crc = struct.unpack("<QI", header)
   if masked_crc(header[:8]) != crc:
     raise InputError(
-      f"{path}: record {number} is damaged: the checksum of its length differs."
-      f" {REMEDY}"
+      f"{which} is damaged: the checksum of its length differs. {REMEDY}"
     )
-  return length
+  # No more than there is: whoever mends a checksum can ask for 2⁶⁴ bytes.
+  rest = file.read(min(length + FOOTER, most))
+  if len(rest) < length + FOOTER:
+    raise InputError(
+      f"{which} is truncated: {HEADER + len(rest)} of its"
+      f" {HEADER + length + FOOTER} bytes are there. {REMEDY}"
+    )
+  if masked_crc(rest[:length]) != int.from_bytes(rest[length:], "little"):
+    raise InputError(f"{which} is damaged: its checksum differs. {REMEDY}")
+  return rest[:length]

@@ -270,7 +270,7 @@ def test_a_run_that_goes_on_gets_the_same_batches(records):
 
 def test_a_target_that_reads_trees_finds_none_in_brackets(records):
   """For systems with parts on the target side."""
-  one = dict(records[0])
+  one = dict(next(iter(records)))
   side = {f"target_{k.partition('_')[2]}": v for k, v in one.items()}
   names = schema.features(["source", "target"])
   one |= {k: v for k, v in side.items() if k in names and k != "target_id"}
@@ -287,7 +287,7 @@ def test_a_target_that_reads_trees_finds_none_in_brackets(records):
 
 def test_what_the_data_lacks_is_named(make, tmp_path):
   older = make(brackets=False)
-  assert "source_brackets" not in older[0]
+  assert "source_brackets" not in older.features
   assert made(older, data())[1]["second"] == 2
   with pytest.raises(InputError, match=r"needs constituency trees .* has none"):
     opened(older, data(brackets="constituency"))

@@ -75,7 +75,7 @@ def test_metadata_without_tensorflow(tmp_path):
   payloads = [
     payload
     for path in builder.info.splits["train"].filepaths
-    for _, payload in tfrecord.scan(path)
+    for payload in tfrecord.scan(path)
   ]
   for payload, expected in zip(payloads, EXAMPLES, strict=True):
     same(features.deserialize_example_np(payload), expected)

@@ -1,4 +1,4 @@
-"""TFRecord framing: known bytes, random access, every kind of damage."""
+"""TFRecord framing: known bytes, every kind of damage."""
 
 import os
 import resource
@@ -29,19 +29,17 @@ def test_masked_crc():
 
 def test_bytes_of_one_record(tmp_path):
   with tfrecord.Writer(tmp_path / "x") as writer:
-    assert writer.write(b"ab") == (0, 2)
-    assert writer.write(b"c") == (12 + 2 + 4, 1)
-    size = writer.size
+    writer.write(b"ab")
+    writer.write(b"c")
+  assert writer.number == 2
   data = (tmp_path / "x").read_bytes()
-  assert len(data) == size == 18 + 17
+  assert len(data) == writer.size == 18 + 17
   assert data[:8] == b"\x02" + bytes(7)  # length, little-endian
   assert data[12:14] == b"ab"
 
 
 def test_scan_gives_what_was_written(path):
-  found = list(tfrecord.scan(path))
-  assert [payload for _, payload in found] == PAYLOADS
-  assert [offset for offset, _ in found] == [0, 21, 37]  # 16 + 5, 16 + 0
+  assert list(tfrecord.scan(path)) == PAYLOADS
 
 
 def test_every_flipped_bit_is_found(path):
