@@ -20,7 +20,7 @@ import pathlib
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,7 @@ STAMP = "checked.json"  # which mapped files were read whole, and by which boot
 FORMAT = 1
 _START = np.dtype("<i8")
 _BOOT = pathlib.Path("/proc/sys/kernel/random/boot_id")
-_PATIENCE = 5  # looks for a file, a twentieth of a second apart
+_PATIENCE = 4  # more looks for a file, a twentieth of a second apart
 _STALE = 24 * 3600.0  # seconds after which what is unfinished was given up
 
 Make = Callable[[Notes], Iterable[Rows]]
@@ -94,11 +94,12 @@ def open_columns(
     InputError: no place can be written to.
   """
   damaged = []
-  for place in (cache, *(_aside(root, cache) for root in private.there())):
-    columns, why = _load(place, features, memory_gib)
-    if columns:
-      return columns
-    if why:
+  places = (cache, *(_aside(root, cache) for root in private.there()))
+  for place in filter(os.path.lexists, places):
+    try:
+      return _load(place, features, memory_gib)
+    except (OSError, ValueError) as error:
+      why = str(error).rstrip(".")
       damaged.append(f"{place} is made again from the records: {why}.")
   # Not before: beside one that cannot be mended another may have been made.
   for line in damaged:
@@ -118,10 +119,10 @@ def open_columns(
       continue
     if refused:
       private.tell(f"columns are cached in {place}: {refused[0]}.")
-    columns, why = _load(place, features, memory_gib, written=True)
-    if columns:
-      return columns
-    refused.append(f"{why}, though it was just written")
+    try:
+      return _load(place, features, memory_gib)
+    except (OSError, ValueError) as error:
+      refused.append(f"{str(error).rstrip('.')}, though it was just written")
   raise InputError(
     "there is no place for the columns of the data set, which are made once and"
     f" then read: {'; '.join(refused)}. Free some space, or set XDG_CACHE_HOME"
@@ -134,31 +135,15 @@ def _aside(root: pathlib.Path, cache: pathlib.Path) -> pathlib.Path:
 
 
 def _load(
-  folder: pathlib.Path,
-  features: tuple[str, ...],
-  memory_gib: float,
-  *,
-  written: bool = False,
-) -> tuple[Columns | None, str]:
-  """The columns in a folder; or None, and what is wrong if it is there.
-
-  Args:
-    folder, features, memory_gib: see `open_columns`.
-    written: this process has just made it, so it is there.
-  """
-  if not written and not os.path.lexists(folder):
-    return None, ""
+  folder: pathlib.Path, features: tuple[str, ...], memory_gib: float
+) -> Columns:
+  """The columns in a folder that is there; errors as of `_read`."""
   for _ in range(_PATIENCE):
-    try:
-      return _read(folder, features, memory_gib), ""
-    except FileNotFoundError as error:
-      # Perhaps another process puts its own, the same, in this place.
-      time.sleep(0.05)
-      why = str(error)
-    except (OSError, ValueError) as error:
-      why = str(error)
-      break
-  return None, why.rstrip(".")
+    with contextlib.suppress(FileNotFoundError):
+      return _read(folder, features, memory_gib)
+    # Perhaps another process puts its own, the same, in this place.
+    time.sleep(0.05)
+  return _read(folder, features, memory_gib)
 
 
 def _read(
@@ -172,27 +157,21 @@ def _read(
   """
   page = files.unsealed(files.read_json(folder / PAGE))
   about = from_config(_Page, page, At(PAGE), MEASURED)
-  names = [file for feature in features for file in _files(feature)]
+  names = _names(features)
   if about.format != FORMAT or set(about.files) != set(names):
     raise ValueError(f"{PAGE} is of other columns, or of another version")
-  if wrong := files.damaged(folder, page["files"], lambda name: False):
-    raise ValueError(wrong)
-  size = sum(about.files[_files(feature)[0]].bytes for feature in features)
+  size = sum(about.files[_values(feature)].bytes for feature in features)
   mapped = size > memory_gib * 2**30
   # From before they are read: what changes meanwhile is not what was checked.
   state = _state(folder, names) if mapped else None
   known = state is not None and _stamp(folder) == state
+  if wrong := files.damaged(folder, page["files"], lambda name: not known):
+    raise ValueError(wrong)
   flat, start = {}, {}
   for feature in features:
-    values, begins = _files(feature)
-    start[feature] = _array(folder / begins, _START, about.files[begins])
-    flat[feature] = _array(
-      folder / values,
-      FEATURES[feature].dtype,
-      about.files[values],
-      mapped=mapped,
-      known=known,
-    )
+    dtype = FEATURES[feature].dtype
+    flat[feature] = _array(folder / _values(feature), dtype, mapped=mapped)
+    start[feature] = _array(folder / _begins(feature), _START)
     _check_starts(feature, start[feature], len(flat[feature]))
   if len({len(array) for array in start.values()}) > 1:
     raise ValueError("features have different numbers of examples")
@@ -202,31 +181,29 @@ def _read(
   return Columns(flat, start, about.notes)
 
 
-def _files(feature: str) -> tuple[str, str]:
-  """Files of a feature: its values, and where each example's begin."""
-  return f"{feature}.bin", f"{feature}.start.bin"
+def _values(feature: str) -> str:
+  """The file of a feature's values."""
+  return f"{feature}.bin"
+
+
+def _begins(feature: str) -> str:
+  """The file of where each example's values begin."""
+  return f"{feature}.start.bin"
+
+
+def _names(features: Iterable[str]) -> list[str]:
+  return [file(feature) for feature in features for file in (_values, _begins)]
 
 
 def _array(
-  path: pathlib.Path,
-  dtype: np.dtype,
-  about: File,
-  *,
-  mapped: bool = False,
-  known: bool = False,
+  path: pathlib.Path, dtype: np.dtype, *, mapped: bool = False
 ) -> np.ndarray:
-  if about.bytes % dtype.itemsize:
+  size = path.stat().st_size
+  if size % dtype.itemsize:
     raise ValueError(f"{path} ends within a number")
-  if mapped and about.bytes:  # nothing cannot be mapped
-    array: np.ndarray = np.memmap(path, dtype, mode="r")
-  else:
-    array = np.fromfile(path, dtype)
-  if not known:
-    crc = files.Crc()
-    crc.update(array)
-    if crc.value != about.crc32c:
-      raise ValueError(f"{path} has another checksum than when it was written")
-  return array
+  if mapped and size:  # nothing cannot be mapped
+    return np.memmap(path, dtype, mode="r")
+  return np.fromfile(path, dtype)
 
 
 def _check_starts(feature: str, start: np.ndarray, size: int) -> None:
@@ -261,46 +238,25 @@ def _state(folder: pathlib.Path, names: Iterable[str]) -> dict[str, Any] | None:
   return state
 
 
-class _Column:
-  """Writes the values of one feature."""
-
-  def __init__(self, file: BinaryIO, dtype: np.dtype):
-    self._file, self._dtype = file, dtype
-    self._crc, self._bytes = files.Crc(), 0
-    self._sizes = [np.zeros(1, np.int64)]
-
-  def add(self, values: np.ndarray, sizes: np.ndarray) -> None:
-    values = values.astype(self._dtype, casting="same_kind", copy=False)
-    self._file.write(values.data)
-    self._crc.update(values)
-    self._bytes += values.nbytes
-    self._sizes.append(sizes)
-
-  def close(self) -> tuple[dict[str, Any], np.ndarray]:
-    """Size and sum of the file, and where the values of each example begin."""
-    self._file.close()
-    start = np.cumsum(np.concatenate(self._sizes), dtype=_START)
-    return {"bytes": self._bytes, "crc32c": self._crc.value}, start
-
-
 def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
   """Streams examples into the files of a folder, which appears whole."""
   _remove_stale(folder.parent)
   notes: Notes = collections.Counter()
-  with files.publish_folder(folder) as new, contextlib.ExitStack() as stack:
-    columns = {}
-    for feature in features:
-      file = stack.enter_context(open(new / _files(feature)[0], "wb"))
-      columns[feature] = _Column(file, FEATURES[feature].dtype)
-    for rows in make(notes):
-      for feature, column in columns.items():
-        column.add(rows.flat[feature], rows.size[feature])
-    sums = {}
-    for feature, column in columns.items():
-      values, begins = _files(feature)
-      sums[values], start = column.close()
-      start.tofile(new / begins)
-      sums |= files.sums(new, [begins])
+  with files.publish_folder(folder) as new:
+    sizes: dict[str, list[np.ndarray]] = {feature: [] for feature in features}
+    with contextlib.ExitStack() as stack:
+      values = {
+        feature: stack.enter_context(open(new / _values(feature), "wb"))
+        for feature in features
+      }
+      for rows in make(notes):
+        for feature, file in values.items():
+          file.write(rows.flat[feature].data)
+          sizes[feature].append(rows.sizes(feature))
+    for feature, own in sizes.items():
+      start = np.cumsum(np.concatenate([[0], *own]), dtype=_START)
+      start.tofile(new / _begins(feature))
+    sums = files.sums(new, _names(features))
     page = {"format": FORMAT, "files": sums, "notes": dict(notes)}
     files.write_json(new / PAGE, files.sealed(page))
 

@@ -21,42 +21,20 @@ import numpy as np
 
 from jaxsyn.data.loader.batch_plan import Lengths, Shape
 from jaxsyn.data.schema import FEATURES, SIDES
+from jaxsyn.data.store.rows import Rows
 
 Batch = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
-  """Ragged: example i of a feature is flat[feature][start[i]:start[i + 1]].
+class Columns(Rows):
+  """All examples of a split, or those of one batch.
 
   Attributes:
-    flat: feature -> values of all examples, one after the other.
-    start: feature -> where each example's begin; where the last one's end.
     notes: what was counted while the examples were made.
   """
 
-  flat: Mapping[str, np.ndarray]
-  start: Mapping[str, np.ndarray]
   notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-  @classmethod
-  def of(
-    cls, examples: Sequence[Mapping[str, np.ndarray]], features: Iterable[str]
-  ) -> Columns:
-    """Columns of examples that are at hand; maybe none."""
-    flat, start = {}, {}
-    for feature in features:
-      values = [np.ravel(example[feature]) for example in examples]
-      dtype = FEATURES[feature].dtype
-      flat[feature] = np.concatenate([np.zeros(0, dtype), *values]).astype(
-        dtype
-      )
-      start[feature] = np.cumsum([0, *map(len, values)])
-    return cls(flat, start)
-
-  def sizes(self, feature: str) -> np.ndarray:
-    """How many values each example has of a feature."""
-    return np.diff(self.start[feature])
 
   def lengths(self) -> Lengths:
     """How long each example is, for `jaxsyn.data.loader.batch_plan`."""

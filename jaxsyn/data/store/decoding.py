@@ -84,27 +84,29 @@ def _rows(
   sizes: Mapping[str, list[int]],
   features: Mapping[str, Feature],
 ) -> Rows:
-  flat, size = {}, {}
+  flat, start = {}, {}
   for name, feature in features.items():
-    own, size[name] = values[name], np.array(sizes[name], np.int64)
-    if feature.axes in ("", "WW") and (size[name] != 1).any():
-      number = int(np.argmax(size[name] != 1))
+    own, size = values[name], sizes[name]
+    if feature.axes in ("", "WW") and set(size) != {1}:
+      number = next(i for i, n in enumerate(size) if n != 1)
       raise NotAnExample(number, f"{name} must have one value")
     if feature.axes == "WW":  # bytes, so that nothing is converted
-      size[name] = np.array(list(map(len, own)), np.int64)
+      size = list(map(len, own))
+    start[name] = np.cumsum([0, *size])
+    if feature.axes == "WW":
       flat[name] = np.frombuffer(b"".join(own), feature.dtype)
     else:
-      flat[name] = _array(own, size[name], name, feature.dtype)
-  return Rows(flat, size)
+      flat[name] = _array(own, start[name], name, feature.dtype)
+  return Rows(flat, start)
 
 
 def _array(
-  values: list[Any], size: np.ndarray, name: str, dtype: np.dtype
+  values: list[Any], start: np.ndarray, name: str, dtype: np.dtype
 ) -> np.ndarray:
   try:
     return np.fromiter(values, dtype, len(values))
   except OverflowError:
-    for number, end in enumerate(np.cumsum(size)):
+    for number, end in enumerate(start[1:]):
       try:
         np.fromiter(values[:end], dtype)
       except OverflowError as error:

@@ -46,14 +46,18 @@ class Check:
     """(which examples are bad, feature, why); the first ones come first."""
     yield rows.flat["line"] < 1, "line", "is no line number"
     for side in SIDES:
-      id_, size = f"{side}_id", rows.size[f"{side}_id"]
+      id_, size = f"{side}_id", rows.sizes(f"{side}_id")
       yield size == 0, id_, "is empty; EOS is always there"
-      yield rows.flat[id_][rows.end(id_) - 1] != EOS, id_, "does not end in EOS"
+      yield (
+        rows.flat[id_][rows.start[id_][1:] - 1] != EOS,
+        id_,
+        "does not end in EOS",
+      )
       bad = _beyond(rows.flat[id_], self._pieces[side])
       yield rows.which(id_, bad), id_, "has an unknown id"
-      if side in self._labels and f"{side}_head" in rows.size:
+      if side in self._labels and f"{side}_head" in rows.flat:
         yield from self._tree(rows, side)
-    if "source_brackets" in rows.size:
+    if "source_brackets" in rows.flat:
       yield from self._bracketing(rows)
 
   def _tree(
@@ -66,7 +70,7 @@ class Check:
         *("parent_mid", "tree_distance", "parsed"),
       )
     )
-    pieces, words = rows.size[f"{side}_id"], rows.size[head]
+    pieces, words = rows.sizes(f"{side}_id"), rows.sizes(head)
     said = [f"{side}_{name}" for name in self._annotations]
     for name, due in (
       (word, pieces),
@@ -75,7 +79,7 @@ class Check:
       (distance, words * words),
       *((name, words) for name in said),
     ):
-      yield rows.size[name] != due, name, "has another number of values"
+      yield rows.sizes(name) != due, name, "has another number of values"
     for name, annotation in zip(said, self._annotations):
       if labels := ANNOTATIONS[annotation].labels:
         bad = _beyond(rows.flat[name], len(labels) + 1)
@@ -96,7 +100,7 @@ class Check:
     head_W = rows.flat[head]
     bad = _beyond(head_W, np.repeat(words, words))
     yield rows.which(head, bad), head, "has a word that is not in the sentence"
-    head_W = head_W + np.repeat(rows.end(head) - words, words)
+    head_W = head_W + np.repeat(rows.start[head][:-1], words)
     above_W = head_W  # doubling, as in `jaxsyn.data.sentence.tree.depth`
     for _ in range(int(words.max()).bit_length()):
       above_W = above_W[above_W]
@@ -104,16 +108,16 @@ class Check:
 
   def _bracketing(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
     name = "source_brackets"
-    sign_C, size = rows.flat[name], rows.size[name]
+    sign_C, size = rows.flat[name], rows.sizes(name)
     least = linearise.opening(self._brackets)
-    most_C = np.repeat(rows.size["source_id"] - 1, size)
+    most_C = np.repeat(rows.sizes("source_id") - 1, size)
     bad = (sign_C < least) | (sign_C >= most_C)
     yield rows.which(name, bad), name, "has an unknown sign"
     step_C = np.where(
       sign_C >= 0, 0, np.where(sign_C == linearise.CLOSE, -1, 1)
     )
     depth_C = np.cumsum(step_C)
-    last = np.append(0, depth_C)[rows.end(name)]
+    last = np.append(0, depth_C)[rows.start[name][1:]]
     bad = (last != 0) | rows.which(name, depth_C < 0)
     yield bad, name, "has brackets that do not match"
 

@@ -1,14 +1,17 @@
 """Examples together: values of a feature in one array, of which each has a part.
 
 So they are decoded (`jaxsyn.data.store.decoding`), looked at
-(`jaxsyn.data.store.example_check`) and written to a disk
-(`jaxsyn.data.loader.column_cache`): that is faster than arrays for each.
+(`jaxsyn.data.store.example_check`), written to a disk
+(`jaxsyn.data.loader.column_cache`) and padded (`jaxsyn.data.loader.columns`): that
+is faster than arrays for each.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -19,44 +22,62 @@ TOGETHER = 128  # examples; more are slower, as they leave the processor's cache
 Example = dict[str, np.ndarray]
 
 
+@dataclasses.dataclass(frozen=True)
 class Rows:
-  """Some examples, together.
+  """Ragged: example i of a feature is flat[feature][start[i]:start[i + 1]].
 
   Attributes:
     flat: feature -> values of all examples, one after the other.
-    size: feature -> how many of them each example has; int64.
+    start: feature -> where each example's begin; where the last one's end.
   """
 
-  def __init__(
-    self, flat: Mapping[str, np.ndarray], size: Mapping[str, np.ndarray]
-  ):
-    self.flat, self.size = dict(flat), dict(size)
+  flat: Mapping[str, np.ndarray]
+  start: Mapping[str, np.ndarray]
+
+  @classmethod
+  def of(
+    cls, examples: Sequence[Mapping[str, np.ndarray]], features: Iterable[str]
+  ) -> Self:
+    """Examples that are at hand; maybe none.
+
+    Raises:
+      TypeError: values of another kind than the feature's.
+    """
+    flat, start = {}, {}
+    for feature in features:
+      values = [np.ravel(example[feature]) for example in examples]
+      none = np.zeros(0, FEATURES[feature].dtype)
+      flat[feature] = np.concatenate([none, *values]).astype(
+        none.dtype, casting="same_kind", copy=False
+      )
+      start[feature] = np.cumsum([0, *map(len, values)])
+    return cls(flat, start)
 
   def __len__(self) -> int:
-    return len(next(iter(self.size.values())))
+    return len(next(iter(self.start.values()))) - 1
 
-  def end(self, name: str) -> np.ndarray:
-    """Where the values of each example end."""
-    return np.cumsum(self.size[name])
+  def sizes(self, feature: str) -> np.ndarray:
+    """How many values each example has of a feature."""
+    return np.diff(self.start[feature])
 
-  def which(self, name: str, bad: np.ndarray) -> np.ndarray:
+  def which(self, feature: str, bad: np.ndarray) -> np.ndarray:
     """Which examples hold a bad value of a feature."""
     if not bad.any():
       return np.zeros(len(self), bool)
-    number = np.repeat(np.arange(len(self)), self.size[name])
+    number = np.repeat(np.arange(len(self)), self.sizes(feature))
     return np.bincount(number[bad], minlength=len(self)) > 0
 
   def examples(self) -> list[Example]:
     """Each example's arrays, by feature."""
-    parts = [self._parts(name) for name in self.flat]
+    parts = [self._parts(feature) for feature in self.flat]
     return [dict(zip(self.flat, own)) for own in zip(*parts)]
 
-  def _parts(self, name: str) -> list[np.ndarray]:
-    flat = self.flat[name]
-    if not FEATURES[name].axes:
+  def _parts(self, feature: str) -> list[np.ndarray]:
+    flat = self.flat[feature]
+    if not FEATURES[feature].axes:
       return list(flat)
-    end = self.end(name).tolist()
-    return [flat[a:b] for a, b in zip([0, *end], end)]
+    start = self.start[feature].tolist()
+    return [flat[a:b] for a, b in itertools.pairwise(start)]
 
 
 def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:
@@ -67,13 +88,4 @@ def together(examples: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Rows]:
   """
   examples = iter(examples)
   while some := list(itertools.islice(examples, TOGETHER)):
-    parts = {
-      name: [np.ravel(example[name]) for example in some] for name in some[0]
-    }
-    yield Rows(
-      {name: np.concatenate(arrays) for name, arrays in parts.items()},
-      {
-        name: np.array(list(map(len, arrays)), np.int64)
-        for name, arrays in parts.items()
-      },
-    )
+    yield Rows.of(some, some[0])

@@ -87,7 +87,7 @@ def test_rows_are_the_examples_and_made_of_them_only_if_they_change(
       flat = np.concatenate([some.flat[name] for some in found])
       np.testing.assert_array_equal(flat, np.concatenate(values))
       assert flat.dtype == feature.dtype
-      sizes = np.concatenate([some.size[name] for some in found])
+      sizes = np.concatenate([some.sizes(name) for some in found])
       assert sizes.tolist() == [len(value) for value in values]
 
 
