@@ -71,6 +71,32 @@ def alone(
       _mine.discard(name)
 
 
+@contextlib.contextmanager
+def held(folder: os.PathLike[str] | str, how: int) -> Iterator[None]:
+  """The kernel's lock on a folder itself: nothing is written.
+
+  Where the file system knows no locks there is none, and no word.
+
+  Args:
+    folder: is there.
+    how: of flock(2): LOCK_SH or LOCK_EX, and LOCK_NB not to wait.
+
+  Raises:
+    BlockingIOError: another has it, with LOCK_NB.
+  """
+  file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+  try:
+    try:
+      fcntl.flock(file, how)
+    except BlockingIOError:
+      raise
+    except OSError:
+      pass
+    yield
+  finally:
+    os.close(file)
+
+
 def _take(
   file: TextIO, folder: pathlib.Path, *, wait: bool, advice: str
 ) -> None:

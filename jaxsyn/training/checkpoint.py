@@ -32,6 +32,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
+from flax import traverse_util
 
 from jaxsyn import files
 from jaxsyn.errors import InputError
@@ -205,17 +206,13 @@ class Checkpoints(Reader):
 
   def _fault_of_best(self, step: int) -> str:
     """Why the best parameters are damaged; "" where they are whole."""
-    abstract: dict[str, Any] = {}
     try:
-      for name, entry in self.best.page(step)["arrays"].items():
-        *folders, leaf = name.split("/")
-        place = abstract
-        for folder in folders:
-          place = place.setdefault(folder, {})
-        # An array of NumPy stays on the host, where there is room for all.
-        zero = np.zeros((), entry["dtype"])
-        place[leaf] = np.broadcast_to(zero, entry["shape"])
-      self.best.read(step, abstract)
+      # Arrays of NumPy stay on the host, where there is room for all.
+      arrays = {
+        name: np.broadcast_to(np.zeros((), entry["dtype"]), entry["shape"])
+        for name, entry in self.best.page(step)["arrays"].items()
+      }
+      self.best.read(step, traverse_util.unflatten_dict(arrays, sep="/"))
     except Damaged as error:
       return str(error)
     return ""

@@ -27,7 +27,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxsyn import files
+from jaxsyn import files, lock
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
 
@@ -103,30 +103,18 @@ class CheckpointFolder:
     Raises:
       Damaged: it is not there.
     """
-    try:
-      folder = os.open(self.path(step), os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError) as error:
-      raise Damaged(f"{self.path(step)}: {error.strerror}") from None
-    try:
-      with contextlib.suppress(OSError):
-        fcntl.flock(folder, fcntl.LOCK_SH)
+    with contextlib.ExitStack() as stack:
+      try:
+        stack.enter_context(lock.held(self.path(step), fcntl.LOCK_SH))
+      except (FileNotFoundError, NotADirectoryError) as error:
+        raise Damaged(f"{self.path(step)}: {error.strerror}") from None
       yield
-    finally:
-      os.close(folder)
 
   def remove(self, step: int) -> None:
-    """Removes a checkpoint that nobody reads; one that is read stays."""
-    folder = os.open(self.path(step), os.O_RDONLY)
-    try:
-      try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      except BlockingIOError:
-        return  # it goes with the next
-      except OSError:
-        pass
-      files.remove_folder(self.path(step))
-    finally:
-      os.close(folder)
+    """Removes a checkpoint that nobody reads; one that is read goes next time."""
+    path, how = self.path(step), fcntl.LOCK_EX | fcntl.LOCK_NB
+    with contextlib.suppress(BlockingIOError), lock.held(path, how):
+      files.remove_folder(path)
 
   def read(
     self, step: int, abstract: Tree, part: str = ""
@@ -193,23 +181,28 @@ class CheckpointFolder:
     return tree, page
 
   def newest(
-    self, read: Callable[[int], Any], number: int = 1
+    self,
+    read: Callable[[int], Any],
+    number: int = 1,
+    order: Callable[[int], Any] | None = None,
   ) -> tuple[list[tuple[int, Any]], dict[int, str]]:
     """The newest whole checkpoints.
 
     Args:
       read: of a step; raises Damaged.
       number: of checkpoints wanted.
+      order: of a step, what is largest for the one wanted first; None: the
+        newest.
 
     Returns:
-      [(step, what was read)], newest first, fewer if there are no more; and
-      step -> why of those newer ones that are damaged.
+      [(step, what was read)] in that order, fewer if there are no more; and
+      step -> why of those before the last that are damaged.
     """
     for left in reversed(range(TRIES)):
       steps = self.steps()
       whole: list[tuple[int, Any]] = []
       damaged: dict[int, str] = {}
-      for step in reversed(steps):
+      for step in sorted(steps, key=order, reverse=True):
         try:
           whole.append((step, read(step)))
         except Damaged as error:

@@ -77,12 +77,9 @@ class Reader:
         ((step, (params, page)),) = whole
         notes = _passed_over(damaged)
         return Parameters(params, (step,), score=page["content"], notes=notes)
+      damaged = damaged or self._best_said()
       if damaged:
-        (step, why), *_ = damaged.items()
-        return self._nearest(step, why, abstract=abstract, ema=ema)
-      if (step := self._best_said()) >= 0:
-        why = f"{self.best.folder} is empty"
-        return self._nearest(step, why, abstract=abstract, ema=ema)
+        return self._nearest(damaged, abstract, ema)
     if which in ("best", "last"):
       whole, notes = self._newest(1, abstract, ema)
       ((step, params),) = whole
@@ -144,27 +141,33 @@ class Reader:
     return whole, _passed_over(damaged)
 
   def _nearest(
-    self, best: int, why: str, *, abstract: Tree, ema: bool
+    self, lost: dict[int, str], abstract: Tree, ema: bool
   ) -> Parameters:
-    """Parameters of the kept step nearest to the best, which is damaged."""
-    damaged = {best: why}
-    for step in sorted(self.steps(), key=lambda s: (abs(s - best), -s)):
-      try:
-        params = self._params_of(step, abstract, ema)
-      except Damaged as error:
-        damaged[step] = str(error)
-        continue
-      note = (
-        f"the best parameters, of step {best}, are damaged or gone ({why}); "
-        f"those of step {step}, the nearest that is kept, stand in for them"
-      )
-      return Parameters(params, (step,), notes=(note,))
-    raise none_whole(self.workdir, damaged)
+    """Parameters of the kept step nearest to the best, which is damaged.
 
-  def _best_said(self) -> int:
-    """The best step so far as the newest checkpoint knows it; or -1."""
+    Args:
+      lost: steps of the best ones, newest first -> why.
+      abstract, ema: as of `restore_params`.
+    """
+    (best, why), *_ = lost.items()
+    whole, damaged = self.last.newest(
+      lambda step: self._params_of(step, abstract, ema),
+      order=lambda step: (-abs(step - best), step),
+    )
+    if not whole:
+      raise none_whole(self.workdir, {best: why} | damaged)
+    ((step, params),) = whole
+    note = (
+      f"the best parameters, of step {best}, are damaged or gone ({why}); "
+      f"those of step {step}, the nearest that is kept, stand in for them"
+    )
+    return Parameters(params, (step,), notes=(note,))
+
+  def _best_said(self) -> dict[int, str]:
+    """The best step so far as the newest checkpoint knows it, and no more."""
     whole, _ = self.last.newest(self.last.page)
-    return whole[0][1]["content"].get("best_step", -1) if whole else -1
+    step = whole[0][1]["content"].get("best_step", -1) if whole else -1
+    return {step: f"{self.best.folder} is empty"} if step >= 0 else {}
 
   def _params_of(self, step: int, abstract: Tree, ema: bool) -> Tree:
     name = "ema" if ema else "params"

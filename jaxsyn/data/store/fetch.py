@@ -9,12 +9,10 @@ and must come again ever after.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import fcntl
 import gzip
 import http.client
-import os
 import pathlib
 import re
 import sys
@@ -28,7 +26,7 @@ from typing import IO, NamedTuple
 
 from tqdm import tqdm
 
-from jaxsyn import files
+from jaxsyn import files, lock
 from jaxsyn.errors import InputError
 
 Check = Callable[[pathlib.Path], object]
@@ -82,7 +80,7 @@ def get(
   expected = address.sha256 or recorded(path)
   if (found := _found(path, expected, check)) is None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(path.parent):
+    with lock.held(path.parent, fcntl.LOCK_EX):
       if (found := _found(path, expected, check)) is None:
         files.remove_unfinished(path.parent)
         found = _fetch(path, address, expected, check)
@@ -273,14 +271,3 @@ def _opener() -> urllib.request.OpenerDirector:
   ):
     opener.add_handler(handler)
   return opener
-
-
-@contextlib.contextmanager
-def _alone(folder: pathlib.Path) -> Iterator[None]:
-  """The one process that fetches into a folder; others wait."""
-  place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-  try:
-    fcntl.flock(place, fcntl.LOCK_EX)  # ends with the process, if killed too
-    yield
-  finally:
-    os.close(place)
