@@ -140,14 +140,12 @@ def go_on(world: World, origin: World) -> Digests:
 @functools.cache
 def _abstract_state(folder: pathlib.Path) -> Any:
   """Shapes and types of the state of the undamaged run."""
-  import jax
-
   from jaxsyn.config import read_config
   from jaxsyn.data.loader.split import open_split
   from jaxsyn.data.store.records import Records
   from jaxsyn.plan import resolve
+  from jaxsyn.training.loop import abstract_state
   from jaxsyn.training.mesh import Layout
-  from jaxsyn.training.step import first_state
 
   config = read_config(World(folder).config())
   records = Records(config.data.directory, config.data.train)
@@ -159,15 +157,8 @@ def _abstract_state(folder: pathlib.Path) -> Any:
     batch=config.batch,
     seed=config.seed,
   )
-  batch = split.empty()[0]
   layout = Layout("jit", config.train.mesh)
-  make = functools.partial(first_state, plan.recipe, seed=0)
-  abstract = jax.eval_shape(make, batch)
-  return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    abstract,
-    layout.storage(abstract),
-  )
+  return abstract_state(plan.recipe, layout, split.empty()[0])
 
 
 def prepare(world: World, origin: World) -> Digests:

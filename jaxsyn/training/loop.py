@@ -168,20 +168,26 @@ def over(config: Config, step: int, progress: Progress) -> str:
 def _restore(training: Training) -> tuple[TrainState, Progress]:
   """The state to go on from, in place; a fresh one if there is none."""
   layout, batch = training.layout, training.split.empty()[0]
-  make = functools.partial(
-    first_state, training.recipe, seed=training.config.seed
+  restored = training.checkpoints.restore(
+    abstract_state(training.recipe, layout, batch)
   )
-  abstract = jax.eval_shape(make, batch)
-  abstract = jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    abstract,
-    layout.storage(abstract),
-  )
-  restored = training.checkpoints.restore(abstract)
   if restored is None:
+    make = functools.partial(
+      first_state, training.recipe, seed=training.config.seed
+    )
     return layout.place_state(jax.jit(make)(batch)), Progress()
   _, state, progress = restored
   return layout.place_state(state), progress
+
+
+def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:
+  """Shapes, types and shardings of a state, as checkpoints hold it."""
+  state = jax.eval_shape(lambda: first_state(recipe, batch, 0))
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    state,
+    layout.storage(state),
+  )
 
 
 def _compile(
