@@ -15,9 +15,9 @@ PAIRS = [sentence(5, 6, 1), sentence(2, 6, 2, bare=9)]
 def caller(plan, params):
   """A function that calls a method of the model."""
 
-  def call(method, *arguments, **options):
+  def call(method, *arguments):
     return plan.recipe.model.apply(
-      {"params": params}, *arguments, method=method, **options
+      {"params": params}, *arguments, method=method
     )
 
   return call
@@ -26,7 +26,7 @@ def caller(plan, params):
 def encode(call, batch):
   """The batch, ready for decoding."""
   source = view_of(batch, "source")
-  encoded = call("encode", batch["source_id_BS"], source, train=False)
+  encoded = call("encode", batch["source_id_BS"], source)
   return call("remember", encoded)
 
 

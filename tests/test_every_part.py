@@ -225,6 +225,6 @@ def test_stages_left_alone_are_the_identity():
     x = jnp.ones((3, view.real_BS.shape[1], 8))
     if "embed" not in type(part).__dict__:
       same, _ = part.init_with_output(  # parameters that `setup` makes
-        jax.random.key(0), x, view, train=False, method="embed"
+        jax.random.key(0), x, view, method="embed"
       )
       np.testing.assert_array_equal(same, x, err_msg=name)

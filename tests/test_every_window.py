@@ -56,7 +56,6 @@ class Case:
       jnp.asarray(query_BNG),
       view,
       2,
-      train=False,
       method=steps,
     )
 

@@ -299,13 +299,13 @@ def run(spec, place: str, number: int, train: bool):
   key = (place, spec.parts.at_layer(place, number), model, train)
   if key in RAN:
     return RAN[key]
-  x_BSD, scores = jnp.asarray(X_BSD), []
+  x_BSD, scores, view = jnp.asarray(X_BSD), [], VIEW.replace(train=train)
   if place == "encoder":
-    layer, inputs = EncoderLayer(spec, number), (x_BSD, VIEW)
+    layer, inputs = EncoderLayer(spec, number), (x_BSD, view)
   else:
-    layer, inputs = DecoderLayer(spec, number), (x_BSD, x_BSD, VIEW, SOURCE)
+    layer, inputs = DecoderLayer(spec, number), (x_BSD, x_BSD, view, SOURCE)
   keys = {"params": jax.random.key(0), "syntax": jax.random.key(1)}
-  shapes = jax.eval_shape(lambda: layer.init(keys, *inputs, train=False))
+  shapes = jax.eval_shape(lambda: layer.init(keys, *inputs))
 
   def watch(call, arguments, options, context):
     out = call(*arguments, **options)
@@ -318,7 +318,6 @@ def run(spec, place: str, number: int, train: bool):
     out, state = layer.apply(
       {"params": params},
       *inputs,
-      train=train,
       rngs={"syntax": jax.random.key(7)},
       mutable=[COLLECTION],
     )
@@ -441,10 +440,10 @@ def test_what_enters_the_first_layer(table, row):
   model = TransformerModel(dataclasses.replace(spec, model=none))
   inputs = BATCH["source_id_BS"], SOURCE
   shapes = jax.eval_shape(
-    lambda: model.init(jax.random.key(0), *inputs, train=False, method="encode")
+    lambda: model.init(jax.random.key(0), *inputs, method="encode")
   )
   params = drawn(shapes["params"])
-  found = model.apply({"params": params}, *inputs, train=False, method="encode")
+  found = model.apply({"params": params}, *inputs, method="encode")
   table_VD = next(
     params[n] for n in ("source_table", "target_table") if n in params
   )
@@ -469,11 +468,11 @@ def test_what_enters_the_first_layer(table, row):
 
 def context_steps(cross, annotations, query_TBNG, view):
   """Weights (TBNS) and contexts (TBNE) of each window, step by step."""
-  facts = cross.remember(annotations, view, train=False)
+  facts = cross.remember(annotations, view)
   past = cross.start(view, query_TBNG.shape[2])
   out = []
   for query_BNG in query_TBNG:
-    contexts, weights, past = cross(query_BNG, past, facts, view, train=False)
+    contexts, weights, past = cross(query_BNG, past, facts, view)
     out.append((weights, contexts))
   return out
 

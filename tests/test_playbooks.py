@@ -159,9 +159,7 @@ def test_the_window_looks_near_where_it_looked_before(follow):
   rows, size = view.real_BS.shape
   score_BNS = np.random.default_rng(0).normal(size=(rows, 1, size))
   past_BN = np.array([[0.0], [7.2], *([[0.0]] * (rows - 2))])
-  weight_BNS, where_BN = window.apply(
-    {}, score_BNS, None, (), past_BN, view, train=False
-  )
+  weight_BNS, where_BN = window.apply({}, score_BNS, None, (), past_BN, view)
   seen_BNS = np.abs(np.arange(size) - past_BN[..., None]) <= spec.reach
   real_BNS = np.asarray(view.real_BS)[:, None]
   np.testing.assert_array_equal((weight_BNS > 0)[:2], (seen_BNS & real_BNS)[:2])

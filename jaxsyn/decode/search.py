@@ -55,7 +55,7 @@ class Decoding:
 
   def __init__(self, model: nn.Module, params: Any, sources: Sources):
     self._model, self._params = model, params
-    encoded = self._call("encode", sources.id_BS, sources.view, train=False)
+    encoded = self._call("encode", sources.id_BS, sources.view)
     # Once: what a source is remembered by does not change while it is searched.
     self._encoded = self._call("remember", encoded)
 
@@ -73,9 +73,10 @@ class Decoding:
     """The cache after hypotheses changed their beam."""
     return self._call("reorder", cache, beam_BN)
 
-  def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
-    variables = {"params": self._params}
-    return self._model.apply(variables, *arguments, method=method, **options)
+  def _call(self, method: str, *arguments: Any) -> Any:
+    return self._model.apply(
+      {"params": self._params}, *arguments, method=method
+    )
 
 
 def banned(size: int, last_B: Array) -> Array:

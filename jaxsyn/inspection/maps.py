@@ -8,6 +8,7 @@ static shapes, and every array is cut to its sentence.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -39,8 +40,8 @@ BETWEEN_SUBWORDS = re.compile("B[H1]?[QST1][MST1]")
 
 
 @dataclasses.dataclass(frozen=True)
-class SentenceMap:
-  """One published array of one sentence, in subwords, without pads.
+class Map:
+  """One published array of one sentence, without pads.
 
   Attributes:
     place, layer, part: of its `jaxsyn.syntax.maps.Address`.
@@ -50,6 +51,9 @@ class SentenceMap:
     heads: which of the layer's heads it is for, from 0.
     value_HQM: one matrix for each of `heads`.
     parts: names of the parts that work on each of `heads`.
+    rows, columns: their names, once it is gathered (`sentence`): words of
+      attention, whose values are then pooled, or subwords, and signs. In decoder
+      and cross-attention a row is the word being predicted.
   """
 
   place: str
@@ -59,6 +63,18 @@ class SentenceMap:
   heads: tuple[int, ...]
   value_HQM: np.ndarray
   parts: tuple[tuple[str, ...], ...]
+  rows: tuple[str, ...] = ()
+  columns: tuple[str, ...] = ()
+
+  @property
+  def is_attention(self) -> bool:
+    """Whether its weights are those under which values are summed."""
+    return self.kind == "weight"
+
+  @property
+  def is_one(self) -> bool:
+    """Whether all heads have the same matrix."""
+    return bool((self.value_HQM == self.value_HQM[:1]).all())
 
 
 class MapReader:
@@ -84,14 +100,14 @@ class MapReader:
     self._names = tuple(dict.fromkeys(("source_id", *names)))
 
     def published(params: Any, batch: Mapping[str, Array]) -> Maps:
-      how: dict[str, Any] = {"train": False, "mutable": [COLLECTION]}
+      run = functools.partial(
+        model.apply, {"params": params}, mutable=[COLLECTION]
+      )
       if "target_id_BT" in batch:
-        _, state = model.apply({"params": params}, batch, method=forward, **how)
+        _, state = run(batch, train=False, method=forward)
       else:
-        given = batch["source_id_BS"], view_of(batch, "source")
-        _, state = model.apply(
-          {"params": params}, *given, method="encode", **how
-        )
+        source = view_of(batch, "source")
+        _, state = run(batch["source_id_BS"], source, method="encode")
       return Maps.of(state)
 
     self._published = jax.jit(published)
@@ -101,7 +117,7 @@ class MapReader:
     params: Any,
     examples: Sequence[Mapping[str, np.ndarray]],
     targets: Sequence[Sequence[int]] | None = None,
-  ) -> Iterator[tuple[int, list[SentenceMap]]]:
+  ) -> Iterator[tuple[int, list[Map]]]:
     """What is published for each sentence, sentences of a length together.
 
     Args:
@@ -136,9 +152,7 @@ class MapReader:
         sides = {"source": lengths[i], "target": outputs[i]}
         yield i, list(self._cut(maps, row, sides))
 
-  def _cut(
-    self, maps: Maps, row: int, sides: dict[str, int]
-  ) -> Iterator[SentenceMap]:
+  def _cut(self, maps: Maps, row: int, sides: dict[str, int]) -> Iterator[Map]:
     """One row of a batch: its matrices between two subwords."""
     number = self._spec.family.attention_heads()
     for published in maps.published:
@@ -158,7 +172,7 @@ class MapReader:
       parts = tuple(self._parts(place, layer, head) for head in heads)
       if part and kind == "weight":  # attention in a window
         parts = ((part,),) * len(heads)
-      yield SentenceMap(
+      yield Map(
         place,
         layer,
         part,

@@ -54,8 +54,6 @@ class Attention(nn.Module):
     memory_BMD: Array,
     allowed_B1QM: Array,
     view: View,
-    *,
-    train: bool,
   ) -> Array:
     """Queries look at a memory.
 
@@ -64,12 +62,11 @@ class Attention(nn.Module):
       memory_BMD: what is looked at.
       allowed_B1QM: boolean (Q or B may be 1); False is never looked at.
       view: facts for the parts.
-      train: dropout and training-only noise are on.
 
     Returns: mixed_BQD.
     """
     return self.attend(
-      query_BQD, *self.remember(memory_BMD), allowed_B1QM, view, train=train
+      query_BQD, *self.remember(memory_BMD), allowed_B1QM, view
     )
 
   def remember(self, memory_BMD: Array) -> tuple[Array, Array]:
@@ -83,22 +80,20 @@ class Attention(nn.Module):
     v_BMHK: Array,
     allowed_B1QM: Array,
     view: View,
-    *,
-    train: bool,
   ) -> Array:
     """The story itself; see `__call__`."""
     parts = [getattr(self, name) for name, _ in self.parts]
     q_BQHK = self.query(query_BQD) * self.where.head_width**-0.5
     agree(q_BQHK=q_BQHK, k_BMHK=k_BMHK, v_BMHK=v_BMHK)
     for part in parts:
-      q_BQHK, k_BMHK = part.project(q_BQHK, k_BMHK, view, train=train)
+      q_BQHK, k_BMHK = part.project(q_BQHK, k_BMHK, view)
     # In float32 from the product on, also where the operands are bfloat16:
     # rounded there, scores near 8 lie 1/32 apart before a part has seen them.
     score_BHQM = jnp.einsum(
       "BQHK,BMHK->BHQM", q_BQHK, k_BMHK, preferred_element_type=jnp.float32
     )
     for part in parts:
-      score_BHQM = part.rescore(score_BHQM, q_BQHK, k_BMHK, view, train=train)
+      score_BHQM = part.rescore(score_BHQM, q_BQHK, k_BMHK, view)
     # Mask last: a product after the mask would bring pads back to score 0. And
     # not with -inf: a row of padding alone made its batch's gradient NaN.
     lowest = jnp.finfo(jnp.float32).min
@@ -106,8 +101,8 @@ class Attention(nn.Module):
     weight_BHQM = jax.nn.softmax(score_BHQM, axis=-1)
     # Before dropout: losses and pictures are of the weights, not of its noise.
     publish(self, "weight_BHQM", weight_BHQM)
-    weight_BHQM = self.drop(weight_BHQM, train=train).astype(v_BMHK.dtype)
+    weight_BHQM = self.drop(weight_BHQM, train=view.train).astype(v_BMHK.dtype)
     mixed_BQHK = jnp.einsum("BHQM,BMHK->BQHK", weight_BHQM, v_BMHK)
     for part in parts:
-      mixed_BQHK = part.mix(mixed_BQHK, weight_BHQM, view, train=train)
+      mixed_BQHK = part.mix(mixed_BQHK, weight_BHQM, view)
     return self.output(mixed_BQHK)

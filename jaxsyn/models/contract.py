@@ -1,17 +1,7 @@
 """The contract between models and everything that uses them.
 
-A model family is a Linen module made from a `ModelSpec`. Training knows only
-`encode` and `decode`; decoding knows only `encode` and the other four and never looks into
-a cache. Nothing outside this room knows what kind of model it is.
-
-  encode(id_BS, source: View, *, train) -> encoded
-  decode(encoded, input_BT, target: View, *, train) -> logits_BTV
-  remember(encoded) -> encoded
-  start(encoded, beams, length) -> cache of N beams a sentence
-  advance(encoded, cache, token_BN, at) -> logits_BNV, cache
-  reorder(cache, beam_BN) -> cache, after hypotheses changed their beam
-
-What options and parts it takes is said by `jaxsyn.models.spec.Family`.
+Nothing outside this room knows what kind of model it is. What options and parts
+a family takes is said by `jaxsyn.models.spec.Family`.
 """
 
 from __future__ import annotations
@@ -33,7 +23,95 @@ from jaxsyn.syntax import View
 Array = jax.Array
 
 
-def make(spec: ModelSpec) -> nn.Module:
+class EncoderDecoder(nn.Module):
+  """What a family is: its module, made from a `ModelSpec`.
+
+  Training knows only `encode` and `decode`; decoding only `encode` and the other
+  four, and never looks into what is encoded or into a cache. Whether dropout and
+  noise of training are on is said by the views. The base has the embeddings.
+  """
+
+  spec: ModelSpec
+
+  def encode(self, id_BS: Array, source: View) -> Any:
+    """Source subwords, and the facts about them, to what the decoder looks at."""
+    raise NotImplementedError
+
+  def decode(self, encoded: Any, input_BT: Array, target: View) -> Array:
+    """Logits of every target position, given the true past (logits_BTV).
+
+    Args:
+      encoded: of `encode`.
+      input_BT: target subwords shifted right: BOS first.
+      target: facts of the target side, of the positions of `input_BT`.
+    """
+    raise NotImplementedError
+
+  def remember(self, encoded: Any) -> Any:
+    """Adds what every decoding step needs again."""
+    raise NotImplementedError
+
+  def start(self, encoded: Any, beams: int, length: int) -> Any:
+    """The cache of N hypotheses a sentence before their first subword.
+
+    Args:
+      encoded: of `remember`.
+      beams: N.
+      length: T, room for outputs.
+    """
+    raise NotImplementedError
+
+  def advance(
+    self, encoded: Any, cache: Any, token_BN: Array, at: Array
+  ) -> tuple[Array, Any]:
+    """Logits of the position after `token_BN` (logits_BNV), and the cache.
+
+    Args:
+      encoded: of `remember`.
+      cache: of `start` or the step before.
+      token_BN: the last subword of each hypothesis; BOS at position 0.
+      at: position of that subword, a scalar.
+    """
+    raise NotImplementedError
+
+  def reorder(self, cache: Any, beam_BN: Array) -> Any:
+    """The cache after each hypothesis was continued from a beam's."""
+    raise NotImplementedError
+
+  def setup(self) -> None:
+    spec, model = self.spec, self.spec.model
+
+    def table(size: int) -> nn.Embed:
+      return nn.Embed(
+        size,
+        model.width,
+        dtype=model.dtype,
+        embedding_init=self._first_embeddings(),
+      )
+
+    self.target_table = table(spec.target_vocabulary)
+    if model.tie_embeddings:
+      self.source_table = self.target_table
+    else:
+      self.source_table = table(spec.source_vocabulary)
+    for name, part in spec.parts.at_embeddings("encoder"):
+      setattr(self, name, part.make(spec.where("encoder", -1).for_part(name)))
+
+  def _first_embeddings(self) -> nn.initializers.Initializer:
+    return nn.initializers.normal(self.spec.model.width**-0.5)
+
+  def _embed(self, table: nn.Embed, id_BS: Array) -> Array:
+    return table(id_BS)
+
+  def _embed_source(self, id_BS: Array, view: View) -> Array:
+    """Embeddings as the parts that sit there leave them."""
+    x_BSD = self._embed(self.source_table, id_BS)
+    for name, _ in self.spec.parts.at_embeddings("encoder"):
+      x_BSD = getattr(self, name).embed(x_BSD, view)
+    return x_BSD
+
+
+def make(spec: ModelSpec) -> EncoderDecoder:
   """The module of the spec's family."""
   return spec.family.module(spec)
 
@@ -67,7 +145,7 @@ def shift_right(id_BT: Array) -> Array:
 
 
 def forward(
-  model: nn.Module,
+  model: EncoderDecoder,
   batch: Mapping[str, Array],
   *,
   train: bool,
@@ -86,13 +164,14 @@ def forward(
     train: dropout and training-only noise are on.
     full_context: the future is shown as well: for losses on attention.
   """
-  source = view_of(batch, "source")
-  encoded = model.encode(batch["source_id_BS"], source, train=train)
+  source = dataclasses.replace(view_of(batch, "source"), train=train)
+  encoded = model.encode(batch["source_id_BS"], source)
   # The decoder reads subwords one to the right of those it predicts.
   input_BT = shift_right(batch["target_id_BT"])
   target = dataclasses.replace(
     view_of(batch, "target"),
     real_BS=input_BT != PAD,
     full_context=full_context,
+    train=train,
   )
-  return model.decode(encoded, input_BT, target, train=train)
+  return model.decode(encoded, input_BT, target)

@@ -20,6 +20,7 @@ from flax import linen as nn
 from flax import struct
 
 from jaxsyn.data.schema import BOS
+from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.models.gru_decoder import Decoder, DecoderState
 from jaxsyn.models.gru_layers import Bidirectional, linear
 from jaxsyn.models.layers import Dropout
@@ -47,32 +48,13 @@ class Encoded:
   facts: Any = None
 
 
-class GruModel(nn.Module):
+class GruModel(EncoderDecoder):
   """See the module's docstring; `jaxsyn.plan` makes the spec."""
 
-  spec: ModelSpec
-
   def setup(self) -> None:
+    super().setup()
     spec, model = self.spec, self.spec.model
     gru: Gru = spec.family
-
-    def table(size: int) -> nn.Embed:
-      return nn.Embed(
-        size,
-        model.width,
-        dtype=model.dtype,
-        embedding_init=nn.initializers.normal(0.01)
-        if gru.initialisation == "orthogonal"
-        else nn.initializers.normal(model.width**-0.5),
-      )
-
-    self.target_table = table(spec.target_vocabulary)
-    if model.tie_embeddings:
-      self.source_table = self.target_table
-    else:
-      self.source_table = table(spec.source_vocabulary)
-    for name, part in spec.parts.at_embeddings("encoder"):
-      setattr(self, name, part.make(spec.where("encoder", -1).for_part(name)))
     self.drop_source = Dropout(gru.dropout_source, shared=(2,))
     self.drop_target = Dropout(gru.dropout_target, shared=(2,))
     self.drop_embedding = Dropout(gru.dropout_embedding, shared=(1,))
@@ -96,22 +78,21 @@ class GruModel(nn.Module):
     else:
       self.output = linear(spec.target_vocabulary, *settings)
 
-  def encode(self, id_BS: Array, source: View, *, train: bool) -> Encoded:
-    """Source subwords and the facts about them to annotations."""
-    position_S = jnp.arange(id_BS.shape[1])
-    view = dataclasses.replace(
-      source, position_Q=position_S, position_M=position_S
-    ).check()
-    x_BSD = self.source_table(id_BS)
-    for name, _ in self.spec.parts.at_embeddings("encoder"):
-      x_BSD = getattr(self, name).embed(x_BSD, view, train=train)
+  def encode(self, id_BS: Array, source: View) -> Encoded:
+    view = source.of_all()
+    x_BSD = self._embed_source(id_BS, view)
     sequences = [x_BSD, *self.decoder.cross.sequences(x_BSD, view)]
     annotations = []
     for encoder, sequence_BSD in zip(self.encoder, sequences):
-      sequence_BSD = self.drop_source(sequence_BSD, train=train)
-      sequence_BSD = self.drop_embedding(sequence_BSD, train=train)
-      annotations.append(encoder(sequence_BSD, view.real_BS, train=train))
+      sequence_BSD = self.drop_source(sequence_BSD, train=view.train)
+      sequence_BSD = self.drop_embedding(sequence_BSD, train=view.train)
+      annotations.append(encoder(sequence_BSD, view))
     return Encoded(tuple(annotations), source)
+
+  def _first_embeddings(self) -> nn.initializers.Initializer:
+    if self.spec.family.initialisation == "orthogonal":  # as Nematus draws them
+      return nn.initializers.normal(0.01)
+    return super()._first_embeddings()
 
   def _embed_target(self, id_BT: Array) -> Array:
     """Embeddings of what was written; nothing is a vector of zeros."""
@@ -124,47 +105,27 @@ class GruModel(nn.Module):
       return logits_BTV + self.output_bias.astype(logits_BTV.dtype)
     return self.output(t_BTD)
 
-  def decode(
-    self, encoded: Encoded, input_BT: Array, target: View, *, train: bool
-  ) -> Array:
-    """Logits of every target position, given the true past (logits_BTV).
-
-    Args:
-      encoded: of `encode`.
-      input_BT: target subwords shifted right: BOS first.
-      target: facts of the target side; not read.
-      train: dropout is on.
-    """
-    encoded = self._remember(encoded, train=train)
-    x_BTD = self.drop_target(self._embed_target(input_BT), train=train)
-    x_BTD = self.drop_embedding(x_BTD, train=train)
-    t_BTD = self.decoder(
-      x_BTD,
-      self._first(encoded, 1, train=train),
-      encoded.facts,
-      encoded.source,
-      train=train,
+  def decode(self, encoded: Encoded, input_BT: Array, target: View) -> Array:
+    encoded = self.remember(encoded)
+    x_BTD = self.drop_target(self._embed_target(input_BT), train=target.train)
+    x_BTD = self.drop_embedding(x_BTD, train=target.train)
+    state = self.start(encoded, 1, input_BT.shape[1])
+    return self._logits(
+      self.decoder(x_BTD, state, encoded.facts, encoded.source)
     )
-    return self._logits(t_BTD)
 
   def remember(self, encoded: Encoded) -> Encoded:
-    """Adds what every decoding step needs again."""
-    return self._remember(encoded, train=False)
-
-  def _remember(self, encoded: Encoded, *, train: bool) -> Encoded:
-    facts = self.decoder.cross.remember(
-      encoded.annotations, encoded.source, train=train
-    )
+    facts = self.decoder.cross.remember(encoded.annotations, encoded.source)
     return dataclasses.replace(encoded, facts=facts)
 
-  def _first(
-    self, encoded: Encoded, beams: int, *, train: bool
-  ) -> DecoderState:
-    """The state before the first step: s = tanh(W · mean of annotations)."""
+  def start(self, encoded: Encoded, beams: int, length: int) -> DecoderState:
+    """See the base: s = tanh(W · mean of annotations)."""
     annotation_BSE = encoded.annotations[0]
     length_B1 = jnp.sum(encoded.source.real_BS, axis=1, keepdims=True)
     mean_BE = jnp.sum(annotation_BSE, axis=1) / jnp.maximum(length_B1, 1)
-    mean_BE = self.drop_first(mean_BE.astype(annotation_BSE.dtype), train=train)
+    mean_BE = self.drop_first(
+      mean_BE.astype(annotation_BSE.dtype), train=encoded.source.train
+    )
     state_BG = jnp.tanh(self.first_state(mean_BE))
     B, G = state_BG.shape
     return DecoderState(
@@ -172,29 +133,15 @@ class GruModel(nn.Module):
       self.decoder.cross.start(encoded.source, beams),
     )
 
-  def start(self, encoded: Encoded, beams: int, length: int) -> DecoderState:
-    """What N hypotheses a sentence know before their first subword."""
-    return self._first(encoded, beams, train=False)
-
   def advance(
     self, encoded: Encoded, cache: DecoderState, token_BN: Array, at: Array
   ) -> tuple[Array, DecoderState]:
-    """Logits of the position after `token_BN` (logits_BNV), and the state.
-
-    Args:
-      encoded: of `remember`.
-      cache: of `start` or the step before.
-      token_BN: the last subword of each hypothesis; BOS at position 0.
-      at: position of that subword; not read.
-    """
     t_BND, cache = self.decoder.advance(
       self._embed_target(token_BN), cache, encoded.facts, encoded.source
     )
     return self._logits(t_BND), cache
 
   def reorder(self, cache: DecoderState, beam_BN: Array) -> DecoderState:
-    """The state after each hypothesis was continued from a beam's."""
-
     def take(x: Any) -> Array:
       index = beam_BN.reshape(*beam_BN.shape, *[1] * (x.ndim - 2))
       return jnp.take_along_axis(x, index, axis=1)

@@ -102,12 +102,10 @@ class Contexts(nn.Module):
       if window.spec.own_annotations
     ]
 
-  def remember(
-    self, annotations: tuple[Array, ...], view: View, *, train: bool
-  ) -> SourceFacts:
+  def remember(self, annotations: tuple[Array, ...], view: View) -> SourceFacts:
     """What all steps read."""
     keys = [
-      align.remember(self.drop(annotation_BSE, train=train))
+      align.remember(self.drop(annotation_BSE, train=view.train))
       for align, annotation_BSE in zip(self.alignment, annotations)
     ]
     first = self.which[0]
@@ -131,8 +129,6 @@ class Contexts(nn.Module):
     past: tuple[Any, ...],
     facts: SourceFacts,
     view: View,
-    *,
-    train: bool,
   ) -> tuple[list[Array], list[Array], tuple[Any, ...]]:
     """One step of all windows.
 
@@ -148,12 +144,7 @@ class Contexts(nn.Module):
     contexts, weights, new = [], [], []
     for number, (window, which) in enumerate(zip(self._windows(), self.which)):
       weight_BNS, now = window(
-        scores[which],
-        query_BNG,
-        facts.windows[number],
-        past[number],
-        view,
-        train=train,
+        scores[which], query_BNG, facts.windows[number], past[number], view
       )
       if window.spec.reads:
         plain_BNS: ArrayLike = 0.0
@@ -211,17 +202,15 @@ class Decoder(nn.Module):
     start: DecoderState,
     facts: SourceFacts,
     view: View,
-    *,
-    train: bool,
   ) -> Array:
     """The read-out of every position, given the words before it (t_BTD)."""
-    masks = self._masks(start.state_BNG, facts, train=train)
+    masks = self._masks(start.state_BNG, facts, view)
 
     def step(
       decoder: Decoder, state: DecoderState, gates_BZG: Array
     ) -> tuple[DecoderState, Any]:
       state, contexts, weights = decoder.step(
-        gates_BZG[:, None], state, facts, view, masks, train=train
+        gates_BZG[:, None], state, facts, view, masks
       )
       out = (state.state_BNG, contexts, weights)
       return state, jax.tree.map(lambda x: x[:, 0], out)
@@ -235,17 +224,17 @@ class Decoder(nn.Module):
     )(self, start, self.first.input(x_BTD))
     # After the steps: what a step itself publishes, `nn.scan` drops silently.
     self.cross.publish(weights)
-    state_BTG = self.drop_read_out(state_BTG, train=train)
-    contexts = [self.drop_read_out(c, train=train) for c in contexts]
+    state_BTG = self.drop_read_out(state_BTG, train=view.train)
+    contexts = [self.drop_read_out(c, train=view.train) for c in contexts]
     t_BTD = self._read_out(x_BTD, state_BTG, contexts)
-    return self.drop_read_out(t_BTD, train=train)
+    return self.drop_read_out(t_BTD, train=view.train)
 
   def advance(
     self, x_BND: Array, state: DecoderState, facts: SourceFacts, view: View
   ) -> tuple[Array, DecoderState]:
     """One step of N hypotheses a sentence: t_BND, and the state after it."""
     state, contexts, _ = self.step(
-      self.first.input(x_BND), state, facts, view, (1, 1, 1), train=False
+      self.first.input(x_BND), state, facts, view, (1, 1, 1)
     )
     return self._read_out(x_BND, state.state_BNG, contexts), state
 
@@ -256,8 +245,6 @@ class Decoder(nn.Module):
     facts: SourceFacts,
     view: View,
     masks: tuple[ArrayLike, ...],
-    *,
-    train: bool,
   ) -> tuple[DecoderState, list[Array], list[Array]]:
     """One step: the state, and context_BNE and weight_BNS of each window.
 
@@ -266,14 +253,11 @@ class Decoder(nn.Module):
       state: of the step before.
       facts, view: about the source.
       masks: of dropout, see `_masks`.
-      train: see `Window`.
     """
     first, second, context = masks
     seen_BNG = state.state_BNG * first
     query_BNG = self.first(gates_BNZG, state.state_BNG, seen_BNG)
-    contexts, weights, past = self.cross(
-      query_BNG, state.past, facts, view, train=train
-    )
+    contexts, weights, past = self.cross(query_BNG, state.past, facts, view)
     moving = contexts if self.spec.family.update == "all" else contexts[:1]
     moving_BNE = jnp.concatenate([c * context for c in moving], axis=-1)
     gates_BNZG = self.second.input(moving_BNE)
@@ -281,18 +265,18 @@ class Decoder(nn.Module):
     return DecoderState(state_BNG, past), contexts, weights
 
   def _masks(
-    self, state_BNG: Array, facts: SourceFacts, *, train: bool
+    self, state_BNG: Array, facts: SourceFacts, view: View
   ) -> tuple[ArrayLike, ...]:
     """Dropout masks of both recurrent matrices and the context, one a sentence.
 
     Each stays the same through all steps: Gal & Ghahramani 2016.
     """
-    if not train or not self.drop.rate:
+    if not view.train or not self.drop.rate:
       return (1, 1, 1)
     B, _, G = state_BNG.shape
     E = facts.annotations[0].shape[-1]
     ones = [jnp.ones((B, 1, n), state_BNG.dtype) for n in (G, G, E)]
-    return tuple(self.drop(x, train=train) for x in ones)
+    return tuple(self.drop(x, train=view.train) for x in ones)
 
   def _read_out(
     self, x_BTD: Array, state_BTG: Array, contexts: list[Array]

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxsyn.models.layers import Dropout
+from jaxsyn.syntax import View
 
 Array = jax.Array
 Initializer = Callable[..., Array]
@@ -130,11 +131,12 @@ class Bidirectional(nn.Module):
     self.forward, self.backward = Cell(*cell), Cell(*cell)
     self.drop = Dropout(self.dropout)
 
-  def __call__(self, x_BSD: Array, real_BS: Array, *, train: bool) -> Array:
+  def __call__(self, x_BSD: Array, view: View) -> Array:
     """annotation_BSE, 0 at pads."""
+    real_BS = view.real_BS
     shape = (x_BSD.shape[0], self.units)
     zero_BG = jnp.zeros(shape, jnp.dtype(self.dtype))
-    mask = self.drop(jnp.ones((2, *shape), zero_BG.dtype), train=train)
+    mask = self.drop(jnp.ones((2, *shape), zero_BG.dtype), train=view.train)
     runs = []
     for cell, mask_BG, reverse in (
       (self.forward, mask[0], False),

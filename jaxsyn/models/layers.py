@@ -18,11 +18,11 @@ ACTIVATIONS = {"relu": jax.nn.relu, "gelu": jax.nn.gelu}
 def keep_mask(key: Array, rate: float, shape: tuple[int, ...]) -> Array:
   """Independent Bernoulli(1 - rate) draws, one an element.
 
-  The draw of element i is an integer hash of (key, i), rounds of multiply and
-  xor-shift as in the finalisers of Murmur-type hashes. XLA fuses it into the
-  arithmetic around it, so no random bits are written to memory: on a CPU,
-  where counter ciphers such as Threefry dominate a small model's step, this
-  makes dropout nearly free. The hash is made for dropout, not for secrets.
+  The draw of element i is an integer hash of (key, i), with the multipliers and
+  shifts of splitmix32. XLA fuses it into the arithmetic around it, so no random
+  bits are written to memory: on a CPU, where counter ciphers such as Threefry
+  dominate a small model's step, this makes dropout nearly free. The hash is
+  made for dropout, not for secrets.
   Like `jax.random` it depends on global element numbers alone, so masks are
   the same on any number of devices.
 

@@ -1,8 +1,7 @@
 """The Transformer encoder-decoder (Vaswani et al. 2017), pre- or post-norm.
 
-It keeps the model contract of `jaxsyn.models.contract`: `encode`, `decode` for
-training, and `remember`, `start`, `advance` for decoding step by step. What
-makes a system syntax-aware are the parts handed to its attention.
+It keeps the contract of `jaxsyn.models.contract`. What makes a system
+syntax-aware are the parts handed to its attention.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from flax import linen as nn
 from flax import struct
 
 from jaxsyn.errors import InputError
+from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
 from jaxsyn.models.spec import Family, ModelSpec
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer, Memory
@@ -32,9 +32,7 @@ class Encoded:
 
   memory_BSD: Array
   source: View
-  layers: tuple[
-    Memory, ...
-  ] = ()  # keys and values of each layer, see `remember`
+  layers: tuple[Memory, ...] = ()  # keys and values, once they are remembered
 
 
 @struct.dataclass
@@ -50,33 +48,16 @@ class Cache:
   slot_BNT: Array
 
 
-class TransformerModel(nn.Module):
+class TransformerModel(EncoderDecoder):
   """See the module's docstring; `jaxsyn.plan` makes the spec."""
 
-  spec: ModelSpec
-
   def setup(self) -> None:
+    super().setup()
     spec, model = self.spec, self.spec.model
     family: Transformer = spec.family
-
-    def table(size: int) -> nn.Embed:
-      return nn.Embed(
-        size,
-        model.width,
-        dtype=model.dtype,
-        embedding_init=nn.initializers.normal(model.width**-0.5),
-      )
-
-    self.target_table = table(spec.target_vocabulary)
-    if model.tie_embeddings:
-      self.source_table = self.target_table
-    else:
-      self.source_table = table(spec.source_vocabulary)
     if not model.tie_output:
       self.output = dense(spec.target_vocabulary, model.dtype)
     self.drop = Dropout(family.dropout)
-    for name, part in spec.parts.at_embeddings("encoder"):
-      setattr(self, name, part.make(spec.where("encoder", -1).for_part(name)))
     self.encoder = [EncoderLayer(spec, i) for i in range(family.encoder_layers)]
     self.decoder = [DecoderLayer(spec, i) for i in range(family.decoder_layers)]
     if family.norm == "pre":  # the last branch is still to be normalised
@@ -84,7 +65,7 @@ class TransformerModel(nn.Module):
       self.decoder_norm = norm(model.dtype)
 
   def _embed(self, table: nn.Embed, id_BS: Array) -> Array:
-    return table(id_BS) * self.spec.model.width**0.5
+    return super()._embed(table, id_BS) * self.spec.model.width**0.5
 
   def _place(self, x_BSD: Array, position_BS: Array, *, train: bool) -> Array:
     if self.spec.family.positions:
@@ -101,47 +82,26 @@ class TransformerModel(nn.Module):
       return self.target_table.attend(x_BTD)
     return self.output(x_BTD)
 
-  def encode(self, id_BS: Array, source: View, *, train: bool) -> Encoded:
-    """Source subwords and the facts about them to the decoder's memory."""
-    position_1S = jnp.arange(id_BS.shape[1])[None, :]
-    view = dataclasses.replace(
-      source, position_Q=position_1S[0], position_M=position_1S[0]
-    ).check()
-    x_BSD = self._embed(self.source_table, id_BS)
-    for name, _ in self.spec.parts.at_embeddings("encoder"):
-      x_BSD = getattr(self, name).embed(x_BSD, view, train=train)
-    x_BSD = self._place(x_BSD, position_1S, train=train)
+  def encode(self, id_BS: Array, source: View) -> Encoded:
+    view = source.of_all()
+    x_BSD = self._embed_source(id_BS, view)
+    x_BSD = self._place(x_BSD, view.position_Q[None], train=view.train)
     for layer in self.encoder:
-      x_BSD, view = layer(x_BSD, view, train=train)
+      x_BSD, view = layer(x_BSD, view)
     if self.spec.family.norm == "pre":
       x_BSD = self.encoder_norm(x_BSD)
     return Encoded(x_BSD, source)
 
-  def decode(
-    self, encoded: Encoded, input_BT: Array, target: View, *, train: bool
-  ) -> Array:
-    """Logits of every target position, given the true past (logits_BTV).
-
-    Args:
-      encoded: of `encode`.
-      input_BT: target subwords shifted right: BOS first.
-      target: facts of the target side, of the positions of `input_BT`.
-      train: dropout is on.
-    """
-    position_1T = jnp.arange(input_BT.shape[1])[None, :]
-    target = dataclasses.replace(
-      target, position_Q=position_1T[0], position_M=position_1T[0]
-    ).check()
+  def decode(self, encoded: Encoded, input_BT: Array, target: View) -> Array:
+    target = target.of_all()
     x_BTD = self._embed(self.target_table, input_BT)
-    x_BTD = self._place(x_BTD, position_1T, train=train)
+    x_BTD = self._place(x_BTD, target.position_Q[None], train=target.train)
     for layer in self.decoder:
-      x_BTD = layer(
-        x_BTD, encoded.memory_BSD, target, encoded.source, train=train
-      )
+      x_BTD = layer(x_BTD, encoded.memory_BSD, target, encoded.source)
     return self._logits(x_BTD)
 
   def remember(self, encoded: Encoded) -> Encoded:
-    """Adds what every decoding step needs again: keys and values."""
+    # Keys and values of the cross-attention: every step would make them again.
     layers = []
     for layer in self.decoder:
       k_BSHK, v_BSHK = layer.cross.remember(encoded.memory_BSD)
@@ -149,7 +109,6 @@ class TransformerModel(nn.Module):
     return dataclasses.replace(encoded, layers=tuple(layers))
 
   def start(self, encoded: Encoded, beams: int, length: int) -> Cache:
-    """An empty cache for outputs of up to `length` subwords."""
     model = self.spec.model
     shape = (encoded.memory_BSD.shape[0], beams, length)
     number = self.spec.family.heads
@@ -163,14 +122,6 @@ class TransformerModel(nn.Module):
   def advance(
     self, encoded: Encoded, cache: Cache, token_BN: Array, at: Array
   ) -> tuple[Array, Cache]:
-    """Logits of the position after `token_BN` (logits_BNV), and the cache.
-
-    Args:
-      encoded: of `remember`.
-      cache: of `start` or the step before.
-      token_BN: the last subword of each hypothesis; BOS at position 0.
-      at: position of that subword, a scalar.
-    """
     B, N, T = cache.slot_BNT.shape
     own_1N1 = jnp.arange(N, dtype=jnp.int32)[None, :, None]
     slot_BNT = jnp.where(jnp.arange(T) == at, own_1N1, cache.slot_BNT)
@@ -184,7 +135,7 @@ class TransformerModel(nn.Module):
       position_M=jnp.tile(jnp.arange(T), N),
     )
     x_BND = self._embed(self.target_table, token_BN)
-    x_BND = self._place(x_BND, jnp.full((1, 1), at), train=False)
+    x_BND = self._place(x_BND, jnp.full((1, 1), at), train=target.train)
     layers = []
     for layer, past, memory in zip(self.decoder, cache.layers, encoded.layers):
       x_BND, past = layer.step(
@@ -194,7 +145,6 @@ class TransformerModel(nn.Module):
     return self._logits(x_BND), Cache(tuple(layers), slot_BNT)
 
   def reorder(self, cache: Cache, beam_BN: Array) -> Cache:
-    """The cache after each hypothesis was continued from a beam's."""
     slot_BNT = jnp.take_along_axis(cache.slot_BNT, beam_BN[:, :, None], axis=1)
     return dataclasses.replace(cache, slot_BNT=slot_BNT)
 

@@ -70,24 +70,17 @@ class EncoderLayer(nn.Module):
     self.around_attention = _residual(self.spec)
     self.around_feed_forward = _residual(self.spec)
 
-  def __call__(
-    self, x_BSD: Array, view: View, *, train: bool
-  ) -> tuple[Array, View]:
+  def __call__(self, x_BSD: Array, view: View) -> tuple[Array, View]:
     """The layer's output, and the view with this layer's input added."""
     around = self.around_attention
     query_BSD = around.enter(x_BSD)
     view = dataclasses.replace(view, inputs=(*view.inputs, query_BSD))
-    mixed_BSD = self.attention(
-      query_BSD,
-      query_BSD,
-      view.real_BS[:, None, None, :],
-      view,
-      train=train,
-    )
-    x_BSD = around.leave(x_BSD, mixed_BSD, train=train)
+    allowed_B11S = view.real_BS[:, None, None, :]
+    mixed_BSD = self.attention(query_BSD, query_BSD, allowed_B11S, view)
+    x_BSD = around.leave(x_BSD, mixed_BSD, train=view.train)
     around = self.around_feed_forward
-    hidden_BSD = self.feed_forward(around.enter(x_BSD), train=train)
-    return around.leave(x_BSD, hidden_BSD, train=train), view
+    hidden_BSD = self.feed_forward(around.enter(x_BSD), train=view.train)
+    return around.leave(x_BSD, hidden_BSD, train=view.train), view
 
 
 class DecoderLayer(nn.Module):
@@ -103,31 +96,20 @@ class DecoderLayer(nn.Module):
     self.around_feed_forward = _residual(self.spec)
 
   def __call__(
-    self,
-    x_BTD: Array,
-    memory_BSD: Array,
-    target: View,
-    source: View,
-    *,
-    train: bool,
+    self, x_BTD: Array, memory_BSD: Array, target: View, source: View
   ) -> Array:
     """All target positions at once, each seeing itself and the past."""
     length = x_BTD.shape[1]
     seen_11TT = jnp.ones((1, 1, length, length), bool)
     if not target.full_context:
       seen_11TT = jnp.tril(seen_11TT)
+    allowed_B1TT = seen_11TT & target.real_BS[:, None, None, :]
     around = self.around_attention
     query_BTD = around.enter(x_BTD)
-    mixed_BTD = self.attention(
-      query_BTD,
-      query_BTD,
-      seen_11TT & target.real_BS[:, None, None, :],
-      target,
-      train=train,
-    )
-    x_BTD = around.leave(x_BTD, mixed_BTD, train=train)
+    mixed_BTD = self.attention(query_BTD, query_BTD, allowed_B1TT, target)
+    x_BTD = around.leave(x_BTD, mixed_BTD, train=target.train)
     k_BSHK, v_BSHK = self.cross.remember(memory_BSD)
-    return self._rest(x_BTD, k_BSHK, v_BSHK, source, train=train)
+    return self._rest(x_BTD, k_BSHK, v_BSHK, source)
 
   def step(
     self,
@@ -162,31 +144,19 @@ class DecoderLayer(nn.Module):
       past["v"].reshape(B, N * T, H, K),
       allowed_B1NM,
       target,
-      train=False,
     )
-    x_BND = around.leave(x_BND, mixed_BND, train=False)
-    x_BND = self._rest(x_BND, memory["k"], memory["v"], source, train=False)
-    return x_BND, past
+    x_BND = around.leave(x_BND, mixed_BND, train=target.train)
+    return self._rest(x_BND, memory["k"], memory["v"], source), past
 
   def _rest(
-    self,
-    x_BTD: Array,
-    k_BSHK: Array,
-    v_BSHK: Array,
-    source: View,
-    *,
-    train: bool,
+    self, x_BTD: Array, k_BSHK: Array, v_BSHK: Array, source: View
   ) -> Array:
     around = self.around_cross
+    allowed_B11S = source.real_BS[:, None, None, :]
     mixed_BTD = self.cross.attend(
-      around.enter(x_BTD),
-      k_BSHK,
-      v_BSHK,
-      source.real_BS[:, None, None, :],
-      source,
-      train=train,
+      around.enter(x_BTD), k_BSHK, v_BSHK, allowed_B11S, source
     )
-    x_BTD = around.leave(x_BTD, mixed_BTD, train=train)
+    x_BTD = around.leave(x_BTD, mixed_BTD, train=source.train)
     around = self.around_feed_forward
-    hidden_BTD = self.feed_forward(around.enter(x_BTD), train=train)
-    return around.leave(x_BTD, hidden_BTD, train=train)
+    hidden_BTD = self.feed_forward(around.enter(x_BTD), train=source.train)
+    return around.leave(x_BTD, hidden_BTD, train=source.train)

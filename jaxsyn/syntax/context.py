@@ -16,7 +16,7 @@ import numpy as np
 from flax import linen as nn
 
 from jaxsyn.options import option, other_default
-from jaxsyn.syntax.heads import Chosen, OnHeads, chosen
+from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
 
@@ -75,10 +75,10 @@ class _Gated(nn.Module):
     return new_BSHK, gate_BSH
 
 
-class _Context(Part):
+class _Context(HeadsPart):
   def setup(self) -> None:
     spec: Context = self.spec
-    heads = len(chosen(spec.heads, self.where.heads))
+    heads = len(self.heads)
     first = spec.context == "deep" and self.where.layer == 0
     self.works = heads > 0 and not first
     if self.works:
@@ -95,11 +95,11 @@ class _Context(Part):
     return jnp.concatenate([mean_B1D(x, view.real_BS) for x in inputs], -1)
 
   def project(
-    self, q_BQHK: Array, k_BMHK: Array, view: View, *, train: bool
+    self, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> tuple[Array, Array]:
     if not self.works:
       return q_BQHK, k_BMHK
-    heads = np.array(chosen(self.spec.heads, self.where.heads), int)
+    heads = np.array(self.heads)
     context_BSD = self._context_BSD(view).astype(q_BQHK.dtype)
 
     def gated(

@@ -12,9 +12,9 @@ import numpy as np
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Positive
-from jaxsyn.syntax.heads import OnHeads, chosen, on_heads
+from jaxsyn.syntax.heads import HeadsPart, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.part import View
 
 Array = jax.Array
 
@@ -64,12 +64,11 @@ class Gaussian(OnHeads):
   )
 
 
-class GaussianPart(Part):
+class GaussianPart(HeadsPart):
   """Base of the modules: σ, and how a weight meets a score."""
 
   def setup(self) -> None:
     spec: Gaussian = self.spec
-    self.heads = chosen(spec.heads, self.where.heads)
     if spec.learn_sigma and self.heads:
       start = spec.sigma + math.log(-math.expm1(-spec.sigma))  # softplus⁻¹
       self.raw_sigma_H = self.param(
@@ -101,6 +100,7 @@ class GaussianPart(Part):
     *,
     constant: Array | float | None = None,
     untouched_BHQM: Array | None = None,
+    hidden_BHQM: Array | None = None,
   ) -> Array:
     """The scores of the chosen heads with the weight on them.
 
@@ -110,6 +110,7 @@ class GaussianPart(Part):
       view: a sentence without a tree keeps its scores.
       constant: c; None: that of the Gaussian. Its axes may be 1.
       untouched_BHQM: where a score stays as it is; its axes may be 1.
+      hidden_BHQM: where a pair is not looked at; likewise.
     """
     spec: Gaussian = self.spec
     if constant is None:
@@ -126,5 +127,7 @@ class GaussianPart(Part):
       new_BHQM = score_BHQM + jnp.maximum(exponent_BHQM, HIDDEN)
     if untouched_BHQM is not None:
       new_BHQM = jnp.where(untouched_BHQM, score_BHQM, new_BHQM)
+    if hidden_BHQM is not None:
+      new_BHQM = jnp.where(hidden_BHQM, HIDDEN, new_BHQM)
     new_BHQM = view.if_parsed(new_BHQM, score_BHQM)
     return on_heads(spec.heads, new_BHQM, score_BHQM)

@@ -23,13 +23,7 @@ Array = jax.Array
 
 class _GivenWeighting(Part):
   def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: View,
-    *,
-    train: bool,
+    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     if view.weighting_BHSS is not None:
       weighting_BHQM = view.weighting_BHSS

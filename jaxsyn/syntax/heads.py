@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import CountOrOff
-from jaxsyn.syntax.part import Site, Spec
+from jaxsyn.syntax.part import Part, Site, Spec
 
 Array = jax.Array
 Chosen = tuple[int, ...] | None  # None: all of them
@@ -61,6 +61,14 @@ class OnHeads(Spec):
             f": {value} is not one of the {size} {field} of the {site.place}; "
             f"they count from 0 to {size - 1}."
           )
+
+
+class HeadsPart(Part):
+  """Base of modules that have something of their own for each chosen head."""
+
+  @property
+  def heads(self) -> tuple[int, ...]:
+    return chosen(self.spec.heads, self.where.heads)
 
 
 def chosen(choice: Chosen, size: int) -> tuple[int, ...]:

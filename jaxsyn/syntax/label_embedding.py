@@ -17,13 +17,13 @@ from flax import linen as nn
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff
-from jaxsyn.syntax.last_dimensions import LastDimensions
+from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsPart
 from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
 
 
-class _LabelEmbedding(Part):
+class _LabelEmbedding(LastDimensionsPart):
   def setup(self) -> None:
     if self.spec.size:
       # As token embeddings are drawn: with `scale_label` a label then enters
@@ -35,19 +35,14 @@ class _LabelEmbedding(Part):
         embedding_init=nn.initializers.normal(self.where.width**-0.5),
       )
 
-  def embed(self, x_BSD: Array, view: View, *, train: bool) -> Array:
-    size = self.spec.size
-    if not size:
-      return x_BSD
+  def own(self, x_BSD: Array, view: View) -> Array:
     relation_BS = view.relation_BS
     # One that the table does not know is an unknown label, never NaN.
     known_BS = (relation_BS >= 0) & (relation_BS <= self.where.relations)
-    label_BSD = self.table(jnp.where(known_BS, relation_BS, 0))
+    label_BSP = self.table(jnp.where(known_BS, relation_BS, 0))
     if self.spec.scale_label:
-      label_BSD = label_BSD * self.where.width**0.5
-    token_BSD = x_BSD[..., : x_BSD.shape[-1] - size]
-    new_BSD = jnp.concatenate([token_BSD, label_BSD.astype(x_BSD.dtype)], -1)
-    return view.if_parsed(new_BSD, x_BSD)
+      label_BSP = label_BSP * self.where.width**0.5
+    return label_BSP
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Parts that write over the last dimensions of the embeddings."""
+"""Parts that write over the last dimensions of the embeddings.
+
+Letters: P of a part's own dimensions.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import jax
+import jax.numpy as jnp
+
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import CountOrOff
-from jaxsyn.syntax.part import Site, Spec
+from jaxsyn.syntax.part import Part, Site, Spec, View
+
+Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,3 +39,19 @@ class LastDimensions(Spec):
         f"={self.size} must be from 0 to config.model.width={site.width}: "
         f"{self.what} takes so many dimensions of the token embedding."
       )
+
+
+class LastDimensionsPart(Part):
+  """Base of the modules; they say what is written there."""
+
+  def own(self, x_BSD: Array, view: View) -> Array:
+    """The part's own dimensions (own_BSP), from whole embeddings."""
+    raise NotImplementedError
+
+  def embed(self, x_BSD: Array, view: View) -> Array:
+    size = self.spec.size
+    if not size:
+      return x_BSD
+    own_BSP = self.own(x_BSD, view).astype(x_BSD.dtype)
+    token_BSD = x_BSD[..., : x_BSD.shape[-1] - size]
+    return view.if_parsed(jnp.concatenate([token_BSD, own_BSP], -1), x_BSD)

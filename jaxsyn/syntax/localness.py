@@ -17,7 +17,7 @@ from flax import linen as nn
 
 from jaxsyn.options import option, other_default
 from jaxsyn.options.bounds import CountOrOff, Positive
-from jaxsyn.syntax.heads import Chosen, OnHeads, chosen
+from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
 
@@ -48,10 +48,10 @@ def gaussian_bias_BHQM(
   return -2.0 * jnp.square(offset_BHQM / window_BHQ[..., None])
 
 
-class _Localness(Part):
+class _Localness(HeadsPart):
   def setup(self) -> None:
     spec: Localness = self.spec
-    heads, K = len(chosen(spec.heads, self.where.heads)), self.where.head_width
+    heads, K = len(self.heads), self.where.head_width
     if not heads:
       return
     # The paper's W_p, u_p; W_d, u_d.
@@ -80,18 +80,12 @@ class _Localness(Part):
     )
 
   def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: View,
-    *,
-    train: bool,
+    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     spec: Localness = self.spec
-    heads = np.array(chosen(spec.heads, self.where.heads), int)
-    if not heads.size:
+    if not self.heads:
       return score_BHQM
+    heads = np.array(self.heads)
     # All in float32: in bfloat16 a centre beyond 128 would miss its subword.
     q_BQHK = q_BQHK.astype(jnp.float32) * self.where.head_width**0.5
     k_BMHK = k_BMHK.astype(jnp.float32)

@@ -51,13 +51,7 @@ def parent_only_BQM(parent_BQ: Array, length_M: int) -> Array:
 
 class _ParentScaled(GaussianPart):
   def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: View,
-    *,
-    train: bool,
+    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     spec: ParentScaled = self.spec
     where = view.parent_mid_BS, score_BHQM.shape[3]
@@ -69,7 +63,7 @@ class _ParentScaled(GaussianPart):
     else:
       exponent_BHQM = self.exponent(parent_offset_BQM(*where))
     ignored_BHQ1 = None
-    if train and spec.ignore > 0.0:
+    if view.train and spec.ignore > 0.0:
       # Drawn for each sentence, head and querying subword (§3.2): the whole
       # row of the matrix becomes ones, i.e. the score stays as it is.
       ignored_BHQ1 = jax.random.bernoulli(

@@ -50,6 +50,8 @@ class View:
     inputs: inputs of this layer and of all before it, first layer first.
     full_context: a decoder shows its queries what stands after them too; only
       losses ask for that.
+    train: dropout is on, and what parts do in training alone. It stands here,
+      set where views are made, so that no layer forgets to hand it on.
   """
 
   real_BS: Array
@@ -66,6 +68,7 @@ class View:
   position_M: Fact = None
   inputs: tuple[Array, ...] = ()
   full_context: bool = struct.field(pytree_node=False, default=False)
+  train: bool = struct.field(pytree_node=False, default=False)
 
   @property
   def is_word_BS(self) -> Array:
@@ -123,6 +126,13 @@ class View:
     fact_BS = jnp.take_along_axis(fact_BW, jnp.maximum(self.word_BS, 0), 1)
     return jnp.where(self.is_word_BS, fact_BS, fill)
 
+  def of_all(self) -> View:
+    """The same where all positions ask and are remembered, checked."""
+    position_S = jnp.arange(self.real_BS.shape[1])
+    return dataclasses.replace(
+      self, position_Q=position_S, position_M=position_S
+    ).check()
+
   def check(self) -> View:
     """Raises ValueError unless all facts agree in shape; returns itself."""
     names = [f.name for f in dataclasses.fields(self)]
@@ -165,24 +175,18 @@ class Part(nn.Module):
   spec: Any
   where: Where
 
-  def embed(self, x_BSD: Array, view: View, *, train: bool) -> Array:
+  def embed(self, x_BSD: Array, view: View) -> Array:
     """What enters the first layer, before positions and dropout."""
     return x_BSD
 
   def project(
-    self, q_BQHK: Array, k_BMHK: Array, view: View, *, train: bool
+    self, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> tuple[Array, Array]:
     """Queries, already divided by √K, and keys."""
     return q_BQHK, k_BMHK
 
   def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: View,
-    *,
-    train: bool,
+    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     """Scores before the mask: no entry may be relied on to be hidden.
 
@@ -191,9 +195,7 @@ class Part(nn.Module):
     """
     return score_BHQM
 
-  def mix(
-    self, mixed_BQHK: Array, weight_BHQM: Array, view: View, *, train: bool
-  ) -> Array:
+  def mix(self, mixed_BQHK: Array, weight_BHQM: Array, view: View) -> Array:
     """The mixed values of each head, before the output projection."""
     return mixed_BQHK
 

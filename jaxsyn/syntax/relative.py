@@ -24,7 +24,7 @@ from flax import linen as nn
 
 from jaxsyn.options import option, other_default
 from jaxsyn.options.bounds import Count
-from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
+from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
 
@@ -139,7 +139,7 @@ class Labelled(OnHeads):
     return 2 * self.clip + 1
 
 
-class LabelledPart(Part):
+class LabelledPart(HeadsPart):
   """Base of the modules; they say what label a pair has."""
 
   def setup(self) -> None:
@@ -152,7 +152,7 @@ class LabelledPart(Part):
         (spec.labels, self.where.head_width),
       )
 
-    some = spec.heads is None or len(spec.heads) > 0
+    some = len(self.heads) > 0
     keys, values = spec.keys and some, spec.values and some
     if spec.tie and (keys or values):
       both_LK = table("both_LK")
@@ -175,13 +175,7 @@ class LabelledPart(Part):
     return jnp.clip(distance, -clip, clip) + clip
 
   def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: View,
-    *,
-    train: bool,
+    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     if self.key_LK is None:
       return score_BHQM
@@ -193,9 +187,7 @@ class LabelledPart(Part):
     publish(self, "bias_BHQM", bias_BHQM)
     return on_heads(self.spec.heads, score_BHQM + bias_BHQM, score_BHQM)
 
-  def mix(
-    self, mixed_BQHK: Array, weight_BHQM: Array, view: View, *, train: bool
-  ) -> Array:
+  def mix(self, mixed_BQHK: Array, weight_BHQM: Array, view: View) -> Array:
     if self.value_LK is None:
       return mixed_BQHK
     value_LK = self.value_LK[: self.used(view)].astype(mixed_BQHK.dtype)

@@ -20,7 +20,7 @@ from flax import linen as nn
 
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Count, CountOrOff
-from jaxsyn.syntax.last_dimensions import LastDimensions
+from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsPart
 from jaxsyn.syntax.part import Part, Site, View
 
 Array = jax.Array
@@ -156,19 +156,14 @@ class Unit:
       )
 
 
-class _SourceDependency(Part):
+class _SourceDependency(LastDimensionsPart):
   def setup(self) -> None:
     spec = self.spec
     if spec.size:
       self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
 
-  def embed(self, x_BSD: Array, view: View, *, train: bool) -> Array:
-    size = self.spec.size
-    if not size:
-      return x_BSD
-    v_BSP = self.surroundings(x_BSD, view)
-    token_BSD = x_BSD[..., : x_BSD.shape[-1] - size]
-    return view.if_parsed(jnp.concatenate([token_BSD, v_BSP], -1), x_BSD)
+  def own(self, x_BSD: Array, view: View) -> Array:
+    return self.surroundings(x_BSD, view)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,9 +23,9 @@ from flax import linen as nn
 
 from jaxsyn.options import option
 from jaxsyn.syntax.gaussian import HIDDEN
-from jaxsyn.syntax.heads import OnHeads, chosen
+from jaxsyn.syntax.heads import HeadsPart, OnHeads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.part import View
 
 Array = jax.Array
 
@@ -130,7 +130,7 @@ class Supervised(OnHeads):
     return () if self.gold == "off" else ("head",)
 
 
-class SupervisedPart(Part):
+class SupervisedPart(HeadsPart):
   """Base of the modules; they say what is scored and whom to find.
 
   score = q̃ᵀ U k̃ + u·k̃ for each head, of the forms q̃, k̃ of query and key that
@@ -147,10 +147,6 @@ class SupervisedPart(Part):
     if self.biased:
       zeros = nn.initializers.zeros
       self.bias_HK = self.param("bias_HK", zeros, (heads, width))
-
-  @property
-  def heads(self) -> tuple[int, ...]:
-    return chosen(self.spec.heads, self.where.heads)
 
   @property
   def biased(self) -> bool:
@@ -178,18 +174,11 @@ class SupervisedPart(Part):
     return log_p_BQM
 
   def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: View,
-    *,
-    train: bool,
+    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
-    heads = self.heads
-    if not heads:
+    if not self.heads:
       return score_BHQM
-    mine = jnp.array(heads)
+    mine = jnp.array(self.heads)
     # In float32 up to the last product: U and u of few heads cost little.
     q_BQHK = q_BQHK[:, :, mine].astype(jnp.float32)
     q_BQHK = q_BQHK * math.sqrt(self.where.head_width)
@@ -205,7 +194,7 @@ class SupervisedPart(Part):
     )
     self._publish(new_BHQM, view)
     gold = self.spec.gold
-    if gold == "always" or (train and gold == "training"):
+    if gold == "always" or (view.train and gold == "training"):
       new_BHQM = self._gold(new_BHQM, view)
     return score_BHQM.at[:, mine].set(new_BHQM)
 
@@ -215,6 +204,7 @@ class SupervisedPart(Part):
     score_BHQM = jnp.where(shown_B1QM, score_BHQM, lowest)
     log_p_BHQM = jax.nn.log_softmax(score_BHQM, axis=-1)
     log_p_BQM = jax.nn.logsumexp(log_p_BHQM, axis=1) - math.log(len(self.heads))
+    # Not before: of a row that is hidden as a whole, log_softmax would be NaN.
     log_p_BQM = jnp.where(shown_B1QM[:, 0], log_p_BQM, -jnp.inf)
     publish(self, "log_parse_BQM", self.subwords_of(log_p_BQM, view))
     if view.head_BW is not None:

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jaxsyn.data.schema import FAR, OTHER_TREE
 from jaxsyn.options import option, other_default
 from jaxsyn.options.bounds import CountOrOff, Probability
-from jaxsyn.syntax.gaussian import HIDDEN, Gaussian, GaussianPart
-from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
+from jaxsyn.syntax.gaussian import Gaussian, GaussianPart
+from jaxsyn.syntax.heads import Chosen, OnHeads
 from jaxsyn.syntax.part import Part, View
 
 Array = jax.Array
@@ -38,22 +38,22 @@ def edges_BSS(view: View) -> tuple[Array, Array]:
 
 
 class _TreeScaled(GaussianPart):
-  def _sparse(
-    self, edges_BSS: Array, far_BSS: Array, path_BSS: Array, train: bool
-  ) -> tuple[Array, Array, Array | None]:
+  def _sparse(self, view: View) -> tuple[Array, Array, Array | None]:
     """Distances, far pairs and dropped pairs after the sparse techniques."""
     spec: TreeScaled = self.spec
+    path_BSS = view.tree_distance_BSS != OTHER_TREE
+    edges, far_BSS = edges_BSS(view)
     dropped_BSS = None
-    if spec.wink and (train or spec.wink_at_evaluation):
-      dropped_BSS = path_BSS & (edges_BSS > spec.wink)
-    if train and spec.random_sparse > 0.0:
+    if spec.wink and (view.train or spec.wink_at_evaluation):
+      dropped_BSS = path_BSS & (edges > spec.wink)
+    if view.train and spec.random_sparse > 0.0:
       # Shared by all heads, each direction and the diagonal for itself: how
       # the authors' code draws.
       drawn_BSS = path_BSS & jax.random.bernoulli(
-        self.make_rng("syntax"), spec.random_sparse, edges_BSS.shape
+        self.make_rng("syntax"), spec.random_sparse, edges.shape
       )
       if spec.random_distance:
-        edges_BSS = jnp.where(drawn_BSS, spec.random_distance, edges_BSS)
+        edges = jnp.where(drawn_BSS, spec.random_distance, edges)
         far_BSS = far_BSS & ~drawn_BSS
         if dropped_BSS is not None:  # the random technique comes first
           dropped_BSS = dropped_BSS & ~drawn_BSS
@@ -61,34 +61,29 @@ class _TreeScaled(GaussianPart):
         dropped_BSS = drawn_BSS
       else:
         dropped_BSS = dropped_BSS | drawn_BSS
-    return edges_BSS, far_BSS, dropped_BSS
+    return edges, far_BSS, dropped_BSS
 
   def rescore(
-    self,
-    score_BHQM: Array,
-    q_BQHK: Array,
-    k_BMHK: Array,
-    view: View,
-    *,
-    train: bool,
+    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     spec: TreeScaled = self.spec
-    path = view.tree_distance_BSS != OTHER_TREE
-    edges, far, dropped = self._sparse(*edges_BSS(view), path, train)
-    if dropped is not None and spec.fill == "far":
-      far, dropped = far | dropped, None
-    exponent_BHQM = jnp.where(far[:, None], -jnp.inf, self.exponent(edges))
-    if dropped is None:
-      return self.lay(score_BHQM, exponent_BHQM, view)
-    if spec.fill == "one":
-      return self.lay(
-        score_BHQM, exponent_BHQM, view, untouched_BHQM=dropped[:, None]
-      )
-    new_BHQM = self.lay(score_BHQM, exponent_BHQM, view)
-    hidden_BQM = dropped & ~jnp.eye(dropped.shape[1], dtype=bool)
-    hidden_BHQM = jnp.where(hidden_BQM[:, None], HIDDEN, new_BHQM)
-    hidden_BHQM = view.if_parsed(hidden_BHQM, score_BHQM)
-    return on_heads(spec.heads, hidden_BHQM, score_BHQM)
+    edges, far, dropped = self._sparse(view)
+    untouched_BHQM = hidden_BHQM = None
+    if dropped is not None:
+      if spec.fill == "far":
+        far = far | dropped
+      elif spec.fill == "one":
+        untouched_BHQM = dropped[:, None]
+      else:
+        other = ~jnp.eye(dropped.shape[1], dtype=bool)
+        hidden_BHQM = (dropped & other)[:, None]
+    return self.lay(
+      score_BHQM,
+      jnp.where(far[:, None], -jnp.inf, self.exponent(edges)),
+      view,
+      untouched_BHQM=untouched_BHQM,
+      hidden_BHQM=hidden_BHQM,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

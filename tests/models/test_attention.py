@@ -25,10 +25,8 @@ def weights(parts, view: View, x_BSD) -> np.ndarray:
 
   @jax.jit
   def seen(key):
-    params = attention.init(key, *inputs, train=False)
-    state = attention.apply(params, *inputs, train=False, mutable=[COLLECTION])[
-      1
-    ]
+    params = attention.init(key, *inputs)
+    state = attention.apply(params, *inputs, mutable=[COLLECTION])[1]
     return Maps.of(state).at(Address("encoder", 0, "", "weight_BHQM"))
 
   return np.asarray(seen(jax.random.key(0)))

@@ -90,9 +90,9 @@ def attend(spec, place, layer, params=None):
   inputs = x_BSD, x_BSD, seen_B1QM, view
   if params is None:
     params = drawn(
-      jax.eval_shape(
-        lambda: attention.init(jax.random.key(0), *inputs, train=False)
-      )["params"]
+      jax.eval_shape(lambda: attention.init(jax.random.key(0), *inputs))[
+        "params"
+      ]
     )
   stages = []
 
@@ -104,7 +104,7 @@ def attend(spec, place, layer, params=None):
 
   with nn.intercept_methods(watch):
     out, state = attention.apply(
-      {"params": params}, *inputs, train=False, mutable=[COLLECTION]
+      {"params": params}, *inputs, mutable=[COLLECTION]
     )
   (weight,) = Maps.of(state).find(kind="weight_BHQM")
   return params, stages, weight.value, out
@@ -129,7 +129,6 @@ def test_scores_stay_float32_up_to_the_softmax(system, place, layer):
     whole = spec.make(plan.spec.where(place, layer)).apply(
       {"params": params.get(name, {})},
       *(score, jnp.asarray(q, jnp.float32), jnp.asarray(k, jnp.float32), view),
-      train=False,
       method="rescore",
     )
     whole = np.asarray(whole)
@@ -154,9 +153,9 @@ def test_attention_is_that_of_float32_but_for_rounded_activations(
 
 
 def steps(cross, annotations, query_BNG, view):
-  facts = cross.remember(annotations, view, train=False)
+  facts = cross.remember(annotations, view)
   past = cross.start(view, query_BNG.shape[1])
-  return cross(query_BNG, past, facts, view, train=False)
+  return cross(query_BNG, past, facts, view)
 
 
 RECURRENT = [s for s in SYSTEMS if windows_of(plan_of(s))]

@@ -39,7 +39,9 @@ def rescored(
     name: jnp.asarray(value) for name, value in facts.items()
   }
   position = jnp.arange(M)
-  view = View(**facts, position_Q=position[:Q], position_M=position)
+  view = View(
+    **facts, position_Q=position[:Q], position_M=position, train=train
+  )
   K = where.head_width
   return spec.make(where).apply(
     {"params": params or {}},
@@ -47,7 +49,6 @@ def rescored(
     jnp.zeros((B, Q, H, K)) if q_BQHK is None else q_BQHK,
     jnp.zeros((B, M, H, K)) if k_BMHK is None else k_BMHK,
     view,
-    train=train,
     method="rescore",
     rngs={"syntax": jax.random.key(key)},
   )

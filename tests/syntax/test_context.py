@@ -52,7 +52,6 @@ def run(spec, layer, q, k, inputs, params, real=REAL, where=WHERE):
     jnp.asarray(q) / root,
     jnp.asarray(k),
     view,
-    train=False,
     method="project",
   )
   return q * root, k
@@ -198,7 +197,7 @@ def test_what_it_makes_and_publishes(spec, layer, pieces):
   q, k, inputs = jax.tree.map(jnp.asarray, drawn(spec, layer)[:3])
   part = spec.make(dataclasses.replace(WHERE, layer=layer))
   view = View(real_BS=jnp.asarray(REAL), inputs=inputs)
-  call = dict(train=False, method="project")
+  call = dict(method="project")
   made = part.init(jax.random.key(0), q, k, view, **call)
   state = part.apply(made, q, k, view, **call, mutable=[COLLECTION])[1]
   if not pieces:

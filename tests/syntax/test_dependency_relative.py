@@ -55,10 +55,10 @@ def stages(spec, params, view=VIEW, q=QUERY, weight=WEIGHT):
   """The scores and the mixed values after the part."""
   module = spec.make(WHERE)
   score = module.apply(
-    {"params": params}, SCORE, q, KEY, view, train=False, method="rescore"
+    {"params": params}, SCORE, q, KEY, view, method="rescore"
   )
   return score, module.apply(
-    {"params": params}, MIXED, weight, view, train=False, method="mix"
+    {"params": params}, MIXED, weight, view, method="mix"
   )
 
 
@@ -184,13 +184,11 @@ def test_a_sentence_alone_is_scored_the_same():
     module.apply(
       {"params": params},
       *(SCORE[1:], QUERY[1:], KEY[1:], one),
-      train=False,
       method="rescore",
     ),
     module.apply(
       {"params": params},
       *(MIXED[1:], WEIGHT[1:], one),
-      train=False,
       method="mix",
     ),
   )
@@ -240,10 +238,8 @@ def test_both_sums_linear_and_tree():
   tree = stages(DependencyRelative(), ours)
   after = Relative(clip=2).make(WHERE)
   score = after.apply(
-    {"params": theirs}, tree[0], QUERY, KEY, VIEW, train=False, method="rescore"
+    {"params": theirs}, tree[0], QUERY, KEY, VIEW, method="rescore"
   )
-  mix = after.apply(
-    {"params": theirs}, tree[1], WEIGHT, VIEW, train=False, method="mix"
-  )
+  mix = after.apply({"params": theirs}, tree[1], WEIGHT, VIEW, method="mix")
   np.testing.assert_allclose(score, linear[0] + tree[0] - SCORE, atol=1e-5)
   np.testing.assert_allclose(mix, linear[1] + tree[1] - MIXED, atol=1e-5)

@@ -35,7 +35,7 @@ TABLE = {"table": {"embedding": jnp.array([[-1.0, -2], [-3, -4], [-5, -6]])}}
 
 def embedded(spec, view=VIEW, params=TABLE, x_BSD=TOKEN, where=WHERE):
   return spec.make(where).apply(
-    {"params": params}, jnp.asarray(x_BSD), view, train=False, method="embed"
+    {"params": params}, jnp.asarray(x_BSD), view, method="embed"
   )
 
 
@@ -74,7 +74,7 @@ def test_size_0_has_no_parameters():
     LabelEmbedding(size=0)
     .make(WHERE)
     .init_with_output(
-      jax.random.key(0), jnp.asarray(TOKEN), VIEW, train=False, method="embed"
+      jax.random.key(0), jnp.asarray(TOKEN), VIEW, method="embed"
     )
   )
   assert made == {}
@@ -87,7 +87,7 @@ def test_labels_start_as_tokens_do():
   made = (
     LabelEmbedding(size=400)
     .make(where)
-    .init(jax.random.key(0), x_BSD, VIEW, train=False, method="embed")
+    .init(jax.random.key(0), x_BSD, VIEW, method="embed")
   )
   table = made["params"]["table"]["embedding"]
   assert table.shape == (50, 400)
@@ -111,7 +111,6 @@ def encoder_output(plan, params, batch):
     {"params": params},
     batch["source_id_BS"],
     view_of(batch, "source"),
-    train=False,
     method="encode",
   ).memory_BSD
 

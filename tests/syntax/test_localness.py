@@ -204,7 +204,7 @@ def test_what_it_makes_and_publishes():
       real_BS=jnp.asarray(REAL), position_Q=position, position_M=position
     )
     part = spec.make(WHERE.for_part("localness"))
-    call = dict(train=False, method="rescore")
+    call = dict(method="rescore")
     made = part.init(jax.random.key(0), score, q, k, view, **call)
     out = part.apply(made, score, q, k, view, **call, mutable=[COLLECTION])
     return made, Maps.of(out[1])

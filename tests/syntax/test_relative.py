@@ -46,7 +46,6 @@ def rescored(spec, params, view=None, score=SCORE, q=QUERY, k=KEY):
   return spec.make(WHERE).apply(
     {"params": params},
     *(score, q, k, view or view_of()),
-    train=False,
     method="rescore",
   )
 
@@ -57,7 +56,6 @@ def mixed(spec, params, view=None, weight=WEIGHT, mix=MIXED):
     mix,
     weight,
     view or view_of(),
-    train=False,
     method="mix",
   )
 
@@ -67,7 +65,6 @@ def made(spec):
   variables = spec.make(WHERE).init(
     jax.random.key(0),
     *(SCORE, QUERY, KEY, view_of()),
-    train=False,
     method="rescore",
   )
   return variables.get("params", {})
@@ -129,7 +126,6 @@ def test_one_query_at_position_two(full_context, seen):
         position_M=jnp.arange(4),
         full_context=full_context,
       ),
-      train=False,
       method="rescore",
     )
   )

@@ -35,16 +35,14 @@ X_BSD = RNG.normal(size=(*VIEW.real_BS.shape, 6)).astype(np.float32)
 
 @functools.partial(jax.jit, static_argnames="part")
 def embed(part, params, x_BSD, view):
-  return part.apply(params, x_BSD, view, train=False, method="embed")
+  return part.apply(params, x_BSD, view, method="embed")
 
 
 def embedded(spec, view=VIEW, x_BSD=X_BSD, seed=0):
   """What enters the encoder, and the random parameters that made it."""
   part, x_BSD = spec.make(WHERE), jnp.asarray(x_BSD)
   shapes = jax.eval_shape(
-    lambda: part.init(
-      jax.random.key(0), x_BSD, view, train=False, method="embed"
-    )
+    lambda: part.init(jax.random.key(0), x_BSD, view, method="embed")
   )
   rng = np.random.default_rng(seed)
   params = jax.tree.map(

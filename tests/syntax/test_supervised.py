@@ -78,7 +78,7 @@ def numbers(*shape):
   return RNG.normal(size=shape).astype(np.float32)
 
 
-def after(spec, where, view, train=False, seed=0):
+def after(spec, where, view, seed=0):
   """The part on random numbers: its input, parameters, scores and maps."""
   rng = np.random.default_rng(seed)
   B, S = view.real_BS.shape
@@ -97,7 +97,6 @@ def after(spec, where, view, train=False, seed=0):
     q / np.sqrt(K),
     k,
     view,
-    train=train,
     method="rescore",
     mutable=[COLLECTION],
   )
@@ -135,7 +134,6 @@ def test_without_bias_there_is_none():
       jnp.zeros((1, 7, H, K)),
       jnp.zeros((1, 7, H, K)),
       EXAMPLE,
-      train=False,
       method="rescore",
     )
   )
@@ -184,7 +182,7 @@ def test_rows_of_the_next_state_are_told_by_their_subword():
   ],
 )
 def test_gold_parents_get_all_the_weight(spec, where, columns):
-  _, _, out, maps = after(spec, where, EXAMPLE, train=True)
+  _, _, out, maps = after(spec, where, EXAMPLE.replace(train=True))
   _, _, own, published = after(
     type(spec)(rows=spec.rows) if isinstance(spec, Dbsa) else type(spec)(),
     where,

@@ -18,9 +18,7 @@ def drawn(window, score_BNS, query_BNG, view: View, seed: int = 0):
   """Random parameters of a window, large enough to matter."""
   keys = {"params": jax.random.key(seed)}
   shapes = jax.eval_shape(
-    lambda: window.init(
-      keys, score_BNS, query_BNG, view, 1, train=False, method=steps
-    )
+    lambda: window.init(keys, score_BNS, query_BNG, view, 1, method=steps)
   ).get("params", {})
   rng = np.random.default_rng(seed)
   return jax.tree.map(
@@ -28,15 +26,13 @@ def drawn(window, score_BNS, query_BNG, view: View, seed: int = 0):
   )
 
 
-def steps(window, score_BNS, query_BNG, view, count, *, train):
+def steps(window, score_BNS, query_BNG, view, count):
   """Weights of as many steps on the same scores (weight_BNTS)."""
   facts = window.facts(view)
   past = window.start(view, score_BNS.shape[1])
   weights = []
   for _ in range(count):
-    weight_BNS, past = window(
-      score_BNS, query_BNG, facts, past, view, train=train
-    )
+    weight_BNS, past = window(score_BNS, query_BNG, facts, past, view)
     weights.append(weight_BNS)
   return jnp.stack(weights, 2)
 
@@ -59,7 +55,7 @@ def weights_of(
     query_BNG: zeros unless given.
     params: of the window.
     count: T.
-    train: see `Window`.
+    train: see `View`.
     **facts: fields of the view; all positions are real unless said otherwise.
   """
   score_BNS = jnp.asarray(score_BNS, jnp.float32)
@@ -69,14 +65,13 @@ def weights_of(
   }
   if query_BNG is None:
     query_BNG = jnp.zeros((B, N, WIDTH))
-  window, view = spec.make(WHERE), View(**facts)
+  window, view = spec.make(WHERE), View(**facts, train=train)
   return window.apply(
     {"params": params or {}},
     score_BNS,
     query_BNG,
     view,
     count,
-    train=train,
     method=steps,
   )
 

@@ -53,8 +53,6 @@ class _Flexible(Window):
     facts: Any,
     past: Array,
     view: View,
-    *,
-    train: bool,
   ) -> tuple[Array, Array]:
     raw_BN1 = self.strength(jnp.tanh(self.hidden(query_BNG)))
     strength_BN1 = jax.nn.sigmoid(raw_BN1)
@@ -62,7 +60,7 @@ class _Flexible(Window):
     distance_BNS = own_S - past[..., None]
     penalty_BNS = -strength_BN1 * exponent(distance_BNS, self.spec.sigma)
     allowed_BNS = jnp.broadcast_to(view.real_BS[:, None, :], penalty_BNS.shape)
-    if self.spec.span and not train:
+    if self.spec.span and not view.train:
       nearest_BN1 = row_of(past + 0.5, view.real_BS)[..., None]
       seen_BNS = (penalty_BNS <= self.spec.span) | (own_S == nearest_BN1)
       allowed_BNS = allowed_BNS & seen_BNS

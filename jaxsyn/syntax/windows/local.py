@@ -32,14 +32,7 @@ class _Local(Window):
     self.position = PredictedPosition(self.where.dtype)
 
   def __call__(
-    self,
-    score_BNS: Array,
-    query_BNG: Array,
-    facts: Any,
-    past: Any,
-    view: View,
-    *,
-    train: bool,
+    self, score_BNS: Array, query_BNG: Array, facts: Any, past: Any, view: View
   ) -> tuple[Array, Any]:
     position_BN = self.position(query_BNG, view.real_BS)
     own_S = jnp.arange(score_BNS.shape[-1])

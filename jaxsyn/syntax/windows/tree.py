@@ -63,8 +63,6 @@ class _SyntaxDirected(Window):
     facts: Array,
     past: Any,
     view: View,
-    *,
-    train: bool,
   ) -> tuple[Array, Any]:
     spec: SyntaxDirected = self.spec
     real_B1S = view.real_BS[:, None, :]

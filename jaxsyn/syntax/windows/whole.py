@@ -21,14 +21,7 @@ class WholeWindow(Window):
   """See `Whole`."""
 
   def __call__(
-    self,
-    score_BNS: Array,
-    query_BNG: Array,
-    facts: Any,
-    past: Any,
-    view: View,
-    *,
-    train: bool,
+    self, score_BNS: Array, query_BNG: Array, facts: Any, past: Any, view: View
   ) -> tuple[Array, Any]:
     return softmax_within(score_BNS, view.real_BS[:, None, :]), past
 

@@ -70,14 +70,7 @@ class Window(nn.Module):
     return ()
 
   def __call__(
-    self,
-    score_BNS: Array,
-    query_BNG: Array,
-    facts: Any,
-    past: Any,
-    view: View,
-    *,
-    train: bool,
+    self, score_BNS: Array, query_BNG: Array, facts: Any, past: Any, view: View
   ) -> tuple[Array, Any]:
     """The weights of one step.
 
@@ -87,8 +80,8 @@ class Window(nn.Module):
       query_BNG: the state that asked.
       facts: of `facts`.
       past: of `start`, or the step before.
-      view: facts about the source.
-      train: what is meant for translating alone is off.
+      view: facts about the source; in training what is meant for translating
+        alone is off.
 
     Returns: weight_BNS, float32, 0 on pads; and what it remembers.
     """

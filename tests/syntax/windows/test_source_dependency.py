@@ -37,7 +37,6 @@ def encode(model, params, batch):
     {"params": params},
     batch["source_id_BS"],
     view,
-    train=False,
     method="encode",
   )
 
@@ -56,7 +55,7 @@ def test_its_annotations_are_made_from_the_vectors():
     model = DOUBLE.recipe.model.bind({"params": PARAMS})
     x_BSD = model.source_table(BATCH["source_id_BS"])
     v_BSP = Surroundings(6, 10, 3).apply({"params": own}, x_BSD, view)
-    return v_BSP, model.encoder[1](v_BSP, view.real_BS, train=False)
+    return v_BSP, model.encoder[1](v_BSP, view)
 
   v_BSP, annotation_BSE = expected()
   assert v_BSP.shape[-1] == 6  # 3/8 of 16
@@ -128,12 +127,10 @@ def test_its_weights_are_a_softmax_of_its_own_scores():
   model = DOUBLE.recipe.model.bind({"params": PARAMS})
   cross = model.decoder.cross
   view = view_of(BATCH, "source")
-  facts = cross.remember(context.annotations, view, train=False)
+  facts = cross.remember(context.annotations, view)
   query_BNG = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2, HIDDEN)))
   query_BNG = query_BNG.astype(jnp.float32)
-  _, weights, _ = cross(
-    query_BNG, cross.start(view, 2), facts, view, train=False
-  )
+  _, weights, _ = cross(query_BNG, cross.start(view, 2), facts, view)
   for align, annotation_BSE, weight_BNS in zip(
     cross.alignment, context.annotations, weights
   ):
