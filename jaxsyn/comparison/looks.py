@@ -27,7 +27,8 @@ from jaxsyn.data.store import integrity
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.files import trees
-from jaxsyn.inspection.sentence import Map, Sentence, to_json
+from jaxsyn.inspection.maps import Map
+from jaxsyn.inspection.sentence import Sentence, to_json
 
 SENTENCES = 3
 SHORTEST, LONGEST = 7, 13  # words: enough for a tree, few enough for a page

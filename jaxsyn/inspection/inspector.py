@@ -15,16 +15,9 @@ from jaxsyn.data.sentence.linearise import TRANSLATE, symbols
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import BLANK, Pieces
 from jaxsyn.errors import InputError
-from jaxsyn.inspection.maps import MapReader
+from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.pooling import END, source_units, target_units
-from jaxsyn.inspection.sentence import (
-  ATTENTION,
-  Map,
-  ReadSource,
-  Sentence,
-  gathered,
-  pooled,
-)
+from jaxsyn.inspection.sentence import ReadSource, Sentence, gathered, pooled
 from jaxsyn.session import Session
 
 TAG = symbols([])[TRANSLATE]  # pooled with the end sign, where there are tags
@@ -116,10 +109,7 @@ class Inspector:
     examples = [source.example for source in sources]
     for i, published in self.maps(self.session.params, examples):
       units = sources[i].units
-      yield (
-        i,
-        [pooled(p, units, units) for p in published if p.kind == ATTENTION],
-      )
+      yield i, [pooled(m, units, units) for m in published if m.is_attention]
 
 
 def look(session: Session, sources: Iterable[Source]) -> list[Sentence]:

@@ -18,7 +18,7 @@ from matplotlib.colors import Normalize, PowerNorm, TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from jaxsyn.inspection.fonts import LETTER, families, letters
-from jaxsyn.inspection.sentence import Map
+from jaxsyn.inspection.maps import Map
 
 CELL = 0.21  # width of a row or column of a matrix
 LARGEST = 8.0  # width of a panel; cells of longer sentences are smaller

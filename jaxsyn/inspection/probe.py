@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.inspection.maps import SentenceMap
+from jaxsyn.inspection.maps import Map
 
 RELATIONS = ("parent", "child", "previous", "next")
 SHARES = ("self", "end")
@@ -48,7 +48,7 @@ class Probe:
 
   def add(
     self,
-    attention: Iterable[SentenceMap],
+    attention: Iterable[Map],
     head_W: Sequence[int],
     size_W: Sequence[int] | np.ndarray | None = None,
   ) -> None:

@@ -18,8 +18,9 @@ from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.files import write
 from jaxsyn.inspection.inspector import Inspector, TooLong
+from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.probe import Probe
-from jaxsyn.inspection.sentence import Map, ReadSource
+from jaxsyn.inspection.sentence import ReadSource
 from jaxsyn.session import Session
 
 CHUNK = 128  # sentences in memory at a time

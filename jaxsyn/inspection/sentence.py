@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.inspection.maps import SentenceMap
+from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.pooling import TargetUnits, Units, pool
 
-ATTENTION, PARSE = "weight", "parse"  # kinds: see `SentenceMap`
+PARSE = "parse"  # a kind: see `Map`
 DIGITS = 6  # of a weight: the rows of a pooled map still sum to 1
 
 
@@ -54,30 +54,6 @@ class ReadSource:
 
 
 @dataclasses.dataclass(frozen=True)
-class Map(SentenceMap):
-  """What was published, with names of its rows and columns.
-
-  Attributes:
-    rows, columns: words (attention, whose values are pooled) or subwords (what
-      parts publish), and signs; in decoder and cross-attention a row is the word
-      being predicted.
-  """
-
-  rows: tuple[str, ...]
-  columns: tuple[str, ...]
-
-  @property
-  def is_attention(self) -> bool:
-    """Whether its weights are those under which values are summed."""
-    return self.kind == ATTENTION
-
-  @property
-  def is_one(self) -> bool:
-    """Whether all heads have the same matrix."""
-    return bool((self.value_HQM == self.value_HQM[:1]).all())
-
-
-@dataclasses.dataclass(frozen=True)
 class Sentence:
   """What was seen of a sentence.
 
@@ -112,7 +88,7 @@ def gathered(
   translation: str,
   target: TargetUnits,
   *,
-  published: Iterable[SentenceMap],
+  published: Iterable[Map],
 ) -> Sentence:
   """Pools what is attention and names the rows and columns of everything.
 
@@ -136,13 +112,13 @@ def gathered(
   places = [*units]
   attention, weightings = [], []
   for p in sorted(published, key=lambda p: (places.index(p.place), p.layer)):
-    if p.kind == ATTENTION:
+    if p.is_attention:
       attention.append(pooled(p, *units[p.place]))
       continue
     rows, columns = labels[p.place]
     if p.kind == PARSE:  # told by subwords, whichever state parses them
       columns = rows
-    weightings.append(Map(**vars(p), rows=rows, columns=columns))
+    weightings.append(dataclasses.replace(p, rows=rows, columns=columns))
   return Sentence(
     source,
     translation,
@@ -152,11 +128,14 @@ def gathered(
   )
 
 
-def pooled(attention: SentenceMap, rows: Units, columns: Units) -> Map:
+def pooled(attention: Map, rows: Units, columns: Units) -> Map:
   """Attention between words."""
-  value_HQM = pool(attention.value_HQM, rows, columns)
-  attention = dataclasses.replace(attention, value_HQM=value_HQM)
-  return Map(**vars(attention), rows=rows.labels, columns=columns.labels)
+  return dataclasses.replace(
+    attention,
+    value_HQM=pool(attention.value_HQM, rows, columns),
+    rows=rows.labels,
+    columns=columns.labels,
+  )
 
 
 def _found_heads(

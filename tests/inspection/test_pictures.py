@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from jaxsyn.inspection import arcs, fonts, pictures
+from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.pooling import source_units
-from jaxsyn.inspection.sentence import Map, ReadSource
+from jaxsyn.inspection.sentence import ReadSource
 
 ODD = ("$x_1", "日本語", "$", "עברית", "😀", "\u200b", "\\frac{", "a" * 80)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxsyn.inspection.maps import SentenceMap
+from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.probe import Probe, as_text
 
 # "the duck sleeps": the -> duck -> sleeps, the root.
@@ -14,7 +14,7 @@ def layer(weight_HQM, *parts):
   """A layer on all of whose heads the parts work."""
   heads = range(len(weight_HQM))
   return [
-    SentenceMap(
+    Map(
       *("encoder", 0, "", "weight"),
       tuple(heads),
       weight_HQM,
