@@ -72,7 +72,7 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   source = pathlib.Path(config.data.directory)
   missing = {
     file: digest
-    for file, digest in _files(manifest).items()
+    for file, digest in manifests.models(manifest).items()
     if not _is_whole(workdir / file, digest)
   }
   for file, digest in missing.items():
@@ -130,16 +130,6 @@ def _begun(workdir: pathlib.Path) -> bool:
   """Whether a run here has something to go on with, or to be lost."""
   kept = Reader(workdir)
   return bool(kept.steps() or kept.best.steps())
-
-
-def _files(manifest: dict[str, Any]) -> dict[str, str]:
-  """What of the prepared folder a run keeps a copy of: name -> SHA-256."""
-  entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
-  return {
-    entry["file"]: entry["sha256"]
-    for entry in entries
-    if entry and entry["file"]
-  }
 
 
 def _is_whole(path: pathlib.Path, digest: str) -> bool:

@@ -18,8 +18,8 @@ from jaxsyn.data import schema
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.split import Split, open_split
 from jaxsyn.data.options import Data
-from jaxsyn.data.store import integrity, tfds_builder
 from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import tfds_builder
 from jaxsyn.data.store.records import Records
 
 SHA256 = "5" * 64
@@ -92,7 +92,8 @@ def manifest_of(
       path = folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.touch()
-    sums = files.sums(folder, integrity.names(folder, manifest))
+    there = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+    sums = files.sums(folder, sorted(path.as_posix() for path in there))
   # As JSON gives it back: lists, no tuples.
   return json.loads(json.dumps({**manifest, "files": sums, **fields}))
 

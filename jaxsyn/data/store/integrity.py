@@ -21,24 +21,6 @@ from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
 
 
-def names(
-  directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
-) -> list[str]:
-  """The files of a prepared folder that the manifest must have sums of.
-
-  Args:
-    directory: where they are.
-    manifest: "files" itself may be missing.
-
-  Returns: names relative to the directory; the metadata of TFDS among them.
-  """
-  folder = manifests.tfds_folder(directory, manifest)
-  metadata = sorted(
-    path.relative_to(directory).as_posix() for path in folder.glob("*.json")
-  )
-  return list(dict.fromkeys([*manifests.names(manifest), *metadata]))
-
-
 def damaged(
   directory: os.PathLike[str] | str,
   manifest: Mapping[str, Any],

@@ -88,15 +88,24 @@ def _validate(manifest: Mapping[str, Any]) -> None:
 
 def names(manifest: Mapping[str, Any]) -> list[str]:
   """The files that follow from a manifest, relative to its folder."""
-  entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
-  found = [e["file"] for e in entries if e and e["file"]]
+  found = list(models(manifest))
   folder = tfds_folder("", manifest)
   for name, facts in manifest["splits"].items():
     paths = [folder / shard["file"] for shard in facts["shards"]]
     paths += [text_file("", name, side) for side in schema.SIDES]
     paths += [conllu_file("", name, side) for side in manifest["sides"]]
     found += [path.as_posix() for path in paths]
-  return list(dict.fromkeys(found))
+  return found
+
+
+def models(manifest: Mapping[str, Any]) -> dict[str, str]:
+  """Files of vocabularies and parsers, which runs have copies of -> SHA-256."""
+  entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
+  return {
+    entry["file"]: entry["sha256"]
+    for entry in entries
+    if entry and entry["file"]
+  }
 
 
 def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
