@@ -27,6 +27,7 @@ from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout, set_up_jax
+from jaxsyn.training.step import check_maps
 from jaxsyn.validation import Validator
 
 _LESS_MEMORY = (
@@ -81,6 +82,8 @@ def run(
     ),
     change=change,
   )
+
+  check_maps(plan.recipe, split.empty()[0])
 
   def open_log(start: int) -> Log:
     log = Log(pathlib.Path(folder), config.train.steps, start)

@@ -20,6 +20,8 @@ import jax
 from flax import linen as nn
 from flax import struct, traverse_util
 
+from jaxsyn.errors import InputError
+
 Array = jax.Array
 
 COLLECTION = "maps"
@@ -59,7 +61,9 @@ def publish(module: nn.Module, kind: str, value: Array) -> None:
 
   Args:
     module: with a `where`, see `jaxsyn.syntax.part.Where`.
-    kind: name of the array, with its letters; one of each in a module.
+    kind: name of the array, with its letters; one of each in a module. One
+      between two subwords is a picture of `jaxsyn.inspect`, and one named log_
+      is shown as what it is the log of.
     value: the array.
   """
   if module.is_initializing():
@@ -80,9 +84,14 @@ class Maps:
   """What a model published in one run, in the order of publication.
 
   So layers come first layer first, and parts in the order of application.
+
+  Attributes:
+    published: the arrays.
+    reader: who is given them, for messages.
   """
 
   published: tuple[Published, ...] = ()
+  reader: str = struct.field(pytree_node=False, default="a reader")
 
   @classmethod
   def of(cls, state: Mapping[str, Any]) -> Maps:
@@ -92,20 +101,38 @@ class Maps:
     return cls(tuple(published.values()))
 
   def find(self, **asked: str | int) -> tuple[Published, ...]:
-    """All of an address.
+    """All of an address: one or more.
 
     Args:
       **asked: fields of `Address`; those left out may be anything.
+
+    Raises:
+      InputError: there is none; the message says what there is.
     """
-    return tuple(
+    found = tuple(
       published
       for published in self.published
       if all(getattr(published.address, k) == v for k, v in asked.items())
     )
+    if not found:
+      wanted = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+      raise InputError(
+        f"{self.reader} reads the map {wanted}, which nothing in this model "
+        f"publishes. There are: {self._listed() or 'none'}."
+      )
+    return found
+
+  def _listed(self) -> str:
+    """All addresses in words, the layers of a kind together."""
+    layers: dict[tuple[str, str, str], list[str]] = {}
+    for address in (published.address for published in self.published):
+      one = address.place, address.part, address.kind
+      layers.setdefault(one, []).append(str(address.layer))
+    return "; ".join(
+      f"{place=}, {part=}, {kind=} of layer {', '.join(numbers)}"
+      for (place, part, kind), numbers in layers.items()
+    )
 
   def at(self, address: Address) -> Any:
-    """The array of an address; None where nothing was published."""
-    for published in self.published:
-      if published.address == address:
-        return published.value
-    return None
+    """The array of an address; raises as `find` does."""
+    return self.find(**dataclasses.asdict(address))[0].value

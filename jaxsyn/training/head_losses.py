@@ -7,8 +7,7 @@ subword a distribution over the subwords of its side, and whom it is to find.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from jaxsyn.models.contract import view_of
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Amount, Layer, Positive
-from jaxsyn.syntax.maps import Address, Maps
+from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
 from jaxsyn.training.objective import (
   Batch,
@@ -31,16 +30,9 @@ Array = jax.Array
 SIDES = {"encoder": "source", "decoder": "target"}
 
 
-def parses(maps: Maps, place: str) -> Iterator[tuple[Array, Any]]:
-  """(log_parse_BQM, parent_BQ) of each part that parses, first layer first.
-
-  Args:
-    maps: as published.
-    place: "encoder" or "decoder".
-  """
-  for parse in maps.find(place=place, kind="log_parse_BQM"):
-    parent = dataclasses.replace(parse.address, kind="parent_BQ")
-    yield parse.value, maps.at(parent)
+def parses(maps: Maps, place: str) -> tuple[Published, ...]:
+  """log_parse_BQM of each part that parses, first layer first."""
+  return maps.find(place=place, kind="log_parse_BQM")
 
 
 def _check_parser(at: At, spec: ModelSpec, place: str) -> None:
@@ -73,7 +65,10 @@ class _Heads(Loss):
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     sum_B = count_B = jnp.zeros(())
-    for log_p_BQM, parent_BQ in parses(maps, self.place):
+    for parse in parses(maps, self.place):
+      log_p_BQM = parse.value
+      address = dataclasses.replace(parse.address, kind="parent_BQ")
+      parent_BQ = maps.at(address)
       here_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
       log_p_BQ = jnp.sum(jnp.where(here_BQM, log_p_BQM, 0.0), axis=2)
       asked_BQ = parent_BQ >= 0
@@ -96,7 +91,7 @@ class _Heads(Loss):
     """
     side = SIDES[self.place]
     view = view_of(batch, side)
-    *_, (log_p_BQM, _) = parses(maps, self.place)
+    log_p_BQM = parses(maps, self.place)[-1].value
     head_BS = head_word_BS(view)
     asked_BS = last_of_word_BS(view) & (head_BS >= 0)
     found_BS = jnp.take_along_axis(view.word_BS, jnp.argmax(log_p_BQM, 2), 1)
@@ -203,8 +198,7 @@ class Synchronisation(Loss):
       )
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    *_, (source_BSS, _) = parses(maps, "encoder")
-    *_, (target_BTT, _) = parses(maps, "decoder")
+    source_BSS, target_BTT = (parses(maps, p)[-1].value for p in SIDES)
     layer = self.layer
     if layer < 0:
       layers = len(maps.find(place="cross", kind="weight_BHQM"))

@@ -104,9 +104,39 @@ def outputs(
   if any(loss.full_context for loss in recipe.losses.values()):
     full = run(True)[1]
   return logits_BTV, {
-    name: full if loss.full_context else maps
+    name: dataclasses.replace(
+      full if loss.full_context else maps, reader=f"config.losses.{name}"
+    )
     for name, loss in recipe.losses.items()
   }
+
+
+def first_params(
+  recipe: Recipe, batch: Mapping[str, Any], key: Array
+) -> Params:
+  """Parameters as they are drawn; sizes come from any batch."""
+  return recipe.model.init({"params": key}, batch, train=False, method=forward)[
+    "params"
+  ]
+
+
+def check_maps(recipe: Recipe, batch: Mapping[str, Any]) -> None:
+  """A dry run of all losses, on shapes alone.
+
+  Args:
+    recipe: to be checked.
+    batch: any.
+
+  Raises:
+    InputError: a loss reads a map that the model does not publish.
+  """
+  if set(recipe.losses) == {"nll"}:  # which reads none: a second saved
+    return
+
+  def run(key: Array) -> Metrics:
+    return evaluate_step(first_params(recipe, batch, key), batch, recipe)
+
+  jax.eval_shape(run, jax.random.key(0))
 
 
 def first_state(
@@ -114,9 +144,7 @@ def first_state(
 ) -> TrainState:
   """The state before the first step; sizes come from any batch."""
   init, run = jax.random.split(jax.random.key(seed))
-  params = recipe.model.init(
-    {"params": init}, batch, train=False, method=forward
-  )["params"]
+  params = first_params(recipe, batch, init)
   return TrainState(
     step=jnp.zeros((), jnp.int32),
     params=params,

@@ -1,11 +1,20 @@
-"""The loss by hand and against loops."""
+"""The loss by hand and against loops; and a loss that asks in vain."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxsyn.training.losses import NegativeLogLikelihood, token_log_probability
+from jaxsyn import train
+from jaxsyn.errors import InputError
+from jaxsyn.training.losses import (
+  LOSSES,
+  NegativeLogLikelihood,
+  token_log_probability,
+)
+from jaxsyn.training.objective import Loss
 
 
 def test_smoothed_loss_by_hand():
@@ -58,3 +67,29 @@ def test_the_weight_of_a_pair_is_in_the_sum_and_not_in_the_count():
   assert count == 3
   by_hand = -(log_p_BT[0, 0] + log_p_BT[0, 1] + 0.25 * log_p_BT[1, 0])
   assert total == pytest.approx(float(by_hand))
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread(Loss):
+  """Attention of the encoder, spread out."""
+
+  def of_rows(self, logits_BTV, maps, batch):
+    found = maps.find(place="encoder", kind="weight_BHQM")
+    sum_B = sum(jnp.sum(one.value**2, axis=(1, 2, 3)) for one in found)
+    return sum_B / len(found), jnp.ones_like(sum_B)
+
+
+def test_a_map_that_nothing_publishes_is_told_before_there_is_a_folder(
+  tiny, monkeypatch, tmp_path
+):
+  monkeypatch.setitem(LOSSES._specs, "spread", Spread)
+  config = tiny("gru_global")
+  config.losses.spread = LOSSES.section("spread")
+  with pytest.raises(
+    InputError,
+    match=r"^config\.losses\.spread reads the map place='encoder', "
+    r"kind='weight_BHQM', which nothing in this model publishes\. There are: "
+    r"place='cross', part='global', kind='weight_BTS' of layer 0\.",
+  ):
+    train.run(config, tmp_path / "run")
+  assert not (tmp_path / "run").exists()
