@@ -24,7 +24,7 @@ from models_under_test import (
 )
 from window_under_test import WHERE
 
-from configs import base, recurrent_systems, systems
+from configs import base, quickstart, recurrent_systems, systems
 from jaxsyn import syntax
 from jaxsyn.config import read_config
 from jaxsyn.data.annotations import ANNOTATIONS
@@ -169,7 +169,9 @@ def test_the_window_looks_near_where_it_looked_before(follow):
   )
 
 
-def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
+def test_the_family_leaves_pads_out_has_sizes_and_refuses_what_it_cannot(
+  follow,
+):
   plan = follow("convolution")
   params = parameters(plan, BATCH)
   alone = batch_of([sentence(4, 6, 1)])
@@ -178,8 +180,13 @@ def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
     logits(plan, params, alone)[0],
     atol=1e-5,
   )
-  config = base.get_config()
-  config.model.family = "convolution"
+  config = quickstart.get_config("convolution")
+  own, there = config.model.convolution, config.model.transformer
+  assert (own.encoder_layers, own.dropout, own.kernel) == (2, 0.1, 3)
+  own.encoder_layers = 3
+  assert (own.encoder_layers, there.encoder_layers) == (3, 2)
+  there.update(encoder_layers=1, heads=2)
+  assert (own.encoder_layers, own.heads) == (3, 2)
   config.parts.encoder.parent_scaled = syntax.PARTS.section("parent_scaled")
   with pytest.raises(
     InputError, match="parent_scaled is a part, and this encoder asks"

@@ -146,7 +146,28 @@ class _OneOf(_Chooser[S]):
       name_of_value = self.table.name_of(value)
       sections |= {name_of_value: value} if name_of_value in sections else {}
       value = name_of_value
-    return {name: value} | {n: config_dict(s) for n, s in sections.items()}
+    made = {one: config_dict(spec) for one, spec in sections.items()}
+    for one, spec in sections.items():
+      if isinstance(spec, type):  # nobody gave its options
+        self._follow(one, made)
+    return {name: value} | made
+
+  def _follow(
+    self, one: str, made: Mapping[str, ml_collections.ConfigDict]
+  ) -> None:
+    """What a choice inherits from another is as it is there, unless set.
+
+    So a data set that sizes the Transformer sizes a family made from it.
+    """
+    names = {cls: name for name, cls in self.beside().items()}
+    own = fields_of(self.table[one])
+    bases = self.table[one].__mro__[1:]
+    for base in [cls for cls in bases if cls in names][:1]:
+      for option, (field, hint) in fields_of(base).items():
+        inherited = own[option][0] is field and not said(field).chooser
+        if inherited and not dataclasses.is_dataclass(hint):
+          there = made[names[base]].get_oneway_ref(option)
+          made[one][option] = there
 
   def plain(self, name: str, value: S) -> dict[str, Any]:
     chosen = self.table.name_of(value)
