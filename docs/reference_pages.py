@@ -12,7 +12,8 @@ import pathlib
 import re
 from collections.abc import Iterable, Iterator
 
-# Public modules by page; what is not here may change without a word.
+# Public modules by page; what is not here may change without a word. A table
+# stands for the modules of its specs and of their bases.
 PAGES = {
   "parts": (
     "Parts and windows",
@@ -20,26 +21,8 @@ PAGES = {
     (
       "jaxsyn.syntax.part",
       "jaxsyn.syntax.maps",
-      "jaxsyn.syntax.heads",
-      "jaxsyn.syntax.source_dependency",
-      "jaxsyn.syntax.label_embedding",
-      "jaxsyn.syntax.context",
-      "jaxsyn.syntax.relative",
-      "jaxsyn.syntax.dependency_relative",
-      "jaxsyn.syntax.gaussian",
-      "jaxsyn.syntax.parent_scaled",
-      "jaxsyn.syntax.tree_scaled",
-      "jaxsyn.syntax.given_weighting",
-      "jaxsyn.syntax.localness",
-      "jaxsyn.syntax.supervised",
-      "jaxsyn.syntax.sisa",
-      "jaxsyn.syntax.dbsa",
-      "jaxsyn.syntax.windows.window",
-      "jaxsyn.syntax.windows.whole",
-      "jaxsyn.syntax.windows.local",
-      "jaxsyn.syntax.windows.flexible",
-      "jaxsyn.syntax.windows.tree",
-      "jaxsyn.syntax.windows.source_dependency",
+      "jaxsyn.syntax:PARTS",
+      "jaxsyn.syntax:WINDOWS",
     ),
   ),
   "models": (
@@ -49,9 +32,8 @@ PAGES = {
       "jaxsyn.models.contract",
       "jaxsyn.models.attention",
       "jaxsyn.models.layers",
-      "jaxsyn.training.objective",
-      "jaxsyn.training.losses",
-      "jaxsyn.training.head_losses",
+      "jaxsyn.models.families:FAMILIES",
+      "jaxsyn.training.losses:LOSSES",
       "jaxsyn.training.optimiser",
       "jaxsyn.training.schedules",
       "jaxsyn.training.step",
@@ -120,7 +102,21 @@ def write(folder: pathlib.Path) -> None:
 
   _write(folder / "options.md", options(describe(Config)))
   for name, (title, about, modules) in PAGES.items():
+    modules = dict.fromkeys(m for one in modules for m in modules_of(one))
     _write(folder / f"{name}.md", page(title, about, modules))
+
+
+def modules_of(name: str) -> Iterator[str]:
+  """A module; or those of a table's specs and of their bases in that room."""
+  module, _, table = name.partition(":")
+  if not table:
+    yield module
+    return
+  room = module.split(".")[:2]
+  for spec in getattr(importlib.import_module(module), table).values():
+    for cls in reversed(spec.__mro__):
+      if cls.__module__.split(".")[:2] == room:
+        yield cls.__module__
 
 
 def _write(path: pathlib.Path, text: str) -> None:

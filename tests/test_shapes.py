@@ -40,9 +40,14 @@ def test_every_letter_is_explained_once_and_where_it_is_used():
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names, own = arrays(tree), declared(tree)
     unknown = {
-      n for n, letters in names.items() if set(letters) - own - {*LETTERS}
+      letter: name
+      for name, letters in names.items()
+      for letter in set(letters) - own - {*LETTERS}
     }
-    assert not unknown, f"{path}: explain the letters of {sorted(unknown)}"
+    assert not unknown, (
+      f"{path}: say at the end of its docstring what {unknown} count, as in "
+      "'Letters: C what it counts; U another.'"
+    )
     assert not own & {*LETTERS}, f"{path}: {own & {*LETTERS}} are in shapes.py"
     idle = own - set("".join(names.values()))
     assert not idle, f"{path}: no array has the letters {sorted(idle)}"
