@@ -8,7 +8,8 @@ prints them.
 
 Here stand those of the Transformer that read trees or none; those that learn
 from trees and translate without, in configs/parsing_systems.py; those of the
-recurrent family, in configs/recurrent_systems.py. The table of all is below.
+recurrent family, in configs/recurrent_systems.py. The table of all is below; of
+a family the first is the baseline, which has no part.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 import re
 
@@ -59,6 +60,19 @@ def blocks(path: pathlib.Path) -> list[Block]:
     opened = None
   assert opened is None, f"{path}:{opened}: a block without an end"
   return found
+
+
+@functools.cache
+def features() -> dict[str, tuple[set[str], set[str]]]:
+  """What docs/systems.md says that each system reads, and to translate."""
+  page = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8")
+  rows = re.findall(r"^\| `(\w+)` \|.*\| (.*?) \|(.*?) \|$", page, re.MULTILINE)
+  said = {
+    name: (set(re.findall(r"`(\w+)`", all)), set(re.findall(r"`(\w+)`", own)))
+    for name, all, own in rows
+  }
+  assert len(said) == len(rows), "a system has two rows"
+  return said
 
 
 def text(path: pathlib.Path) -> str:

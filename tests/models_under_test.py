@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,12 @@ from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.models.contract import forward
 from jaxsyn.models.families import FAMILIES
+from jaxsyn.models.spec import Family
 from jaxsyn.options import At, from_config
+from jaxsyn.options.bounds import Layers, Rate, Units
+from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import PLACES, Plan, resolve
 from jaxsyn.syntax import Spec, WindowSpec
-from jaxsyn.syntax.windows.whole import Whole
 
 VOCABULARY = 20
 RELATIONS = 5
@@ -35,14 +38,20 @@ JOINT = {  # of a manifest
 }
 
 
+TINY = {Layers: 1, Units: 12, Rate: 0.0}  # by the type of an option
+
+
 def config_of(system: str, **model) -> Config:
   """A system, or several joined by "+", on a tiny model without dropout."""
   config = base.get_config()
   config.model.width = 16
-  config.model.transformer.update(encoder_layers=2, decoder_layers=1, heads=2)
-  config.model.transformer.update(feed_forward=16, dropout=0.0)
-  gru = dict(hidden=12, dropout_embedding=0.0, dropout_hidden=0.0)
-  config.model.gru.update(gru)
+  for name, family in FAMILIES.items():
+    own = {
+      n: hint for n, (_, hint) in fields_of(family).items() if n in vars(family)
+    }
+    tiny = {n: TINY[hint] for n, hint in own.items() if hint in TINY}
+    config.model[name].update(tiny)
+  config.model.transformer.update(encoder_layers=2, heads=2, feed_forward=16)
   for name, value in model.items():
     section = config.model
     section = section if name in section else section.transformer
@@ -202,7 +211,16 @@ def windows_of(plan: Plan) -> dict[str, WindowSpec]:
   return dict(getattr(plan.spec.family, "windows", ()))
 
 
-BASELINES = {"transformer": "transformer", "gru": "gru_global"}
+@functools.cache
+def baseline_of(family: type[Family]) -> Plan:
+  """The first system of a family, which has no part."""
+  plan = next(
+    plan
+    for plan in map(plan_of, systems.SYSTEMS)
+    if type(plan.spec.family) is family
+  )
+  assert not parts_of(plan), f"a baseline of {family} comes first in SYSTEMS"
+  return plan
 
 
 def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
@@ -221,13 +239,15 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
     for place in PLACES
   }
   model, family = plan.config.model, plan.spec.family
+  baseline = baseline_of(type(family))
   if windows_of(plan):
-    family = dataclasses.replace(family, windows=(("global", Whole()),))
+    windows = baseline.spec.family.windows
+    family = dataclasses.replace(family, windows=windows)
   config = dataclasses.replace(
     plan.config,
     model=dataclasses.replace(model, family=family),
     parts=Places(**kept),
     losses=(("nll", dict(plan.config.losses)["nll"]),),
-    system=BASELINES[FAMILIES.name_of(family)],
+    system=baseline.config.system,
   )
   return resolve(config, JOINT)

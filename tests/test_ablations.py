@@ -4,6 +4,7 @@ import importlib
 import pathlib
 import re
 
+import documents
 import jax
 import pytest
 from models_under_test import JOINT, batch_of, sentence
@@ -27,12 +28,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAPERS = {
   paper.__name__.split(".")[-1]: paper
   for paper in (pascal, deps_san, dependency_relative, dbsa, syntax_directed)
-}
-# Systems that read no tree.
-TREELESS = {
-  "transformer",
-  *("gru_global", "gru_local", "gru_flexible"),
-  *("gru_double_local", "gru_double_flexible"),
 }
 TABLES = {
   f"{name}/{table}": paper.TABLES[table]
@@ -102,9 +97,9 @@ def test_every_row_resolves(table, row):
   config = row_of(table, row)
   plan = resolve(read_config(config), JOINT)
   assert config.system == TABLES[table].row(row).system
-  # A second task is made of trees while loading.
-  treeless = config.system in TREELESS or config.data.second.task != "none"
-  assert bool(plan.features) != treeless
+  said = documents.features()
+  reads_trees = any(said[system][0] for system in config.system.split("+"))
+  assert bool(plan.features) == reads_trees
 
 
 @pytest.mark.parametrize("table, name", ROWS)

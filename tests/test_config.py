@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import pathlib
 
+import documents
 import pytest
 
 from configs import base, multi30k_en_de, systems
@@ -40,25 +41,6 @@ ADDRESSES = DATA_SETS + [
   for paper in PAPERS
   for task in importlib.import_module(f"configs.papers.{paper}").TASKS
 ]
-
-TREELESS = {  # systems that read no tree
-  "relative",
-  "transformer",
-  "multitask",  # their trees are for training: translating needs no parser
-  "mixed_encoder",
-  "given_weighting",
-  "localness_fixed",
-  "localness_layer",
-  "localness_query",
-  "context_global",
-  "context_deep",
-  "context_deep_global",
-  "gru_global",
-  "gru_local",
-  "gru_flexible",
-  "gru_double_local",
-  "gru_double_flexible",
-}
 
 
 def changed(**fields):
@@ -294,7 +276,7 @@ def test_every_file_and_system_resolves(address, system):
   config = read_config(module.get_config(f"{task}:{system}".lstrip(":")))
   plan = resolve(config, JOINT)
   assert config.system == system
-  assert bool(plan.features) == (system not in TREELESS)
+  assert plan.features == documents.features()[system][0]
 
 
 class Replacing(GivenWeighting):

@@ -7,7 +7,8 @@ Dependency-Aware Self-Attention" (arXiv:1909.03149), section 3.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -102,6 +103,7 @@ class ParentScaled(Gaussian):
 
   part: ClassVar[type[Part]] = _ParentScaled
   reads: ClassVar[tuple[str, ...]] = ("parent_mid",)
+  quiet: ClassVar[Mapping[str, Any]] = {"ignore": 0.0}
 
   def check(self, at: At, site: Site) -> None:
     super().check(at, site)

@@ -228,6 +228,8 @@ class Spec(Choice):
   replaces: ClassVar[bool] = False
   supervised: ClassVar[bool] = False  # publishes a parse for a loss
   off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
+  # Options under which it draws no noise in training; {}: it never does.
+  quiet: ClassVar[Mapping[str, Any]] = {}
 
   @property
   def reads(self) -> tuple[str, ...]:

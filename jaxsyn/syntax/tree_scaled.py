@@ -7,7 +7,8 @@ Self-Attention Network", section 2.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -133,3 +134,4 @@ class TreeScaled(Gaussian):
 
   part: ClassVar[type[Part]] = _TreeScaled
   reads: ClassVar[tuple[str, ...]] = ("tree_distance",)
+  quiet: ClassVar[Mapping[str, Any]] = {"random_sparse": 0.0}

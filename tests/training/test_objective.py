@@ -59,13 +59,8 @@ def rows(chosen, batch=BATCH):
 def quiet(config):
   """A config whose parts draw nothing in training."""
 
-  def still(spec):
-    noise = {"ignore": 0.0, "random_sparse": 0.0}
-    noise = {name: off for name, off in noise.items() if hasattr(spec, name)}
-    return dataclasses.replace(spec, **noise)
-
   places = {
-    place: tuple((name, still(spec)) for name, spec in parts)
+    place: tuple((n, dataclasses.replace(s, **s.quiet)) for n, s in parts)
     for place, parts in vars(config.parts).items()
   }
   return dataclasses.replace(config, parts=Places(**places))
