@@ -18,3 +18,11 @@ from jaxsyn.options import config_dict
 def get_config() -> ml_collections.ConfigDict:
   """The defaults: Transformer-Tiny sizes for a small parallel corpus."""
   return config_dict(Config)
+
+
+def data_set(name: str, source: str, target: str) -> ml_collections.ConfigDict:
+  """The same, for the languages of a data set prepared in data/NAME."""
+  config = get_config()
+  config.data.update(name=name, directory=f"data/{name}")
+  config.data.update(source_language=source, target_language=target)
+  return config

@@ -19,10 +19,7 @@ from configs import base, systems
 
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
-  config = base.get_config()
-  config.data.name = "enja"
-  config.data.directory = "data/enja"
-  config.data.target_language = "ja"
+  config = base.data_set("enja", "en", "ja")
   train = ("train.en.gz", "train.ja.gz")
   config.prepare.splits.train = (*train, "1-49500")
   config.prepare.splits.validation = (*train, "49501-50000")

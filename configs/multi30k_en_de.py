@@ -42,11 +42,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
 def multi30k(source: str, target: str) -> ml_collections.ConfigDict:
   """The settings of one direction; files are fetched if they are not there."""
-  config = base.get_config()
-  config.data.name = f"multi30k_{source}_{target}"
-  config.data.directory = f"data/multi30k_{source}_{target}"
-  config.data.source_language = source
-  config.data.target_language = target
+  config = base.data_set(f"multi30k_{source}_{target}", source, target)
   config.data.test = ("test_2016", "test_2017")
   config.train.steps = 3500  # 27 epochs
   config.train.ema = 0.998  # translate with the mean of some 500 updates

@@ -55,11 +55,8 @@ def corpus(
         f"{file}: call it NAME.LANGUAGE, as in corpus.en or corpus.en.gz; its "
         "language decides on the parser and on the words of BLEU."
       )
-  config = base.get_config()
   name = "_".join([stems[0], *languages]).lower()
-  name = re.sub("[^a-z0-9]+", "_", name)
-  config.data.update(name=name, directory=f"data/{name}")
-  config.data.source_language, config.data.target_language = languages
+  config = base.data_set(re.sub("[^a-z0-9]+", "_", name), *languages)
   config.prepare.splits.train = (*files, f"{2 * held_out + 1}-")
   config.prepare.splits.validation = (*files, f"1-{held_out}")
   config.prepare.splits.test = (*files, f"{held_out + 1}-{2 * held_out}")

@@ -53,11 +53,7 @@ def pud(source: str, target: str) -> ml_collections.ConfigDict:
         f"no treebank of language {language!r}. "
         f"{did_you_mean(language, LANGUAGES)}"
       )
-  config = base.get_config()
-  config.data.name = f"pud_{source}_{target}"
-  config.data.directory = f"data/pud_{source}_{target}"
-  config.data.source_language = source
-  config.data.target_language = target
+  config = base.data_set(f"pud_{source}_{target}", source, target)
   files = (f"{source}_pud.conllu.gz", f"{target}_pud.conllu.gz")
   for split, lines in LINES.items():
     config.prepare.splits[split] = (*files, lines)

@@ -19,11 +19,7 @@ RAW = "data/quickstart/raw"
 
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
-  config = base.get_config()
-  config.data.name = "quickstart"
-  config.data.directory = "data/quickstart"
-  config.data.target_language = "qaa"  # the code for private use
-
+  config = base.data_set("quickstart", "en", "qaa")  # the code for private use
   config.prepare.raw_dir = RAW
   for split in ("train", "validation", "test"):
     config.prepare.splits[split] = (f"{split}.en", f"{split}.qaa")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -94,15 +94,15 @@ def examples(
     known: what `example.encode` must know of the data set.
     counts: added to.
   """
-  sentences = [
-    with_trees(
-      split.lines(side),
-      split.conllu.get(side),
-      f"kept lines of {split.file(side)}",
-    )
-    for side in schema.SIDES
-  ]
-  rows = zip(split.numbers, *sentences)
+
+  def sentences(side: str) -> Iterator[str | conllu.Parse]:
+    lines = split.lines(side)
+    if side not in split.conllu:
+      return iter(lines)
+    text = f"kept lines of {split.file(side)}"
+    return conllu.match(conllu.read(split.conllu[side]), lines, text)
+
+  rows = zip(split.numbers, *map(sentences, schema.SIDES))
   total = len(split.kept)
   for number, source, target in tqdm(
     rows, f"writing {split.name}", total, unit="pair", disable=None
@@ -110,21 +110,6 @@ def examples(
     made = example.encode(source, target, line=number, **known)
     counts.add(made)
     yield made
-
-
-def with_trees(
-  lines: Iterable[str], trees: pathlib.Path | None, text: str
-) -> Iterator[str | conllu.Parse]:
-  """Lines as they are, or where they have trees, those.
-
-  Args:
-    lines: of one side.
-    trees: CoNLL-U of them; None: they have none.
-    text: what the lines are, for messages.
-
-  Raises: InputError: the trees are not of these lines.
-  """
-  return conllu.match(conllu.read(trees), lines, text) if trees else iter(lines)
 
 
 def _facts(split: RawSplit, counts: report.Counts) -> dict[str, Any]:

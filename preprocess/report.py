@@ -172,6 +172,7 @@ def _plot(
   _drops(axes[1, 1], fact)
   for axis in axes.flat:
     axis.spines[["top", "right"]].set_visible(False)
+  # Else matplotlib writes its version into the file.
   figure.savefig(path, dpi=100, metadata={"Software": None})
 
 

@@ -92,7 +92,7 @@ def drop(
     ]
     if config.prepare.clean.empty and not all(lengths):
       none += 1
-    elif max(lengths) >= most:
+    elif max(lengths) + 1 > most:  # EOS is one more
       long += 1
     else:
       kept.append(i)

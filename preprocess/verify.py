@@ -17,13 +17,11 @@ from tqdm import tqdm
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
-from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, integrity
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.files import sha256_of
-from preprocess.records import with_trees
 
 
 def damage(directory: pathlib.Path, key: str) -> list[str] | None:
@@ -138,17 +136,12 @@ def _split(
     InputError: its text, trees or records cannot be read.
   """
   records = Records(directory, name)
-  sentences = []
-  for side in schema.SIDES:
-    lines = integrity.read_text(directory, manifest, name, side)
-    path = None
-    if side in manifest["sides"]:
-      path = manifests.conllu_file(directory, name, side)
-    text = str(manifests.text_file(directory, name, side))
-    sentences.append(with_trees(lines, path, text))
-  vocabularies = tuple(
-    Vocabulary(manifests.vocabulary_file(directory, manifest, side))
+  sentences = [
+    integrity.sentences(directory, manifest, name, side)
     for side in schema.SIDES
+  ]
+  vocabularies = tuple(
+    manifests.vocabulary(directory, manifest, side) for side in schema.SIDES
   )
   known = manifests.encoding(manifest) | {"vocabularies": vocabularies}
   last = 0

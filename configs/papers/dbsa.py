@@ -96,8 +96,9 @@ def settings(task: str, system: str) -> ml_collections.ConfigDict:
   paper.base_transformer(
     config, dropout=0.1, inner_dropout=0.1, tie_embeddings=facts.joint
   )
-  paper.adam(config, learning_rate=7e-4, beta2=0.98)
-  paper.inverse_sqrt(config, warmup=4000)
+  config.optimiser.learning_rate = 7e-4
+  config.optimiser.adam.beta2 = 0.98
+  config.optimiser.inverse_sqrt.update(warmup=4000, warmup_start=1e-7)
   config.train.steps = 100_000
   config.decode.update(
     beam=4, length_penalty="fairseq", alpha=0.6, checkpoint="last"
@@ -149,7 +150,4 @@ SYNCHRONISATION = Table(
 
 TABLES = {"results": RESULTS, "synchronisation": SYNCHRONISATION}
 
-
-def get_config(address: str = "") -> ml_collections.ConfigDict:
-  """TASK, TASK:SYSTEM or TASK:TABLE/ROW; see `configs.papers.paper`."""
-  return paper.addressed(address, tasks=TASKS, tables=TABLES, settings=settings)
+get_config = paper.addressed(TASKS, TABLES, settings)

@@ -144,7 +144,4 @@ LABELS = Table(
 
 TABLES = {"keys_values": KEYS_VALUES, "labels": LABELS}
 
-
-def get_config(address: str = "") -> ml_collections.ConfigDict:
-  """TASK, TASK:SYSTEM or TASK:TABLE/ROW; see `configs.papers.paper`."""
-  return paper.addressed(address, tasks=TASKS, tables=TABLES, settings=settings)
+get_config = paper.addressed(TASKS, TABLES, settings)

@@ -209,7 +209,4 @@ SPARSE = Table(
 
 TABLES = {"layers": LAYERS, "variance": VARIANCE, "sparse": SPARSE}
 
-
-def get_config(address: str = "") -> ml_collections.ConfigDict:
-  """TASK, TASK:SYSTEM or TASK:TABLE/ROW; see `configs.papers.paper`."""
-  return paper.addressed(address, tasks=TASKS, tables=TABLES, settings=settings)
+get_config = paper.addressed(TASKS, TABLES, settings)

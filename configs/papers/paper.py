@@ -19,44 +19,44 @@ SPLITS = {name: name for name in ("train", "validation", "test")}
 
 
 def addressed(
-  address: str,
-  *,
   tasks: Mapping[str, Any],
   tables: Mapping[str, ablation.Table],
   settings: Callable[[str, str], ConfigDict],
-) -> ConfigDict:
-  """The config that TASK, TASK:SYSTEM or TASK:TABLE/ROW names.
+) -> Callable[[str], ConfigDict]:
+  """The get_config of a paper: from TASK, TASK:SYSTEM or TASK:TABLE/ROW.
+
+  A task alone is its baseline; a table alone, its first row. A name that is
+  missing or wrong is an InputError, which lists those there are.
 
   Args:
-    address: what stands after a paper's file in --config. A task alone is its
-      baseline; a table alone, its first row.
     tasks, tables: the paper's, by name.
     settings: its config of a task and a system.
-
-  Raises:
-    InputError: a name is missing or wrong; the message lists those there are.
   """
-  task, _, name = address.partition(":")
-  if not task:
-    raise InputError(
-      "a paper's file needs a task after ':', as in "
-      f"--config configs/papers/FILE.py:{next(iter(tasks))}. "
-      f"There are {', '.join(tasks)}; then perhaps :SYSTEM or :TABLE/ROW."
-    )
-  if task not in tasks:
-    raise InputError(f"no task {task!r}. {did_you_mean(task, tasks)}")
-  table, slash, row = name.partition("/")
-  if table in tables:
-    chosen = tables[table].row(row)
-    return chosen.override(settings(task, chosen.system))
-  if slash:
-    raise InputError(f"no table {table!r}. {did_you_mean(table, tables)}")
-  if name and "+" not in name and name not in systems.SYSTEMS:
-    known = (*(f"{table}/" for table in tables), *systems.SYSTEMS)
-    raise InputError(
-      f"no system or table {name!r}. {did_you_mean(name, known)}"
-    )
-  return settings(task, name)
+
+  def get_config(address: str = "") -> ConfigDict:
+    task, _, name = address.partition(":")
+    if not task:
+      raise InputError(
+        "a paper's file needs a task after ':', as in "
+        f"--config configs/papers/FILE.py:{next(iter(tasks))}. "
+        f"There are {', '.join(tasks)}; then perhaps :SYSTEM or :TABLE/ROW."
+      )
+    if task not in tasks:
+      raise InputError(f"no task {task!r}. {did_you_mean(task, tasks)}")
+    table, slash, row = name.partition("/")
+    if table in tables:
+      chosen = tables[table].row(row)
+      return chosen.override(settings(task, chosen.system))
+    if slash:
+      raise InputError(f"no table {table!r}. {did_you_mean(table, tables)}")
+    if name and "+" not in name and name not in systems.SYSTEMS:
+      known = (*(f"{table}/" for table in tables), *systems.SYSTEMS)
+      raise InputError(
+        f"no system or table {name!r}. {did_you_mean(name, known)}"
+      )
+    return settings(task, name)
+
+  return get_config
 
 
 def data_set(
@@ -73,10 +73,7 @@ def data_set(
     languages: of the source and of the target.
     files: split -> what its two files are called before the language.
   """
-  config = base.get_config()
-  config.data.name = f"paper_{paper}_{task}"
-  config.data.directory = f"data/paper_{paper}_{task}"
-  config.data.source_language, config.data.target_language = languages
+  config = base.data_set(f"paper_{paper}_{task}", *languages)
   for split, stem in files.items():
     config.prepare.splits[split] = tuple(f"{stem}.{side}" for side in languages)
   return config
@@ -107,21 +104,6 @@ def base_transformer(
     dropout=dropout,
     attention_dropout=inner_dropout,
     activation_dropout=inner_dropout,
-  )
-
-
-def adam(config: ConfigDict, *, learning_rate: float, beta2: float) -> None:
-  """Adam by its peak learning rate and its second decay, in place."""
-  config.optimiser.learning_rate = learning_rate
-  config.optimiser.adam.beta2 = beta2
-
-
-def inverse_sqrt(
-  config: ConfigDict, *, warmup: int, minimum: float = 0.0
-) -> None:
-  """fairseq's schedule: from 1e-7 up to the peak, then down, in place."""
-  config.optimiser.inverse_sqrt.update(
-    warmup=warmup, warmup_start=1e-7, minimum=minimum
   )
 
 

@@ -99,7 +99,9 @@ def settings(task: str, system: str) -> ml_collections.ConfigDict:
   config.prepare.vocabulary.size = merges + CHARACTERS[other] + len(SPECIAL)
   config.batch.update(tokens=32_768, length_multiple=4)
   paper.base_transformer(config, dropout=0.1 if facts.large else 0.3)
-  paper.inverse_sqrt(config, warmup=8000, minimum=1e-9)
+  config.optimiser.inverse_sqrt.update(
+    warmup=8000, warmup_start=1e-7, minimum=1e-9
+  )
   config.train.steps = 100_000 if facts.large else 20_000
   config.decode.update(
     beam=4, length_penalty="fairseq", alpha=0.6, checkpoint="last"
@@ -112,7 +114,8 @@ def settings(task: str, system: str) -> ml_collections.ConfigDict:
     part.heads = tuple(range(facts.heads))
     if part.ignore:
       part.ignore = facts.ignore
-  paper.adam(config, learning_rate=rate, beta2=beta2)
+  config.optimiser.learning_rate = rate
+  config.optimiser.adam.beta2 = beta2
   return config
 
 
@@ -272,7 +275,4 @@ TABLES = {
   "variance": VARIANCE,
 }
 
-
-def get_config(address: str = "") -> ml_collections.ConfigDict:
-  """TASK, TASK:SYSTEM or TASK:TABLE/ROW; see `configs.papers.paper`."""
-  return paper.addressed(address, tasks=TASKS, tables=TABLES, settings=settings)
+get_config = paper.addressed(TASKS, TABLES, settings)

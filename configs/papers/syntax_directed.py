@@ -190,7 +190,4 @@ POSITION = Table(
 
 TABLES = {"results": RESULTS, "position": POSITION}
 
-
-def get_config(address: str = "") -> ml_collections.ConfigDict:
-  """TASK, TASK:SYSTEM or TASK:TABLE/ROW; see `configs.papers.paper`."""
-  return paper.addressed(address, tasks=TASKS, tables=TABLES, settings=settings)
+get_config = paper.addressed(TASKS, TABLES, settings)

@@ -39,6 +39,7 @@ from jaxsyn.errors import InputError
 NOT_PARSED = "# parsed = no"  # marks a block that is only cut at blanks
 
 _SENTENCE = re.compile(r"#\s*(sent_id|text)\s*=")
+_NAME = r"sent_id\s*=\s*(\S+)"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -69,7 +70,7 @@ class Block:
   @property
   def name(self) -> str:
     """The sentence's `# sent_id`; "" if there is none."""
-    return _name(self.comments)
+    return _told(self.comments, _NAME)
 
   @property
   def parsed(self) -> bool:
@@ -84,10 +85,7 @@ class Block:
   @property
   def comment_text(self) -> str:
     """The sentence as its `# text` comment has it; "" if there is none."""
-    for comment in self.comments:
-      if found := re.match(r"#\s*text\s*=\s*(.*\S)", comment):
-        return found[1]
-    return ""
+    return _told(self.comments, r"text\s*=\s*(.*\S)")
 
   @property
   def text(self) -> str:
@@ -350,12 +348,12 @@ def _block(
       return Block(file, first, tuple(comments), *joined(file, rows))
     except InputError as error:
       fault = str(error)
-  return Faulty(fault, name=_name(comments))
+  return Faulty(fault, name=_told(comments, _NAME))
 
 
-def _name(comments: Iterable[str]) -> str:
-  """The sent_id of a block; "" if it has none."""
-  found = (re.match(r"#\s*sent_id\s*=\s*(\S+)", c) for c in comments)
+def _told(comments: Iterable[str], pattern: str) -> str:
+  """What the first comment of a pattern tells; "" if there is none."""
+  found = (re.match(rf"#\s*{pattern}", comment) for comment in comments)
   return next((match[1] for match in found if match), "")
 
 

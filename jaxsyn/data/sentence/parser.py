@@ -126,6 +126,7 @@ class UDPipe:
     while self._tokenizer.nextSentence(sentence, error):
       self._model.tag(sentence, self._model.DEFAULT)
       self._model.parse(sentence, self._options)
+      # To UDPipe each line is a text: it would mark a document before each.
       sentence.setNewDoc(False)
       sentence.setNewPar(False)
       sentence.setSentId(sentence_id)

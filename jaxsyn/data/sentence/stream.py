@@ -85,22 +85,16 @@ def chunks(
   Where the items end in an exception, what came before it is given first.
   """
   chunk: list[Source | Faulty] = []
-  fault = None
-  items = iter(items)
-  while True:
-    try:
-      item = next(items)
-    except StopIteration:
-      break
-    except Exception as error:
-      fault = error
-      break
-    if item is not PAUSE:
-      chunk.append(item)
-    if len(chunk) == most or (item is PAUSE and chunk):
+  try:
+    for item in items:
+      if item is not PAUSE:
+        chunk.append(item)
+      if len(chunk) == most or (item is PAUSE and chunk):
+        yield chunk
+        chunk = []
+  except Exception:
+    if chunk:
       yield chunk
-      chunk = []
+    raise
   if chunk:
     yield chunk
-  if fault is not None:
-    raise fault

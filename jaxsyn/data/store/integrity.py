@@ -11,7 +11,7 @@ import gzip
 import os
 import pathlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxsyn import files
@@ -84,21 +84,34 @@ def read_text(
   return lines[:-1]
 
 
+def sentences(
+  directory: os.PathLike[str] | str,
+  manifest: Mapping[str, Any],
+  split: str,
+  side: str,
+) -> Iterator[str | conllu.Parse]:
+  """The lines of a side of a split; with their trees, where the side has some.
+
+  Raises:
+    InputError: text or trees are not as they were written.
+  """
+  lines = read_text(directory, manifest, split, side)
+  if side not in manifest["sides"]:
+    return iter(lines)
+  check(directory, manifest, manifests.conllu_file("", split, side))
+  path = manifests.conllu_file(directory, split, side)
+  text = os.fspath(manifests.text_file(directory, split, side))
+  return conllu.match(conllu.read(path), lines, text)
+
+
 def read_trees(
   directory: os.PathLike[str] | str,
   manifest: Mapping[str, Any],
   split: str,
   side: str,
 ) -> list[conllu.Parse] | None:
-  """The trees of a side of a split, a line each; None where it has none.
-
-  Raises:
-    InputError: text or trees are not as they were written.
-  """
+  """The trees of `sentences`; None where the side has none."""
   if side not in manifest["sides"]:
     return None
-  lines = read_text(directory, manifest, split, side)
-  check(directory, manifest, manifests.conllu_file("", split, side))
-  path = manifests.conllu_file(directory, split, side)
-  text = os.fspath(manifests.text_file(directory, split, side))
-  return list(conllu.match(conllu.read(path), lines, text))
+  found = sentences(directory, manifest, split, side)
+  return [parse for parse in found if isinstance(parse, conllu.Parse)]
