@@ -84,7 +84,7 @@ def test_data_and_manifests_that_lack_it_are_refused(folder):
   config = folder[1].copy_and_resolve_references()
   config.prepare.parse.annotations = ("upso",)
   with pytest.raises(
-    InputError, match=r"annotations has no annotation 'upso'.*upos"
+    InputError, match=r"annotations\[0\] has no annotation 'upso'.*upos"
   ):
     build.run(config, str(folder[0].parent))
   manifest = manifests.read(folder[0])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
   from jaxsyn.data.sentence.conllu import Parse
 
 # Columns of a row of CoNLL-U, which `Parse.row_W` has.
-LEMMA, UPOS, XPOS, FEATURES, MISC = 2, 3, 4, 5, 9
+ID, FORM, LEMMA, UPOS, XPOS, FEATURES, HEAD, RELATION, DEPS, MISC = range(10)
 
 
 @dataclasses.dataclass(frozen=True)

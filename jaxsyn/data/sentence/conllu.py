@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
+from jaxsyn.data.annotations.annotation import HEAD, LEMMA, MISC
 from jaxsyn.data.sentence.align import (
   Mismatch,
   shortened,
@@ -249,7 +250,7 @@ def unparsed(text: str) -> Parse:
   return Parse(text, start, end, head, relation, parsed=False)
 
 
-NO_COLUMNS = "\t".join("____")  # from the lemma to the morphology
+NO_COLUMNS = "\t".join("_" * (HEAD - LEMMA))  # what annotations read
 
 
 def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
@@ -278,8 +279,10 @@ def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
     between, misc = NO_COLUMNS, "SpaceAfter=No" if glued else "_"
     if whole and parse.row_W:
       row = parse.row_W[i]
-      kept = [m for m in row[9].split("|") if not m.startswith("SpaceAfter=")]
-      between = "\t".join(row[2:6])
+      kept = [
+        m for m in row[MISC].split("|") if not m.startswith("SpaceAfter=")
+      ]
+      between = "\t".join(row[LEMMA:HEAD])
       misc = "|".join(m for m in (*kept, misc) if m != "_") or "_"
     above = 0 if head == i else head + 1
     rows.append(f"{i + 1}\t{form}\t{between}\t{above}\t{relation}\t_\t{misc}")

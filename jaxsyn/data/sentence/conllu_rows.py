@@ -9,10 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from jaxsyn.data.annotations.annotation import FORM, HEAD, ID, MISC, RELATION
 from jaxsyn.data.sentence.align import shortened
 from jaxsyn.errors import InputError
 
-COLUMNS = 10
+COLUMNS = MISC + 1
 Row = tuple[int, list[str]]  # its line in the file, from 1; its columns
 # A surface token: its first and last word, form, whether a blank follows.
 Unit = tuple[int, int, str, bool]
@@ -37,7 +38,7 @@ def joined(file: str, rows: Sequence[Row]) -> tuple[Any, ...]:
     InputError: the rows are no tree; the message starts with FILE:LINE.
   """
   words, units = _words(file, rows)
-  heads = [0, *(int(columns[6]) for _, columns in words)]  # by id
+  heads = [0, *(int(columns[HEAD]) for _, columns in words)]  # by id
   depths = _depths(file, heads, words)
   unit_of = [0]  # syntactic word, by id -> its surface token
   for unit, (low, high, _, _) in enumerate(units):
@@ -52,7 +53,7 @@ def joined(file: str, rows: Sequence[Row]) -> tuple[Any, ...]:
     head_W.append(unit_of[heads[top]] if heads[top] else unit)
     row_W.append(words[top - 1][1])
   _, _, form_W, space_after_W = zip(*units)
-  relation_W = tuple(columns[7] for columns in row_W)
+  relation_W = tuple(columns[RELATION] for columns in row_W)
   return form_W, tuple(head_W), relation_W, space_after_W, tuple(row_W)
 
 
@@ -68,9 +69,10 @@ def _words(file: str, rows: Sequence[Row]) -> tuple[Sequence[Row], list[Unit]]:
   covered, widest = 0, ""  # the last word in a surface token; the last range
   for row in rows:
     number, columns = row
-    name, form, head, misc = columns[0], columns[1], columns[6], columns[9]
+    name, form, misc = columns[ID], columns[FORM], columns[MISC]
     word, last = len(words) + 1, 0
-    if name != str(word):  # else nothing more is to be known of it
+    # To match the pattern for each row took a tenth of the reading.
+    if name != str(word):
       id_, empty = _ID.fullmatch(name), "." in name
       if not id_ or int(id_[1]) != word - empty:
         raise InputError(
@@ -94,7 +96,7 @@ def _words(file: str, rows: Sequence[Row]) -> tuple[Sequence[Row], list[Unit]]:
       covered = last
       units.append((word, covered, form, "SpaceAfter=No" not in misc))
       continue
-    if not _HEAD.fullmatch(head):
+    if not _HEAD.fullmatch(head := columns[HEAD]):
       raise InputError(
         f"{file}:{number}: the head (seventh column) is {shortened(head)}, but"
         " must be a word's id or 0; was the text parsed?"
