@@ -18,6 +18,7 @@ import time
 from absl import flags
 
 from jaxsyn import cli, files
+from jaxsyn.data import schema
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import number_flag
@@ -89,16 +90,13 @@ def run(
     ) from error
   splits = corpus.make_splits(seed, sizes)
   for split, pairs in splits.items():
-    ids = [f"{split}-{i}" for i in range(1, len(pairs) + 1)]
-    texts = ([p.source for p in pairs], [p.target for p in pairs])
-    trees = (
-      [p.conllu(name) for p, name in zip(pairs, ids)],
-      [p.target_conllu(name) for p, name in zip(pairs, ids)],
-    )
-    for language, lines, blocks in zip(LANGUAGES, texts, trees):
-      text = "".join(line + "\n" for line in lines)
+    for side, language in zip(schema.SIDES, LANGUAGES):
+      text = "".join(f"{getattr(pair, side)}\n" for pair in pairs)
+      trees = "".join(
+        pair.conllu(f"{split}-{i}", side) for i, pair in enumerate(pairs, 1)
+      )
       files.write_text(output / f"{split}.{language}", text)
-      files.write_text(output / f"{split}.{language}.conllu", "".join(blocks))
+      files.write_text(output / f"{split}.{language}.conllu", trees)
   began = time.perf_counter()
   model = parser.train_parser(splits["train"][: sizes.parser])
   seconds = time.perf_counter() - began

@@ -27,7 +27,7 @@ one, of the words that have a translation.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from preprocess.toy.grammar import Node
 from preprocess.toy.lexicon import ANIMATE, NOUNS, VERBS
@@ -84,39 +84,19 @@ class Pair:
   translations: tuple[str, ...]
   order: tuple[int, ...]
 
-  def conllu(self, sentence_id: str) -> str:
-    """The gold tree of the source: a CoNLL-U block, blank line included."""
-    return self._block(
-      sentence_id,
-      self.source,
-      forms=self.tokens,
-      lemmas=self.lemmas,
-      order=range(len(self.heads)),
-    )
+  def conllu(self, sentence_id: str, side: str = "source") -> str:
+    """The gold tree of a side: a CoNLL-U block, blank line included.
 
-  def target_conllu(self, sentence_id: str) -> str:
-    """The gold tree of the target, the same way.
-
-    A word hangs on the translation of the word above it; where that has none,
-    of the nearest one above that has. The full stop hangs on the root, as in
-    Universal Dependencies.
+    In the target a word hangs on the translation of the word above it; where
+    that has none, of the nearest one above that has. The full stop hangs on the
+    root, as in Universal Dependencies.
     """
-    forms = [self.translations[i] or self.tokens[i] for i in self.order]
-    lemmas = ["_"] * len(forms)
-    return self._block(
-      sentence_id, self.target, forms=forms, lemmas=lemmas, order=self.order
-    )
-
-  def _block(
-    self,
-    sentence_id: str,
-    text: str,
-    *,
-    forms: Sequence[str],
-    lemmas: Sequence[str],
-    order: Sequence[int],
-  ) -> str:
-    """The tree over some of the tokens, in any order and under any forms."""
+    text, order = self.source, tuple(range(len(self.heads)))
+    forms, lemmas = self.tokens, self.lemmas
+    if side == "target":
+      text, order = self.target, self.order
+      forms = tuple(self.translations[i] or self.tokens[i] for i in order)
+      lemmas = ("_",) * len(forms)
     place = {token: i for i, token in enumerate(order)}
     lines = [f"# sent_id = {sentence_id}", f"# text = {text}"]
     for i, token in enumerate(order):

@@ -68,7 +68,7 @@ def test_relative_clause_by_hand():
   #          feedolin sleepotin willol .
   # token:   6        11        10     13
   # here:    9        10        11     12
-  (tree,) = conllu.blocks_of_text(pair.target_conllu("s1"), "pair")
+  (tree,) = conllu.blocks_of_text(pair.conllu("s1", "target"), "pair")
   assert " ".join(tree.form_W) == pair.target.replace(".", " .")
   assert tree.head_W == (10, 2, 10, 2, 9, 4, 4, 9, 7, 2, 10, 10, 10)
   assert " ".join(tree.relation_W) == (
@@ -110,7 +110,7 @@ def test_conllu_by_hand():
     "4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_\n\n"
   )
   # Class 2: subject -em; the article agrees: gender a, plural n; so the verb.
-  assert read_out(slept).target_conllu("t1") == (
+  assert read_out(slept).conllu("t1", "target") == (
     "# sent_id = t1\n"
     "# text = kingirem thean sleepatin.\n"
     "1\tkingirem\t_\tNOUN\t_\tNumber=Plur\t3\tnsubj\t_\t_\n"
@@ -135,7 +135,7 @@ def test_a_word_hangs_on_the_nearest_word_above_that_is_translated():
     translations=("alpha", "", "", "delta", ""),
     order=(3, 0, 4),
   )
-  (tree,) = conllu.blocks_of_text(pair.target_conllu("s"), "pair")
+  (tree,) = conllu.blocks_of_text(pair.conllu("s", "target"), "pair")
   assert tree.form_W == ("delta", "alpha", ".")
   assert tree.head_W == (1, 1, 1)
   assert tree.relation_W == ("obj", "root", "punct")
@@ -143,7 +143,7 @@ def test_a_word_hangs_on_the_nearest_word_above_that_is_translated():
 
 def test_target_trees_are_the_source_trees(pairs):
   """The parent of a translation is the translation of the parent."""
-  text = "".join(p.target_conllu(str(i)) for i, p in enumerate(pairs))
+  text = "".join(p.conllu(str(i), "target") for i, p in enumerate(pairs))
   blocks = conllu.blocks_of_text(text, "pairs")
   parses = conllu.match(blocks, [p.target for p in pairs], "targets")
   for p, block, parse in zip(pairs, blocks, parses, strict=True):
