@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -145,39 +146,27 @@ def remove_unfinished(folder: PathLike) -> None:
       path.unlink(missing_ok=True)
 
 
-class Crc:
-  """The CRC-32C of bytes as they come.
+def crc32c(data: bytes | np.ndarray) -> str:
+  """The CRC-32C of bytes, or of an array's in row-major order, in hexadecimal.
 
-  >>> crc = Crc()
-  >>> crc.update(b"123456789")
-  >>> crc.value
+  >>> crc32c(b"123456789")
   'e3069283'
   """
-
-  def __init__(self) -> None:
-    self._crc = 0
-
-  def update(self, data: bytes | np.ndarray) -> None:
-    """Takes more in: bytes, or those of an array in row-major order."""
-    if isinstance(data, np.ndarray):  # bfloat16 has no buffer, its bytes do
-      data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    for start in range(0, len(data), _BLOCK):
-      # The library wants bytes themselves; a copy in small blocks is cheap.
-      block = bytes(data[start : start + _BLOCK])
-      self._crc = google_crc32c.extend(self._crc, block)
-
-  @property
-  def value(self) -> str:
-    return f"{self._crc:08x}"
+  if isinstance(data, np.ndarray):  # bfloat16 has no buffer, its bytes do
+    data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+  # The library wants bytes themselves; a copy in small blocks is cheap.
+  starts = range(0, len(data), _BLOCK)
+  return _crc32c(bytes(data[start : start + _BLOCK]) for start in starts)
 
 
 def crc_of(path: PathLike) -> str:
   """The CRC-32C of a file, in hexadecimal."""
-  crc = Crc()
   with open(path, "rb") as file:
-    while block := file.read(_BLOCK):
-      crc.update(block)
-  return crc.value
+    return _crc32c(iter(lambda: file.read(_BLOCK), b""))
+
+
+def _crc32c(blocks: Iterable[bytes]) -> str:
+  return f"{functools.reduce(google_crc32c.extend, blocks, 0):08x}"
 
 
 def sha256_of(path: PathLike) -> str:
@@ -270,9 +259,7 @@ def read_json(path: PathLike) -> Any:
 
 
 def _seal(content: Mapping[str, Any]) -> str:
-  crc = Crc()
-  crc.update(json.dumps(content, sort_keys=True).encode("ascii"))
-  return crc.value
+  return crc32c(json.dumps(content, sort_keys=True).encode("ascii"))
 
 
 def _beside(path: pathlib.Path) -> pathlib.Path:

@@ -52,7 +52,7 @@ def held(tree: Tree) -> Callable[[], Sums]:
       name: {
         "shape": shape,
         "dtype": dtype,
-        "crc32c": {region: _crc(data) for region, data in parts[name]},
+        "crc32c": {region: files.crc32c(data) for region, data in parts[name]},
       }
       for name, (shape, dtype) in facts.items()
     }
@@ -77,7 +77,7 @@ def differing(tree: Tree, sums: Sums) -> str:
       return f"{name} is {leaf.dtype} {leaf.shape}"
     for region, expected in entry["crc32c"].items():
       data = _seen(leaf, region)
-      if data is not None and _crc(data) != expected:
+      if data is not None and files.crc32c(data) != expected:
         return f"{name} has another checksum than when it was saved"
   return ""
 
@@ -92,12 +92,6 @@ def everyone(content: Any) -> list[Any]:
   padded[: data.size] = data
   rows = multihost_utils.process_allgather(padded)
   return [json.loads(row[:n].tobytes()) for row, n in zip(rows, sizes)]
-
-
-def _crc(data: np.ndarray) -> str:
-  crc = files.Crc()
-  crc.update(data)
-  return crc.value
 
 
 def _held(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:

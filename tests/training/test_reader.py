@@ -349,14 +349,9 @@ def test_regions_of_an_array(tmp_path):
   w = np.arange(64, dtype=np.float32).reshape(8, 8)
   parts = {"0:4,0:8": w[:4], "4:8,0:8": w[4:]}
 
-  def crc(data):
-    found = files.Crc()
-    found.update(data)
-    return found.value
-
   entry = {"shape": [8, 8], "dtype": "float32"}
   each = [
-    {"w": entry | {"crc32c": {region: crc(data)}}}
+    {"w": entry | {"crc32c": {region: files.crc32c(data)}}}
     for region, data in parts.items()
   ]
   merged = sums.merged(each)
