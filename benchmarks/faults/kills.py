@@ -42,12 +42,14 @@ class Job:
       come after something did, since starting takes longer than working.
     span: seconds after that in which kills fall.
     result: folder -> what is to be equal.
+    share: thirds of all kills.
   """
 
   command: Callable[[pathlib.Path], list[str]]
   moves: str
   span: float
   result: Callable[[pathlib.Path], object]
+  share: int
 
 
 def state_of(workdir: pathlib.Path) -> object:
@@ -82,7 +84,7 @@ def _config(world: World, directory: pathlib.Path) -> pathlib.Path:
   return path
 
 
-def jobs(world: World, place: pathlib.Path) -> dict[str, Job]:
+def jobs(world: World) -> dict[str, Job]:
   """What is killed, by name."""
   python = (sys.executable, "-m")
 
@@ -99,36 +101,25 @@ def jobs(world: World, place: pathlib.Path) -> dict[str, Job]:
     return [*python, "preprocess.build", "--config", str(config)]
 
   return {
-    "kill.train": Job(train, "checkpoints/*", 3.0, state_of),
-    "kill.prepare": Job(build, "work/*", 2.0, files_of),
+    "kill.train": Job(train, "checkpoints/*", 3.0, state_of, share=2),
+    "kill.prepare": Job(build, "work/*", 2.0, files_of, share=1),
   }
 
 
-def run(
-  world: World, kills: int, seed: int, names: tuple[str, ...] = ()
-) -> dict[str, Tally]:
+def run(world: World, kills: int, seed: int) -> dict[str, Tally]:
   """Kills until there were as many kills, two thirds of them of training.
 
   Args:
     world: of `world.make`.
     kills: how many signals are sent, all jobs together.
     seed: of their moments.
-    names: jobs; () is all.
   """
-  tallies = {}
   with tempfile.TemporaryDirectory() as name:
     place = pathlib.Path(name)
-    todo = {
-      job: made
-      for job, made in jobs(world, place).items()
-      if not names or job in names
+    return {
+      job: _job(job, made, -(-kills * made.share // 3), place=place, seed=seed)
+      for job, made in jobs(world).items()
     }
-    shares = {"kill.train": 2, "kill.prepare": 1}
-    total = sum(shares[job] for job in todo)
-    for job, made in todo.items():
-      count = -(-kills * shares[job] // total)
-      tallies[job] = _job(job, made, count, place=place, seed=seed)
-  return tallies
 
 
 def _job(

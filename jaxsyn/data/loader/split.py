@@ -14,11 +14,11 @@ Letters: I example of a split.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
-import queue
-import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +34,7 @@ from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
 
 T = TypeVar("T")
+_NO_MORE: Any = object()
 
 Change = Callable[[Batch], Batch]  # a caller's own function on host batches
 
@@ -192,37 +193,13 @@ def ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
   if depth <= 0:
     yield from items
     return
-  box: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(depth)
-  stop = threading.Event()
-
-  def put(item: T | None, error: BaseException | None) -> bool:
-    while not stop.is_set():
-      try:
-        box.put((item, error), timeout=0.1)
-        return True
-      except queue.Full:
-        continue
-    return False
-
-  def work() -> None:
-    try:
-      for item in items:
-        if not put(item, None):
-          return
-      put(None, StopIteration())
-    except BaseException as error:  # handed on to the reader
-      put(None, error)
-
-  thread = threading.Thread(target=work, daemon=True, name="batches")
-  thread.start()
+  pool = ThreadPoolExecutor(1, "batches")
   try:
-    while True:
-      item, error = box.get()
-      if isinstance(error, StopIteration):
-        return
-      if error is not None:
-        raise error
+    waiting = collections.deque(
+      pool.submit(next, items, _NO_MORE) for _ in range(depth)
+    )
+    while (item := waiting.popleft().result()) is not _NO_MORE:
+      waiting.append(pool.submit(next, items, _NO_MORE))
       yield item
   finally:
-    stop.set()
-    thread.join(timeout=5.0)
+    pool.shutdown(cancel_futures=True)
