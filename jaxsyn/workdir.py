@@ -85,6 +85,7 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   for file in missing:
     files.copy(source / file, workdir / file)
   manifests.write(workdir, manifest)
+  # Last: what has a config is taken for a run, and lacks nothing else.
   files.write_json(workdir / CONFIG, files.sealed(as_dict(config)))
   return Run(workdir, config, manifest)
 

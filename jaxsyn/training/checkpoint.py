@@ -192,7 +192,7 @@ class Checkpoints(Reader):
     whole, damaged = self.last.newest(
       lambda step: self.last.read(step, abstract)
     )
-    if damaged and not whole:
+    if damaged and not whole:  # before any is moved
       raise none_whole(self.workdir, damaged)
     for step, why in damaged.items():
       self._set_aside(self.last, step, why=why, name=f"damaged-{step}")

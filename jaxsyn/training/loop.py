@@ -254,6 +254,7 @@ class _Loop:
         if step % train.log_every == 0 or reason:
           self._report(step)
         ends = reason in ("steps", "minutes")
+        # Before it is saved: who goes on from there does not evaluate it again.
         if step % train.evaluate_every == 0 or ends:
           self._evaluate(step, state)
           reason = reason or self._reason(step, signals)
@@ -357,7 +358,7 @@ class _Loop:
     self._meter.pause(time.monotonic() - began)
 
   def _save(self, step: int, state: TrainState) -> None:
-    self._fetch()
+    self._fetch()  # first: it raises where a loss is no number
     state = _unshared(self._layout.take_state(state))
     self._checkpoints.save(step, state, self._progress)
 

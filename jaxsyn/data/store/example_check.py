@@ -43,16 +43,16 @@ class Check:
         raise NotAnExample(int(np.argmax(bad)), f"{name} {why}")
 
   def _faults(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
-    """(which examples are bad, feature, why); the first ones come first."""
+    """(which examples are bad, feature, why).
+
+    One after the other: what comes later indexes with what was right before.
+    """
     yield rows.flat["line"] < 1, "line", "is no line number"
     for side in SIDES:
       id_, size = f"{side}_id", rows.sizes(f"{side}_id")
       yield size == 0, id_, "is empty; EOS is always there"
-      yield (
-        rows.flat[id_][rows.start[id_][1:] - 1] != EOS,
-        id_,
-        "does not end in EOS",
-      )
+      last = rows.flat[id_][rows.start[id_][1:] - 1]
+      yield last != EOS, id_, "does not end in EOS"
       bad = _beyond(rows.flat[id_], self._pieces[side])
       yield rows.which(id_, bad), id_, "has an unknown id"
       if side in self._labels and f"{side}_head" in rows.flat:

@@ -230,6 +230,7 @@ def _too_large(what: str, most: int) -> str:
 
 def _request(url: str) -> urllib.request.Request:
   _check_scheme(url)
+  # Nothing packed on the way: urllib would write it down as it came.
   agent = {"User-Agent": "jaxsyn", "Accept-Encoding": "identity"}
   return urllib.request.Request(url, headers=agent)
 

@@ -84,7 +84,8 @@ class Records:
           ) from None
         yield rows
         number += len(rows)
-      # What is whole may still be of another data set of the same size.
+      # What is whole may still be of another data set of the same size. Not
+      # before: of a damaged record its number is told.
       name = path.relative_to(self.directory)
       integrity.check(self.directory, self.manifest, name)
       if number != shard["examples"]:
