@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import pathlib
 import socket
@@ -61,7 +60,7 @@ def alone(
       f"{folder} is a file, or below one; name a folder (--workdir)."
     ) from None
   # Never deleted or replaced: who does that lets two others hold one each.
-  with (folder / FILE).open("a+", encoding="utf-8") as file:
+  with (folder / FILE).open("a+", encoding="utf-8", errors="replace") as file:
     _take(file, folder, wait=wait, advice=advice)
     _sign(file)
     _mine.add(name)
@@ -121,23 +120,13 @@ def _take(
 
 def _sign(file: TextIO) -> None:
   """Writes who has the lock, for the message that others get."""
+  since = time.strftime("%Y-%m-%d %H:%M:%S")
   file.seek(0)
   file.truncate()
-  holder = {
-    "process": os.getpid(),
-    "host": socket.gethostname(),
-    "since": time.strftime("%Y-%m-%d %H:%M:%S"),
-  }
-  file.write(json.dumps(holder) + "\n")
+  file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
   file.flush()
 
 
 def _holder(file: TextIO) -> str:
-  try:
-    file.seek(0)
-    holder = json.loads(file.read(1000))
-    return (
-      f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    )
-  except (OSError, ValueError, TypeError, KeyError):
-    return "another process"  # which has not signed yet
+  file.seek(0)
+  return file.read(1000).strip() or "another process"  # it has not signed yet

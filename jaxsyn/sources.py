@@ -75,7 +75,9 @@ class SourceReader:
     self.vocabularies = run.vocabulary("source"), run.vocabulary("target")
     self._encoding = manifests.encoding(run.manifest)
     self._nfc = run.manifest["options"]["clean"]["nfc"]
-    self._parser_file = parser or run.parser_file()
+    self._parser_file = parser or manifests.parser_file(
+      run.workdir, run.manifest, "source"
+    )
     self._parser: UDPipe | None = None
 
   @property

@@ -48,10 +48,6 @@ class Run:
         f"again makes it anew from {self.config.data.directory}."
       ) from None
 
-  def parser_file(self, side: str = "source") -> pathlib.Path | None:
-    """The parser of a side; None if its trees came from elsewhere."""
-    return manifests.parser_file(self.workdir, self.manifest, side)
-
 
 def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   """Makes the folder of a new run, or checks that of one to go on with.
