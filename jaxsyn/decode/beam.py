@@ -17,13 +17,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
+from jax import Array
 
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.rank import score, top_k
 from jaxsyn.decode.search import NEVER, Decoding, Hypotheses, Sources, banned
-
-Array = jax.Array
 
 
 @struct.dataclass

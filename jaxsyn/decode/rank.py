@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.config import Decode
-
-Array = jax.Array
 
 # name -> penalty(length, alpha): scores are log probabilities divided by it.
 # Lengths are in subwords and count the end sign.

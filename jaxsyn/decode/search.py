@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
+from jax import Array
 
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.syntax import View
 
-Array = jax.Array
 # A score no hypothesis has: finite, so that 0 * NEVER is no NaN. Tests are for
 # NEVER / 2: log probabilities, or NEVER again, may have been added to it.
 NEVER = -1e30

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.data.loader.batch_plan import doubled
 from jaxsyn.data.loader.columns import pad, words_of
@@ -25,8 +26,6 @@ from jaxsyn.models.contract import forward, view_of
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.shapes import split
 from jaxsyn.syntax.maps import COLLECTION, Maps
-
-Array = jax.Array
 
 SHORTEST = 16  # padded lengths double: 16, 32, 64, ...
 ROWS = 8  # sentences in a batch, fewer where they are very long

@@ -6,16 +6,24 @@ softmax, mix. A variant is a part (`jaxsyn.syntax`), never a branch in here.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.models.layers import Dropout
 from jaxsyn.shapes import agree
 from jaxsyn.syntax import Spec, View, Where
 from jaxsyn.syntax.maps import publish
 
-Array = jax.Array
+
+class Memory(NamedTuple):
+  """Keys and values of what is looked at: BMHK; in a cache BNTHK."""
+
+  k: Array
+  v: Array
 
 
 class Attention(nn.Module):
@@ -49,11 +57,7 @@ class Attention(nn.Module):
       setattr(self, name, spec.make(self.where.for_part(name)))
 
   def __call__(
-    self,
-    query_BQD: Array,
-    memory_BMD: Array,
-    allowed_B1QM: Array,
-    view: View,
+    self, query_BQD: Array, memory_BMD: Array, allowed_B1QM: Array, view: View
   ) -> Array:
     """Queries look at a memory.
 
@@ -65,24 +69,19 @@ class Attention(nn.Module):
 
     Returns: mixed_BQD.
     """
-    return self.attend(
-      query_BQD, *self.remember(memory_BMD), allowed_B1QM, view
-    )
+    memory = self.remember(memory_BMD)
+    return self.attend(query_BQD, memory, allowed_B1QM, view)
 
-  def remember(self, memory_BMD: Array) -> tuple[Array, Array]:
-    """Keys and values of a memory: computed once and kept when decoding."""
-    return self.key(memory_BMD), self.value(memory_BMD)
+  def remember(self, memory_BMD: Array) -> Memory:
+    """Computed once and kept when decoding."""
+    return Memory(self.key(memory_BMD), self.value(memory_BMD))
 
   def attend(
-    self,
-    query_BQD: Array,
-    k_BMHK: Array,
-    v_BMHK: Array,
-    allowed_B1QM: Array,
-    view: View,
+    self, query_BQD: Array, memory: Memory, allowed_B1QM: Array, view: View
   ) -> Array:
     """The story itself; see `__call__`."""
     parts = [getattr(self, name) for name, _ in self.parts]
+    k_BMHK, v_BMHK = memory
     q_BQHK = self.query(query_BQD) * self.where.head_width**-0.5
     agree(q_BQHK=q_BQHK, k_BMHK=k_BMHK, v_BMHK=v_BMHK)
     for part in parts:

@@ -10,17 +10,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.shapes import split
 from jaxsyn.syntax import View
-
-Array = jax.Array
 
 
 class EncoderDecoder(nn.Module):
@@ -86,7 +84,7 @@ class EncoderDecoder(nn.Module):
         size,
         model.width,
         dtype=model.dtype,
-        embedding_init=self._first_embeddings(),
+        embedding_init=self._embedding_init(),
       )
 
     self.target_table = table(spec.target_vocabulary)
@@ -97,7 +95,7 @@ class EncoderDecoder(nn.Module):
     for name, part in spec.parts.at_embeddings("encoder"):
       setattr(self, name, part.make(spec.where("encoder", -1).for_part(name)))
 
-  def _first_embeddings(self) -> nn.initializers.Initializer:
+  def _embedding_init(self) -> nn.initializers.Initializer:
     return nn.initializers.normal(self.spec.model.width**-0.5)
 
   def _embed(self, table: nn.Embed, id_BS: Array) -> Array:

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
+from jax import Array
 
 from jaxsyn.data.schema import BOS
 from jaxsyn.models.contract import EncoderDecoder
@@ -28,8 +29,6 @@ from jaxsyn.models.spec import Family, ModelSpec
 from jaxsyn.options import At, Named, any_of, option
 from jaxsyn.options.bounds import Range, Rate, Units
 from jaxsyn.syntax import Spec, View, WindowSpec
-
-Array = jax.Array
 
 
 @struct.dataclass
@@ -79,7 +78,7 @@ class GruModel(EncoderDecoder):
       self.output = linear(spec.target_vocabulary, *settings)
 
   def encode(self, id_BS: Array, source: View) -> Encoded:
-    view = source.of_all()
+    view = source.with_positions()
     x_BSD = self._embed_source(id_BS, view)
     sequences = [x_BSD, *self.decoder.cross.sequences(x_BSD, view)]
     annotations = []
@@ -89,10 +88,10 @@ class GruModel(EncoderDecoder):
       annotations.append(encoder(sequence_BSD, view))
     return Encoded(tuple(annotations), source)
 
-  def _first_embeddings(self) -> nn.initializers.Initializer:
+  def _embedding_init(self) -> nn.initializers.Initializer:
     if self.spec.family.initialisation == "orthogonal":  # as Nematus draws them
       return nn.initializers.normal(0.01)
-    return super()._first_embeddings()
+    return super()._embedding_init()
 
   def _embed_target(self, id_BT: Array) -> Array:
     """Embeddings of what was written; nothing is a vector of zeros."""

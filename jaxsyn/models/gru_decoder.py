@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxsyn.models.gru_layers import Alignment, Cell, linear
@@ -23,8 +24,6 @@ from jaxsyn.models.spec import ModelSpec
 from jaxsyn.syntax import View, Where
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.windows.window import Window, softmax_within
-
-Array = jax.Array
 
 
 @struct.dataclass

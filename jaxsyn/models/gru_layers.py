@@ -15,11 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.models.layers import Dropout
 from jaxsyn.syntax import View
 
-Array = jax.Array
 Initializer = Callable[..., Array]
 
 GATES = 3  # reset, update, candidate

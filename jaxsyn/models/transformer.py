@@ -9,21 +9,20 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
+from jax import Array
 
 from jaxsyn.errors import InputError
+from jaxsyn.models.attention import Memory
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
 from jaxsyn.models.spec import Family, ModelSpec
-from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer, Memory
+from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.syntax import View
-
-Array = jax.Array
 
 
 @struct.dataclass
@@ -83,7 +82,7 @@ class TransformerModel(EncoderDecoder):
     return self.output(x_BTD)
 
   def encode(self, id_BS: Array, source: View) -> Encoded:
-    view = source.of_all()
+    view = source.with_positions()
     x_BSD = self._embed_source(id_BS, view)
     x_BSD = self._place(x_BSD, view.position_Q[None], train=view.train)
     for layer in self.encoder:
@@ -93,7 +92,7 @@ class TransformerModel(EncoderDecoder):
     return Encoded(x_BSD, source)
 
   def decode(self, encoded: Encoded, input_BT: Array, target: View) -> Array:
-    target = target.of_all()
+    target = target.with_positions()
     x_BTD = self._embed(self.target_table, input_BT)
     x_BTD = self._place(x_BTD, target.position_Q[None], train=target.train)
     for layer in self.decoder:
@@ -101,12 +100,9 @@ class TransformerModel(EncoderDecoder):
     return self._logits(x_BTD)
 
   def remember(self, encoded: Encoded) -> Encoded:
-    # Keys and values of the cross-attention: every step would make them again.
-    layers = []
-    for layer in self.decoder:
-      k_BSHK, v_BSHK = layer.cross.remember(encoded.memory_BSD)
-      layers.append({"k": k_BSHK, "v": v_BSHK})
-    return dataclasses.replace(encoded, layers=tuple(layers))
+    memory_BSD = encoded.memory_BSD
+    layers = tuple(layer.cross.remember(memory_BSD) for layer in self.decoder)
+    return dataclasses.replace(encoded, layers=layers)
 
   def start(self, encoded: Encoded, beams: int, length: int) -> Cache:
     model = self.spec.model
@@ -115,7 +111,7 @@ class TransformerModel(EncoderDecoder):
     heads = (number, model.width // number)
     empty = jnp.zeros((*shape, *heads), jnp.dtype(model.dtype))
     return Cache(
-      layers=tuple({"k": empty, "v": empty} for _ in self.decoder),
+      layers=tuple(Memory(empty, empty) for _ in self.decoder),
       slot_BNT=jnp.zeros(shape, jnp.int32),
     )
 

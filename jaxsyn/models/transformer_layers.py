@@ -10,14 +10,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
-from jaxsyn.models.attention import Attention
+from jaxsyn.models.attention import Attention, Memory
 from jaxsyn.models.layers import Dropout, FeedForward, norm
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.syntax import View
-
-Array = jax.Array
-Memory = dict[str, Array]  # keys "k" and values "v"
 
 
 class Residual(nn.Module):
@@ -108,8 +106,7 @@ class DecoderLayer(nn.Module):
     query_BTD = around.enter(x_BTD)
     mixed_BTD = self.attention(query_BTD, query_BTD, allowed_B1TT, target)
     x_BTD = around.leave(x_BTD, mixed_BTD, train=target.train)
-    k_BSHK, v_BSHK = self.cross.remember(memory_BSD)
-    return self._rest(x_BTD, k_BSHK, v_BSHK, source)
+    return self._rest(x_BTD, self.cross.remember(memory_BSD), source)
 
   def step(
     self,
@@ -135,27 +132,18 @@ class DecoderLayer(nn.Module):
         past_BNTHK, new_BNHK[:, :, None].astype(past_BNTHK.dtype), at, axis=2
       )
 
-    k_BNHK, v_BNHK = self.attention.remember(query_BND)
-    past = {"k": keep(past["k"], k_BNHK), "v": keep(past["v"], v_BNHK)}
-    B, N, T, H, K = past["k"].shape
-    mixed_BND = self.attention.attend(
-      query_BND,
-      past["k"].reshape(B, N * T, H, K),
-      past["v"].reshape(B, N * T, H, K),
-      allowed_B1NM,
-      target,
-    )
+    past = Memory(*map(keep, past, self.attention.remember(query_BND)))
+    B, N, T, H, K = past.k.shape
+    slots = Memory(*(x.reshape(B, N * T, H, K) for x in past))
+    mixed_BND = self.attention.attend(query_BND, slots, allowed_B1NM, target)
     x_BND = around.leave(x_BND, mixed_BND, train=target.train)
-    return self._rest(x_BND, memory["k"], memory["v"], source), past
+    return self._rest(x_BND, memory, source), past
 
-  def _rest(
-    self, x_BTD: Array, k_BSHK: Array, v_BSHK: Array, source: View
-  ) -> Array:
+  def _rest(self, x_BTD: Array, memory: Memory, source: View) -> Array:
     around = self.around_cross
+    query_BTD = around.enter(x_BTD)
     allowed_B11S = source.real_BS[:, None, None, :]
-    mixed_BTD = self.cross.attend(
-      around.enter(x_BTD), k_BSHK, v_BSHK, allowed_B11S, source
-    )
+    mixed_BTD = self.cross.attend(query_BTD, memory, allowed_B11S, source)
     x_BTD = around.leave(x_BTD, mixed_BTD, train=source.train)
     around = self.around_feed_forward
     hidden_BTD = self.feed_forward(around.enter(x_BTD), train=source.train)

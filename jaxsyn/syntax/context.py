@@ -14,13 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.options import option, other_default
 from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
-
-Array = jax.Array
 
 
 def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:

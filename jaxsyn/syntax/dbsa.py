@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.options import At, option
 from jaxsyn.syntax.part import Part, Site, View
@@ -22,8 +22,6 @@ from jaxsyn.syntax.supervised import (
   SupervisedPart,
   chain_BS,
 )
-
-Array = jax.Array
 
 
 class _Dbsa(SupervisedPart):

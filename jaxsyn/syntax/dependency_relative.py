@@ -9,15 +9,13 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.part import Part, View
 from jaxsyn.syntax.relative import Labelled, LabelledPart
-
-Array = jax.Array
 
 
 def depth_BQM(view: View) -> Array:

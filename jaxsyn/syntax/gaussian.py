@@ -9,14 +9,13 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Positive
 from jaxsyn.syntax.heads import HeadsPart, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import View
-
-Array = jax.Array
 
 # Added to a score it leaves nothing of it after the softmax, and it is finite:
 # a row that is hidden as a whole has no NaN.

@@ -10,15 +10,13 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.options import other_default
 from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
-
-Array = jax.Array
 
 
 class _GivenWeighting(Part):

@@ -6,15 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.part import Part, Site, Spec
 
-Array = jax.Array
 Chosen = tuple[int, ...] | None  # None: all of them
 
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsPart
 from jaxsyn.syntax.part import Part, View
-
-Array = jax.Array
 
 
 class _LabelEmbedding(LastDimensionsPart):

@@ -9,14 +9,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.syntax.part import Part, Site, Spec, View
-
-Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,14 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.options import option, other_default
 from jaxsyn.options.bounds import CountOrOff, Positive
 from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
-
-Array = jax.Array
 
 # Subwords added to a predicted window, so that its σ never reaches 0.
 NARROWEST = 0.1

@@ -12,14 +12,13 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.options import At, option, other_default
 from jaxsyn.options.bounds import Probability
 from jaxsyn.syntax.gaussian import Gaussian, GaussianPart
 from jaxsyn.syntax.heads import Chosen, OnHeads
 from jaxsyn.syntax.part import Part, Site, View
-
-Array = jax.Array
 
 # Options of `Gaussian` that a weight of 0 or 1 has no use for.
 SHAPES = ("sigma", "learn_sigma", "normalise")

@@ -12,16 +12,15 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxsyn.options import At, Choice
 from jaxsyn.shapes import agree
 
-Array = jax.Array
 # An array, of a batch that carries it: what reads one says so in its `reads`.
 Fact = Any
 
@@ -126,8 +125,8 @@ class View:
     fact_BS = jnp.take_along_axis(fact_BW, jnp.maximum(self.word_BS, 0), 1)
     return jnp.where(self.is_word_BS, fact_BS, fill)
 
-  def of_all(self) -> View:
-    """The same where all positions ask and are remembered, checked."""
+  def with_positions(self) -> View:
+    """Where all positions ask and are remembered at once; checked."""
     position_S = jnp.arange(self.real_BS.shape[1])
     return dataclasses.replace(
       self, position_Q=position_S, position_M=position_S

@@ -21,14 +21,13 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.options import option, other_default
 from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads, on_heads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
-
-Array = jax.Array
 
 FEW = 8  # up to so many labels a chain of choices beats a matrix product
 

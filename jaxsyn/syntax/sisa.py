@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import jax
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.syntax.part import Part, View
 from jaxsyn.syntax.supervised import (
@@ -20,8 +20,6 @@ from jaxsyn.syntax.supervised import (
   SupervisedPart,
   first_of_parent_BS,
 )
-
-Array = jax.Array
 
 SLOPE = 0.01  # of the leaky ReLU below 0
 

@@ -17,13 +17,12 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Count, CountOrOff
 from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsPart
 from jaxsyn.syntax.part import Part, Site, View
-
-Array = jax.Array
 
 
 def membership(view: View) -> Array:

@@ -20,14 +20,13 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.syntax.gaussian import HIDDEN
 from jaxsyn.syntax.heads import HeadsPart, OnHeads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import View
-
-Array = jax.Array
 
 NO_PARENT = -1
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.data.schema import FAR, OTHER_TREE
 from jaxsyn.options import option, other_default
@@ -19,8 +20,6 @@ from jaxsyn.options.bounds import CountOrOff, Probability
 from jaxsyn.syntax.gaussian import Gaussian, GaussianPart
 from jaxsyn.syntax.heads import Chosen, OnHeads
 from jaxsyn.syntax.part import Part, View
-
-Array = jax.Array
 
 
 def edges_BSS(view: View) -> tuple[Array, Array]:

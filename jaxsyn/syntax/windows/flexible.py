@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Amount, Positive
@@ -24,8 +25,6 @@ from jaxsyn.syntax.windows.window import (
   row_of,
   softmax_within,
 )
-
-Array = jax.Array
 
 
 class _Flexible(Window):

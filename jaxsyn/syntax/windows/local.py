@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff, Positive
@@ -23,8 +23,6 @@ from jaxsyn.syntax.windows.window import (
   row_of,
   softmax_within,
 )
-
-Array = jax.Array
 
 
 class _Local(Window):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import jax
+from jax import Array
 
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Count
@@ -20,8 +20,6 @@ from jaxsyn.syntax.part import View
 from jaxsyn.syntax.source_dependency import Surroundings, Unit
 from jaxsyn.syntax.windows.whole import WholeWindow
 from jaxsyn.syntax.windows.window import Window, WindowSpec
-
-Array = jax.Array
 
 
 class _SourceDependencyWindow(WholeWindow):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.data.schema import OTHER_TREE
 from jaxsyn.options import option
@@ -24,8 +24,6 @@ from jaxsyn.syntax.windows.window import (
   row_of,
   softmax_within,
 )
-
-Array = jax.Array
 
 
 def distances(view: View) -> Array:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-import jax
+from jax import Array
 
 from jaxsyn.syntax.part import View
 from jaxsyn.syntax.windows.window import Window, WindowSpec, softmax_within
-
-Array = jax.Array
 
 
 class WholeWindow(Window):

@@ -15,11 +15,10 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from jaxsyn.options import At, Choice
 from jaxsyn.syntax.part import View, Where
-
-Array = jax.Array
 
 
 def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
