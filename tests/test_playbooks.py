@@ -26,7 +26,7 @@ from window_under_test import WHERE
 
 from configs import base, quickstart, recurrent_systems, systems
 from jaxsyn import syntax
-from jaxsyn.config import read_config
+from jaxsyn.config import Config, read_config
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.tasks import TASKS
 from jaxsyn.data.schema import PAD
@@ -34,6 +34,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
 from jaxsyn.models.families import FAMILIES
+from jaxsyn.options import unchosen
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.metrics import METRICS, scorer_of
 from jaxsyn.syntax.maps import Address, Maps, Published
@@ -187,6 +188,8 @@ def test_the_family_leaves_pads_out_has_sizes_and_refuses_what_it_cannot(
   assert (own.encoder_layers, there.encoder_layers) == (3, 2)
   there.update(encoder_layers=1, heads=2)
   assert (own.encoder_layers, own.heads) == (3, 2)
+  assert not unchosen(Config, config, "model.transformer.heads")
+  assert unchosen(Config, config, "model.gru.hidden")
   config.parts.encoder.parent_scaled = syntax.PARTS.section("parent_scaled")
   with pytest.raises(
     InputError, match="parent_scaled is a part, and this encoder asks"

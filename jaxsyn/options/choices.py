@@ -159,19 +159,25 @@ class _OneOf(_Chooser[S]):
 
     So a data set that sizes the Transformer sizes a family made from it.
     """
-    names = {cls: name for name, cls in self.beside().items()}
-    own = fields_of(self.table[one])
-    bases = self.table[one].__mro__[1:]
-    for base in [cls for cls in bases if cls in names][:1]:
-      for option, (field, hint) in fields_of(base).items():
-        inherited = own[option][0] is field and not said(field).chooser
-        if inherited and not dataclasses.is_dataclass(hint):
-          there = made[names[base]].get_oneway_ref(option)
-          made[one][option] = there
+    cls = self.table[one]
+    names = {other: name for name, other in self.beside().items()}
+    for base in [other for other in cls.__mro__[1:] if other in names][:1]:
+      for option in fields_of(base):
+        if _inherits(cls, base, option):
+          made[one][option] = made[names[base]].get_oneway_ref(option)
 
   def plain(self, name: str, value: S) -> dict[str, Any]:
     chosen = self.table.name_of(value)
     return {name: chosen} | ({chosen: own} if (own := as_dict(value)) else {})
+
+
+def _inherits(cls: type, base: type, option: str) -> bool:
+  """Whether a choice has an option, no section, of another as it is there."""
+  if option not in fields_of(base) or not issubclass(cls, base):
+    return False
+  field, hint = fields_of(base)[option]
+  section = said(field).chooser or dataclasses.is_dataclass(hint)
+  return fields_of(cls)[option][0] is field and not section
 
 
 class _AnyOf(_Chooser[S]):
@@ -221,14 +227,15 @@ def unchosen(cls: type, config: Mapping[str, Any], option: str) -> str:
 
   Returns: a message; "" where the option counts, or is none.
   """
-  at = CONFIG
-  for name in option.split("."):
+  at, names = CONFIG, option.split(".")
+  for name, inside in zip(names, [*names[1:], ""]):
     within: Any = None
     for chosen_by, (own, hint) in fields_of(cls).items():
       chooser = said(own).chooser
-      if chooser and name in chooser.beside():
-        within = chooser.beside()[name]
-        if (now := config[chosen_by]) != name:
+      if chooser and name in (beside := chooser.beside()):
+        within, now = beside[name], config[chosen_by]
+        chosen = beside.get(now, Choice)
+        if now != name and not _inherits(chosen, within, inside):
           return (
             f"config.{option} is an option of {at / chosen_by}={name!r}, "
             f"which is {now!r}. Set that too, or leave the option out."
