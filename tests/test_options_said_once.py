@@ -282,6 +282,11 @@ def test_help_of_no_section_guesses(parse, word, message):
       "config.optimiser.adam.beta1 is an option of "
       "config.optimiser.name='adam', which is 'adadelta'. ",
     ),
+    (  # which has no option, so no section
+      [FILE, "--config.optimiser.schedule=constant", "--config.optimiser.noam.warmup=5"],
+      "config.optimiser.noam.warmup is an option of "
+      "config.optimiser.schedule='noam', which is 'constant'. ",
+    ),
   ],
 )  # fmt: skip
 def test_an_option_of_what_was_not_chosen_is_refused(parse, words, message):
