@@ -4,6 +4,8 @@ Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
 Translation", as re-done for the Transformer by Bugliarello & Okazaki 2020
 (arXiv:1909.03149), experimental set-up, "+S&H": the label takes the last
 dimensions of the token embedding, so that nothing grows.
+
+Letters: P of a part's own dimensions.
 """
 
 from __future__ import annotations
