@@ -180,10 +180,10 @@ def _check_config(argv: Sequence[str]) -> None:
     if match := re.match(r"--?(?:no)?config\.([^=]+)", word):
       if i < given[0][0]:
         raise InputError(f"{word} must come after --config FILE.")
-      _check_option(config, match[1])
+      check_option(config, match[1])
 
 
-def _check_option(section: Any, path: str) -> None:
+def check_option(section: Any, path: str) -> None:
   """Raises InputError where a dotted path leaves the config."""
   if told := moved(path):
     raise InputError(told)

@@ -77,7 +77,11 @@ def run(directory: os.PathLike[str] | str) -> None:
   if broken:
     print("  records: not compared, since files are damaged")
   else:
-    faults += _models(directory, manifest)
+    faults += [
+      f"{directory / file} has another SHA-256 than the manifest says"
+      for file, sha256 in manifests.models(manifest).items()
+      if sha256_of(directory / file) != sha256
+    ]
     for name, split in manifest["splits"].items():
       try:
         wrong = list(_split(directory, manifest, name))
@@ -112,19 +116,6 @@ def _downloads(raw: pathlib.Path) -> Iterator[str]:
       yield str(error)
   if paths:
     print(f"  downloads: {count} of {len(paths)} as they were fetched")
-
-
-def _models(
-  directory: pathlib.Path, manifest: Mapping[str, Any]
-) -> Iterator[str]:
-  for side in schema.SIDES:
-    path = manifests.vocabulary_file(directory, manifest, side)
-    entries = [(path, manifest["vocabulary"][side])]
-    if parser := manifests.parser_file(directory, manifest, side):
-      entries.append((parser, manifest["parser"][side]))
-    for path, entry in entries:
-      if sha256_of(path) != entry["sha256"]:
-        yield f"{path} has another SHA-256 than the manifest says"
 
 
 def _split(

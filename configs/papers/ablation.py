@@ -18,8 +18,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
+from ml_collections.config_flags import config_path
 
 from configs import systems
+from jaxsyn import cli
 from jaxsyn.errors import InputError, did_you_mean
 
 
@@ -104,22 +106,14 @@ class Table:
 
 def _set(config: ConfigDict, path: str, value: Any) -> None:
   """Sets one dotted field."""
-  *sections, field = path.split(".")
-  where, section = "config", config
-  for name in (*sections, field):
-    if not isinstance(section, ConfigDict):
-      raise InputError(f"{where} is a value and has no option {name!r}.")
-    if name not in section:
-      raise InputError(
-        f"{where} has no option {name!r}. {did_you_mean(name, section)}"
-      )
-    parent, where, section = section, f"{where}.{name}", section[name]
-  if isinstance(section, ConfigDict):
+  cli.check_option(config, path)
+  old = config_path.get_value(path, config)
+  if isinstance(old, ConfigDict):
     raise InputError(
-      f"{where} is a section; name one of its options: "
-      f"{', '.join(sorted(section)) or 'it has none'}."
+      f"config.{path} is a section; name one of its options: "
+      f"{', '.join(sorted(old)) or 'it has none'}."
     )
   try:
-    parent[field] = value
+    config_path.set_value(path, config, value)
   except TypeError as error:
-    raise InputError(f"{where} cannot be {value!r}: {error}") from None
+    raise InputError(f"config.{path} cannot be {value!r}: {error}") from None
