@@ -126,7 +126,8 @@ class UDPipe:
     while self._tokenizer.nextSentence(sentence, error):
       self._model.tag(sentence, self._model.DEFAULT)
       self._model.parse(sentence, self._options)
-      # To UDPipe each line is a text: it would mark a document before each.
+      # UDPipe opens a document at the first line that it sees: files would
+      # then depend on which process parsed which lines.
       sentence.setNewDoc(False)
       sentence.setNewPar(False)
       sentence.setSentId(sentence_id)

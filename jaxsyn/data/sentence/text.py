@@ -30,7 +30,9 @@ from jaxsyn.errors import InputError
 # /dev/zero would fill the memory.
 LONGEST = 1 << 24
 PAUSE = None  # among lines: nothing more is there for the moment
-PATIENCE = 20  # milliseconds before it is a pause
+# Milliseconds before it is a pause. With 0, 29,000 lines that sed wrote one by
+# one were answered in 5,188 batches instead of 57; with 5, still in 104.
+PATIENCE = 20
 ERRORS = ("strict", "replace", "skip")
 
 _BLOCK = 1 << 20
