@@ -89,7 +89,8 @@ class Trainer:
     """Takes one step and waits for it; returns its real target subwords."""
     batch = next(self.batches)
     placed = self.layout.place_batch(batch)
-    self.state, metrics = self.layout.train(self._step, self.state, placed)
+    step = self.layout.compile_train(self._step, self.state, placed)
+    self.state, metrics = step(self.state, placed)
     jax.block_until_ready(metrics)
     return int(np.count_nonzero(batch["target_id_BT"] != PAD))
 

@@ -29,7 +29,7 @@ from jaxsyn.data.loader.split import Split, ahead
 from jaxsyn.errors import InputError
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.log import Log
-from jaxsyn.training.mesh import Layout, Step
+from jaxsyn.training.mesh import Layout, Program, Step
 from jaxsyn.training.meter import Meter, real_subwords
 from jaxsyn.training.step import (
   Metrics,
@@ -144,8 +144,10 @@ def train(training: Training) -> TrainingEnd:
   if start:
     log.say(f"going on from step {start}")
   try:
-    flops = _compile(training, state, log)
-    loop = _Loop(training, log, flops=flops, progress=progress, start=start)
+    programs = _compile(training, state, log)
+    loop = _Loop(
+      training, log, programs=programs, progress=progress, start=start
+    )
     with StopSignals() as signals:
       return loop.run(state, signals)
   finally:
@@ -190,10 +192,12 @@ def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:
   )
 
 
-def _compile(
-  training: Training, state: TrainState, log: Log
-) -> dict[tuple[int, ...], float]:
-  """Compiles every shape before the first step; returns FLOPs by shape."""
+# Of each declared shape: the compiled step, and its FLOPs.
+_Programs = dict[tuple[int, ...], tuple[Program, float]]
+
+
+def _compile(training: Training, state: TrainState, log: Log) -> _Programs:
+  """Compiles the step for every shape before the first one."""
   layout = training.layout
   batches = [layout.place_batch(batch) for batch in training.split.empty()]
   began = time.monotonic()
@@ -208,11 +212,12 @@ def _compile(
   jax.block_until_ready(_unshared(layout.take_state(state)))
   log.say(f"compiled in {time.monotonic() - began:.0f} s")
   return {
-    _sizes(batch): _flops(program) for batch, program in zip(batches, programs)
+    _sizes(batch): (program, _flops(program))
+    for batch, program in zip(batches, programs)
   }
 
 
-def _flops(program: Any) -> float:
+def _flops(program: Program) -> float:
   """Of one call on all devices, as XLA counts them; 0 where it does not."""
   costs = program.cost_analysis() or {}
   return float(costs.get("flops", 0.0)) * jax.device_count()
@@ -226,11 +231,11 @@ class _Loop:
     training: Training,
     log: Log,
     *,
-    flops: dict[tuple[int, ...], float],
+    programs: _Programs,
     progress: Progress,
     start: int,
   ):
-    self._training, self._log, self._flops = training, log, flops
+    self._training, self._log, self._programs = training, log, programs
     self._config, self._layout = training.config, training.layout
     self._checkpoints = training.checkpoints
     self._progress, self._before = progress, progress.minutes
@@ -278,11 +283,12 @@ class _Loop:
     position, batch = next(batches)
     waited = time.monotonic() - asked
     placed = self._layout.place_batch(batch)
-    state, metrics = self._layout.train(self._training.step, state, placed)
+    program, flops = self._programs[_sizes(placed)]
+    state, metrics = program(state, placed)
     self._pending.append((step + 1, metrics))
     if len(self._pending) % IN_FLIGHT == 0:
       jax.block_until_ready(metrics)
-    self._meter.batch(batch, self._flops[_sizes(placed)], waited)
+    self._meter.batch(batch, flops, waited)
     progress = self._progress
     progress.epoch, progress.batch = position.epoch, position.batch
     progress.tokens += real_subwords(batch)[1] * jax.process_count()

@@ -152,21 +152,15 @@ class Layout:
       for name, array in batch.items()
     }
 
-  def train(
-    self, step: Step, state: Any, batch: Mapping[str, Any]
-  ) -> tuple[Any, Any]:
-    """Runs train_step(state, batch) compiled for the shapes of the batch.
-
-    Args:
-      step: of (state, batch, axis=...), all else bound.
-    """
-    new: tuple[Any, Any] = self.compile_train(step, state, batch)(state, batch)
-    return new
-
   def compile_train(
     self, step: Step, state: Any, batch: Mapping[str, Any]
   ) -> Program:
-    """The compiled step for these shapes, made at first use."""
+    """train_step(state, batch) compiled for these shapes, made at first use.
+
+    Args:
+      step: of (state, batch, axis=...), all else bound.
+      state, batch: in place.
+    """
 
     def wrapped() -> Any:
       if self.is_pmap:

@@ -169,7 +169,8 @@ def test_accumulating_on_eight_devices_is_the_whole_batch(parallelism):
   step = functools.partial(train_step, recipe=recipe)
 
   def place_and_step(state, batch):
-    return layout.train(step, state, layout.place_batch(batch))
+    placed = layout.place_batch(batch)
+    return layout.compile_train(step, state, placed)(state, placed)
 
   first = jax.device_get(layout.take_state(state).params)
   halves = [{k: v[i : i + 8] for k, v in BATCH.items()} for i in (0, 8)]

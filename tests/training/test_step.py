@@ -44,7 +44,7 @@ def run(recipe, steps=3, layout=None, batches=(BATCH,)):
   found = []
   for number in range(steps):
     placed = layout.place_batch(batches[number % len(batches)])
-    state, metrics = layout.train(step, state, placed)
+    state, metrics = layout.compile_train(step, state, placed)(state, placed)
     found.append(jax.device_get(metrics))
   return jax.device_get(layout.take_state(state)), found
 
