@@ -68,6 +68,11 @@ class Tally:
   def bad(self) -> int:
     return sum(self.count[outcome] for outcome in BAD)
 
+  @classmethod
+  def one(cls, outcome: str, told: str = "") -> Tally:
+    """One case; what is told of it where it is bad."""
+    return cls(collections.Counter([outcome]), [told] if told else [])
+
   def add(self, other: Tally) -> None:
     self.count += other.count
     room = MOST_TOLD - len(self.offenders)
@@ -96,9 +101,8 @@ def run_here(
       place = traceback.extract_tb(error.__traceback__)[-1]
       outcome = FOREIGN
       told = f"{error!r:.200} at {place.filename}:{place.lineno}"
-    tally.count[outcome] += 1
-    if told and len(tally.offenders) < MOST_TOLD:
-      tally.offenders.append(f"{name} {number}: {outcome}: {told}")
+    told = told and f"{name} {number}: {outcome}: {told}"
+    tally.add(Tally.one(outcome, told))
   return tally
 
 
@@ -185,10 +189,7 @@ class _Hand:
       return tally
     outcome = FOREIGN if died else HANG
     told = f"the process died ({code})" if died else f"over {patience:.0f} s"
-    return Tally(
-      collections.Counter({outcome: 1}),
-      [f"{name} {numbers[0]}: {outcome}: {told}"],
-    )
+    return Tally.one(outcome, f"{name} {numbers[0]}: {outcome}: {told}")
 
   def stop(self) -> int | None:
     """Ends the process; returns its exit code where it had ended itself."""

@@ -25,7 +25,13 @@ from benchmarks.faults import harm
 from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
 from jaxsyn import files
+from jaxsyn.config import read_config
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.split import open_split
+from jaxsyn.data.store import integrity
 from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.records import Records
+from preprocess import build
 
 LINES = ("the small dog sees a cat .", "a bird that sings sleeps .")
 Digests = dict[str, str]  # what was read -> digest
@@ -72,11 +78,6 @@ class _Digest:
 
 def train_on(world: World, origin: World) -> Digests:
   """What training reads of a prepared folder, by the code that it uses."""
-  from jaxsyn.config import read_config
-  from jaxsyn.data.loader.batch_plan import Position
-  from jaxsyn.data.loader.split import open_split
-  from jaxsyn.data.store import integrity
-  from jaxsyn.data.store.records import Records
   from jaxsyn.plan import resolve
 
   config = read_config(world.config(origin))
@@ -140,9 +141,6 @@ def go_on(world: World, origin: World) -> Digests:
 @functools.cache
 def _abstract_state(folder: pathlib.Path) -> Any:
   """Shapes and types of the state of the undamaged run."""
-  from jaxsyn.config import read_config
-  from jaxsyn.data.loader.split import open_split
-  from jaxsyn.data.store.records import Records
   from jaxsyn.plan import resolve
   from jaxsyn.training.loop import abstract_state
   from jaxsyn.training.mesh import Layout
@@ -163,8 +161,6 @@ def _abstract_state(folder: pathlib.Path) -> Any:
 
 def prepare(world: World, origin: World) -> Digests:
   """The folder after it was prepared again."""
-  from preprocess import build
-
   build.run(world.config(origin), str(origin.raw))
   return {
     name: _Digest()(content).hex

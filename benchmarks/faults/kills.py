@@ -6,7 +6,6 @@ the bit, the same prepared files.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import json
 import os
@@ -148,16 +147,12 @@ def _job(
         told = _fault(code, output, which if was_sent else None)
         if told:
           outcome = HANG if told == HANG else FOREIGN
-          tally.add(
-            Tally(
-              collections.Counter({outcome: 1}), [f"{name} {number}: {told}"]
-            )
-          )
+          tally.add(Tally.one(outcome, f"{name} {number}: {told}"))
           break
         ended = code == 0 and not was_sent
       if ended and job.result(folder) != wanted:
         told = f"{name} {number}: another result after {here} kills"
-        tally.add(Tally(collections.Counter({SILENT: 1}), [told]))
+        tally.add(Tally.one(SILENT, told))
       elif ended:
         tally.count[RIGHT] += here
       sent += here

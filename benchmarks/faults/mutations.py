@@ -25,7 +25,19 @@ import numpy as np
 from benchmarks.faults import mutants
 from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
+from jaxsyn.config import as_dict, read_config
+from jaxsyn.data.loader.column_cache import open_columns
+from jaxsyn.data.sentence import conllu, tree
+from jaxsyn.data.sentence.align import visible
+from jaxsyn.data.sentence.linearise import CLOSE
+from jaxsyn.data.sentence.text import lines_of
+from jaxsyn.data.store import fetch, tfrecord
+from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store.decoding import NotAnExample, decoder
+from jaxsyn.data.store.example_check import Check
+from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
+from preprocess import penn
 
 Rng = np.random.Generator
 
@@ -62,8 +74,6 @@ class MutationCases:
 
   @functools.cached_property
   def payloads(self) -> list[bytes]:
-    from jaxsyn.data.store import tfrecord
-
     return list(tfrecord.scan(self.shard))
 
   @property
@@ -85,13 +95,10 @@ def _must(holds: bool, what: str) -> None:
     raise Silent(what)
 
 
-def conllu(state: MutationCases, rng: Rng) -> None:
-  from jaxsyn.data.sentence import conllu as trees
-  from jaxsyn.data.sentence import tree
-
+def sentence(state: MutationCases, rng: Rng) -> None:
   line, block = _some(state.sentences, rng)
-  blocks = trees.blocks_of_text(mutants.conllu(block, rng) + "\n\n", "mutant")
-  parse = trees.attach(blocks, line)
+  blocks = conllu.blocks_of_text(mutants.conllu(block, rng) + "\n\n", "mutant")
+  parse = conllu.attach(blocks, line)
   words = len(parse.head_W)
   _must(parse.text == line, "another text")
   _must(all(0 <= h < words for h in parse.head_W), f"heads {parse.head_W}")
@@ -106,8 +113,6 @@ def conllu(state: MutationCases, rng: Rng) -> None:
 
 
 def frame(state: MutationCases, rng: Rng) -> None:
-  from jaxsyn.data.store import tfrecord
-
   size = sum(len(p) + 16 for p in state.payloads[:3])
   with state.shard.open("rb") as file:
     data = file.read(size)
@@ -124,8 +129,6 @@ def frame(state: MutationCases, rng: Rng) -> None:
 
 
 def payload(state: MutationCases, rng: Rng) -> None:
-  from jaxsyn.data.store.decoding import NotAnExample
-
   decode, check = _reading(state.world.prepared)
   mutant = mutants.payload(_some(state.payloads, rng), rng)
   try:
@@ -163,19 +166,12 @@ def _within(array: np.ndarray, least: float, end: float, name: str) -> None:
 @functools.cache
 def _reading(directory: pathlib.Path) -> tuple[Callable, Callable]:
   """How records of a folder are decoded and checked."""
-  from jaxsyn.data.store import manifest as manifests
-  from jaxsyn.data.store.decoding import decoder
-  from jaxsyn.data.store.example_check import Check
-
   manifest = manifests.read(directory)
   return decoder(manifests.features(manifest)), Check(manifest)
 
 
 def columns(state: MutationCases, rng: Rng) -> None:
   """The page of a cache of columns, its checksum mended or not."""
-  from jaxsyn.data.loader.column_cache import open_columns
-  from jaxsyn.data.store.records import Records
-
   records = Records(state.world.prepared, "validation")
   names = ("source_id", "source_head", "source_parent_mid")
 
@@ -200,9 +196,6 @@ def columns(state: MutationCases, rng: Rng) -> None:
 
 def given(state: MutationCases, rng: Rng) -> None:
   """CoNLL-U of several lines, as users give it."""
-  from jaxsyn.data.sentence import conllu as trees
-  from jaxsyn.data.sentence.align import visible
-
   first = int(rng.integers(len(state.sentences) - 4))
   lines, real = zip(*state.sentences[first : first + 4])
   number = int(rng.integers(4))
@@ -219,7 +212,7 @@ def given(state: MutationCases, rng: Rng) -> None:
   packed = rng.random() < 0.2
   path = state.folder / ("given.conllu.gz" if packed else "given.conllu")
   path.write_bytes(gzip.compress(data, 1) if packed else data)
-  found = list(trees.match(trees.read(path), lines, "lines"))
+  found = list(conllu.match(conllu.read(path), lines, "lines"))
   _must([parse.text for parse in found] == list(lines), "other lines")
   for parse in found:
     spans = zip(parse.start_W, parse.end_W)
@@ -229,8 +222,6 @@ def given(state: MutationCases, rng: Rng) -> None:
 
 def download(state: MutationCases, rng: Rng) -> None:
   """A file that was fetched, or what stands beside it, changed since."""
-  from jaxsyn.data.store import fetch
-
   path = state.folder / "corpus.txt"
   record = state.folder / "corpus.txt.sha256"
   nowhere = fetch.Download("http://127.0.0.1:9/corpus.txt")
@@ -246,8 +237,6 @@ def download(state: MutationCases, rng: Rng) -> None:
 
 
 def text(state: MutationCases, rng: Rng) -> None:
-  from jaxsyn.data.sentence.text import lines_of
-
   lines = [line for line, _ in itertools.islice(state.sentences, 20)]
   lines[3] = "日本語の文 \u2028 und Grüße\r"
   data = mutants.harmed("\n".join([*lines, ""]).encode(), rng)
@@ -264,16 +253,13 @@ def text(state: MutationCases, rng: Rng) -> None:
 
 
 def brackets(state: MutationCases, rng: Rng) -> None:
-  from jaxsyn.data.sentence.linearise import CLOSE
-  from preprocess import penn
-
   line = b"(ROOT (S (NP (DT The) (JJ small) (NN dog)) (VP (VBZ sees)) (. .)))"
   mutant = mutants.harmed(line, rng).decode(errors="replace")
-  tree = penn.parse(mutant, "mutant:1")
-  if tree is None:
+  parsed = penn.parse(mutant, "mutant:1")
+  if parsed is None:
     return
   depth = 0
-  for sign in tree.signs:
+  for sign in parsed.signs:
     if sign == CLOSE and not isinstance(sign, str):
       depth -= 1
     elif isinstance(sign, str):
@@ -283,8 +269,6 @@ def brackets(state: MutationCases, rng: Rng) -> None:
 
 
 def manifest(state: MutationCases, rng: Rng) -> None:
-  from jaxsyn.data.store import manifest as manifests
-
   old = (state.world.prepared / "manifest.json").read_bytes()
   path = state.folder / "manifest.json"
   path.write_bytes(mutants.json_text(old, rng))
@@ -304,7 +288,6 @@ def manifest(state: MutationCases, rng: Rng) -> None:
 
 def run_page(state: MutationCases, rng: Rng) -> None:
   from jaxsyn import workdir
-  from jaxsyn.data.store import manifest as manifests
 
   folder = state.folder / "run"
   folder.mkdir(exist_ok=True)
@@ -321,7 +304,6 @@ def run_page(state: MutationCases, rng: Rng) -> None:
 
 
 def config(state: MutationCases, rng: Rng) -> None:
-  from jaxsyn.config import as_dict, read_config
   from jaxsyn.plan import resolve
 
   plain = _plain_config(state.world.folder)
@@ -333,8 +315,6 @@ def config(state: MutationCases, rng: Rng) -> None:
 
 @functools.cache
 def _plain_config(folder: pathlib.Path) -> dict[str, Any]:
-  from jaxsyn.config import as_dict, read_config
-
   return as_dict(read_config(World(folder).config()))
 
 
@@ -354,7 +334,7 @@ def _numbers(content: Any, name: str = "") -> list[tuple[str, float]]:
 
 # Shares of all mutations: what is quick to read is tried most.
 SHARES = {
-  conllu: 0.33,
+  sentence: 0.33,
   given: 0.04,
   payload: 0.35,
   frame: 0.10,

@@ -51,7 +51,7 @@ class Examples:
   def __post_init__(self) -> None:
     """Raises InputError where the data has no trees for the second task."""
     second, manifest = self.data.second, self.records.manifest
-    if self._two and not second.brackets.there(manifest):
+    if self._two and second.brackets.labels(manifest) is None:
       task, kind = tasks.names(second)
       raise InputError(
         f"config.data.second.task={task!r} needs {kind} trees of the source, "

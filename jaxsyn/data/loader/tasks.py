@@ -37,12 +37,8 @@ class Brackets(Choice):
   dependencies: ClassVar[bool]  # of words, and of the trees of config.data.tree
   lacking: ClassVar[str]  # what to prepare where the data has none
 
-  def there(self, manifest: Mapping[str, Any]) -> bool:
-    """Whether the data has such trees."""
-    raise NotImplementedError
-
-  def labels(self, manifest: Mapping[str, Any]) -> list[str]:
-    """Labels of the brackets, from 1."""
+  def labels(self, manifest: Mapping[str, Any]) -> list[str] | None:
+    """Labels of the brackets, from 1; None: the data has no such trees."""
     raise NotImplementedError
 
   def bracketing(self, example: Example) -> np.ndarray:
@@ -61,11 +57,9 @@ class Dependency(Brackets):
   dependencies: ClassVar[bool] = True
   lacking: ClassVar[str] = "--config.prepare.parse.sides=\"('source',)\""
 
-  def there(self, manifest: Mapping[str, Any]) -> bool:
-    return "source" in manifest["sides"]
-
-  def labels(self, manifest: Mapping[str, Any]) -> list[str]:
-    return manifest["relations"].get("source", [])
+  def labels(self, manifest: Mapping[str, Any]) -> list[str] | None:
+    there = "source" in manifest["sides"]
+    return manifest["relations"]["source"] if there else None
 
   def bracketing(self, example: Example) -> np.ndarray:
     if not example["source_parsed"]:
@@ -85,11 +79,8 @@ class Constituency(Brackets):
   dependencies: ClassVar[bool] = False
   lacking: ClassVar[str] = "config.prepare.parse.source_brackets"
 
-  def there(self, manifest: Mapping[str, Any]) -> bool:
-    return "source" in manifest.get("brackets", {})
-
-  def labels(self, manifest: Mapping[str, Any]) -> list[str]:
-    return manifest.get("brackets", {}).get("source", [])
+  def labels(self, manifest: Mapping[str, Any]) -> list[str] | None:
+    return manifest.get("brackets", {}).get("source")
 
   def bracketing(self, example: Example) -> np.ndarray:
     return example["source_brackets"]
@@ -202,7 +193,7 @@ def symbols(second: Second, manifest: Mapping[str, Any]) -> tuple[str, ...]:
   """
   if not second.task.any:
     return ()
-  return linearise.symbols(second.brackets.labels(manifest))
+  return linearise.symbols(second.brackets.labels(manifest) or ())
 
 
 def tag(second: Second, manifest: Mapping[str, Any]) -> int | None:

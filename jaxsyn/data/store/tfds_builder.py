@@ -128,7 +128,7 @@ def _write_split(
   for shard in range(shards):
     file = f"{stem}-{shard:05d}-of-{shards:05d}"
     size = (shard + 1) * count // shards - shard * count // shards
-    with tfrecord.Writer(folder / file) as writer:
+    with tfrecord.writer(folder / file) as writer:
       for example in itertools.islice(examples, size):
         writer.write(serialize(example))
     facts.append(
@@ -136,7 +136,7 @@ def _write_split(
         "file": file,
         "examples": writer.number,
         "bytes": writer.size,
-        "sha256": writer.sha256,
+        "sha256": writer.digest.hexdigest(),
       }
     )
   written = sum(shard["examples"] for shard in facts)

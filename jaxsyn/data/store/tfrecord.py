@@ -11,11 +11,12 @@ Source: tensorflow/core/lib/io/record_writer.h and tensorflow/tsl hash/crc32c.h.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import struct
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import IO
 
 import google_crc32c
 
@@ -40,26 +41,16 @@ def masked_crc(data: bytes) -> int:
 
 
 class Writer:
-  """Writes a file under a temporary name; it appears when all went well.
+  """Writes records to a file.
 
-  with Writer(path) as writer:
-    writer.write(payload)
-
-  `size`, `number` of records and `sha256` are those of the file so far.
+  Attributes:
+    size, number: bytes and records so far.
+    digest: of SHA-256, of the bytes so far.
   """
 
-  def __init__(self, path: os.PathLike[str] | str):
-    self._publish = files.publish(path)
-
-  def __enter__(self) -> Writer:
-    self._file = self._publish.__enter__()
-    self._digest = hashlib.sha256()
+  def __init__(self, file: IO[bytes]):
+    self._file, self.digest = file, hashlib.sha256()
     self.size = self.number = 0
-    return self
-
-  @property
-  def sha256(self) -> str:
-    return self._digest.hexdigest()
 
   def write(self, payload: bytes) -> None:
     """Appends one record."""
@@ -67,12 +58,16 @@ class Writer:
     header += struct.pack("<I", masked_crc(header))
     frame = header + payload + struct.pack("<I", masked_crc(payload))
     self._file.write(frame)
-    self._digest.update(frame)
+    self.digest.update(frame)
     self.size += len(frame)
     self.number += 1
 
-  def __exit__(self, *error: Any) -> bool | None:
-    return self._publish.__exit__(*error)
+
+@contextlib.contextmanager
+def writer(path: os.PathLike[str] | str) -> Iterator[Writer]:
+  """Records for a file that appears when the block ends well."""
+  with files.publish(path) as file:
+    yield Writer(file)
 
 
 def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
@@ -95,7 +90,7 @@ def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
     raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _payload(file: BinaryIO, header: bytes, most: int, which: str) -> bytes:
+def _payload(file: IO[bytes], header: bytes, most: int, which: str) -> bytes:
   """The payload that a header announces.
 
   Args:

@@ -15,7 +15,7 @@ PAYLOADS = [b"first", b"", b"third" * 100]
 @pytest.fixture
 def path(tmp_path):
   path = tmp_path / "x.tfrecord"
-  with tfrecord.Writer(path) as writer:
+  with tfrecord.writer(path) as writer:
     for payload in PAYLOADS:
       writer.write(payload)
   return path
@@ -28,7 +28,7 @@ def test_masked_crc():
 
 
 def test_bytes_of_one_record(tmp_path):
-  with tfrecord.Writer(tmp_path / "x") as writer:
+  with tfrecord.writer(tmp_path / "x") as writer:
     writer.write(b"ab")
     writer.write(b"c")
   assert writer.number == 2
@@ -74,7 +74,7 @@ def test_missing(tmp_path):
 def test_nothing_stays_after_a_failure(tmp_path):
   with (
     pytest.raises(RuntimeError),
-    tfrecord.Writer(tmp_path / "x") as writer,
+    tfrecord.writer(tmp_path / "x") as writer,
   ):
     writer.write(b"half")
     raise RuntimeError
@@ -89,7 +89,7 @@ def test_full_disk(tmp_path):
   try:
     with (
       pytest.raises(OSError, match=r"File too large"),
-      tfrecord.Writer(tmp_path / "x") as writer,
+      tfrecord.writer(tmp_path / "x") as writer,
     ):
       writer.write(b"a")
   finally:
