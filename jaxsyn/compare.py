@@ -98,8 +98,8 @@ def run(
   if not systems or seeds < 1 or processes < 1:
     raise InputError("give at least one system, one seed and one process.")
   # What would be found out after days of training is found out here.
-  settings = settings or Settings()
-  settings.settled(systems[0].config.data.target_language)
+  language = systems[0].config.data.target_language
+  settings = (settings or Settings()).settled(language)
   for system in systems:
     asked.check(system)
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
@@ -202,8 +202,10 @@ def _checked(config: Any) -> Config:
   return config if isinstance(config, Config) else read_config(config)
 
 
-def _systems(values: flags.FlagValues) -> list[asked.System]:
-  """The systems of the command line, each with all overrides."""
+def _asked(
+  values: flags.FlagValues,
+) -> tuple[list[asked.System], results.Ablation | None]:
+  """The systems of the command line, with all overrides, and their table."""
   address = config_flags.get_config_filename(values["config"])
   overrides = cli.overrides(values)
   if cli.names_system(address):
@@ -231,16 +233,14 @@ def _systems(values: flags.FlagValues) -> list[asked.System]:
   if len(set(names)) < len(names):
     raise InputError(f"--systems names one twice: {', '.join(names)}.")
   cli.check_chosen(configs, overrides)
-  return [
-    asked.System(name, read_config(config))
-    for name, config in zip(names, configs)
-  ]
+  systems = map(asked.System, names, map(read_config, configs))
+  return list(systems), None
 
 
 def _rows(
   values: flags.FlagValues, address: str, overrides: dict[str, Any]
-) -> list[asked.System]:
-  """The rows of an ablation table on the data of a config."""
+) -> tuple[list[asked.System], results.Ablation]:
+  """The rows of an ablation table on the data of a config, and the table."""
   file, name, table = _table(values)
   own = file.samefile(address.partition(":")[0])
   configs = []
@@ -255,10 +255,11 @@ def _rows(
     config.update_from_flattened_dict(overrides)
     configs.append(config if own else row.on(config))
   cli.check_chosen(configs, overrides)
-  return [
+  systems = [
     asked.System(row.name, read_config(config), dict(row.published or {}))
     for row, config in zip(table.rows, configs)
   ]
+  return systems, results.Ablation(table.source, table.question)
 
 
 def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:
@@ -304,17 +305,14 @@ def _main(values: flags.FlagValues) -> None:
   if bool(values.systems) == bool(values.table):
     raise InputError("give --systems, or --table, and not both.")
   logging.set_verbosity(logging.WARNING)
-  ablation = None
-  if values.table:
-    _, _, table = _table(values)
-    ablation = results.Ablation(table.source, table.question)
+  systems, ablation = _asked(values)
   origin = results.Origin(
     config_flags.get_config_filename(values["config"]),
     tuple(f"{name}={value}" for name, value in cli.overrides(values).items()),
     ablation,
   )
   compared = run(
-    _systems(values),
+    systems,
     values.workdir,
     values.seeds,
     settings=of_flags(values),

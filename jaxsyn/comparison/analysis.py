@@ -47,7 +47,7 @@ def analyse(
   Args:
     jobs: all runs; the system of the first is the baseline.
     failed: message of each run that was given up.
-    settings: how to score.
+    settings: how to score, settled.
     origin: where the systems came from.
 
   Raises:
@@ -60,7 +60,6 @@ def analyse(
     raise InputError(
       f"no run of {first.name}, which all are compared with, has ended: {said}"
     )
-  settings = settings.settled(first.config.data.target_language)
   splits: list[results.TestSet] = []
   scores: dict[Job, Scores] = collections.defaultdict(dict)
   for name in first.config.data.test:

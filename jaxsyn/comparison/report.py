@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxsyn.comparison import tables
 from jaxsyn.comparison.results import Comparison
@@ -48,34 +48,21 @@ _OF_ONE = (
 )
 
 
-# Where xcolor is not loaded, what would be grey is black.
-_GREY = [r"\providecommand{\textcolor}[2]{#2}"]
-
-
 def as_text(results: Comparison) -> str:
   """The table of scores and what it means, for a terminal."""
-  rows = [tables.head(results)]
-  for line in tables.lines(results):
-    name = "  " * line.inset + line.system
-    rows.append([name, *(cell.text for cell in line.cells)])
-  return "\n\n".join(
-    [
-      aligned(rows),
-      *tables.notes(results, bold=False),
-      *tables.conclusions(results),
-    ]
-  )
+  rows = _scores(results, str, inset="  ", cell=lambda cell: cell.text)
+  notes = tables.notes(results, bold=False)
+  return "\n\n".join([aligned(rows), *notes, *tables.conclusions(results)])
 
 
 def markdown(results: Comparison) -> str:
   """report.md: everything but the pictures."""
-  rows = [tables.head(results)]
-  for line in tables.lines(results):
-    texts = [_cell_text(c.text) for c in line.cells]
-    cells = [f"**{t}**" if c.best else t for t, c in zip(texts, line.cells)]
-    inset = "&nbsp;&nbsp;" * line.inset
-    rows.append([inset + _cell_text(line.system), *cells])
-  rows[0] = list(map(_cell_text, rows[0]))
+
+  def cell(cell: tables.ScoreCell) -> str:
+    text = _cell_text(cell.text)
+    return f"**{text}**" if cell.best else text
+
+  rows = _scores(results, _cell_text, inset="&nbsp;&nbsp;", cell=cell)
   parts = [f"# {_plain(tables.title(results))}", _piped(rows)]
   parts += map(_plain, tables.notes(results) + tables.conclusions(results))
   parts += ["## Differences", _table(tables.differences(results))]
@@ -100,20 +87,26 @@ def latex(results: Comparison) -> str:
 
   What papers published is grey where xcolor is loaded.
   """
-  head = tables.head(results)
-  body, scores = [], tables.lines(results)
-  for line in scores:
-    name = (r"\quad " if line.inset else "") + _escaped(line.system)
-    body.append(" & ".join([name, *map(_cell, line.cells)]) + r" \\")
+
+  def cell(cell: tables.ScoreCell) -> str:
+    text = _escaped(cell.text)
+    if cell.best:
+      return rf"\textbf{{{text}}}"
+    return rf"\textcolor{{gray}}{{{text}}}" if cell.published and text else text
+
+  rows = _scores(results, _escaped, inset=r"\quad ", cell=cell)
+  head, *body = (" & ".join(row) + r" \\" for row in rows)
+  grey = any(system.published for system in results.systems)
   caption = [f"{tables.title(results).rstrip('.')}.", *tables.notes(results)]
   lines = [
     f"% {_line(tables.title(results))}; needs \\usepackage{{booktabs}}.",
-    *_GREY[: any(c.published for line in scores for c in line.cells)],
+    # Where xcolor is not loaded, what would be grey is black.
+    *([r"\providecommand{\textcolor}[2]{#2}"] if grey else []),
     r"\begin{table}",
     r"\centering",
-    r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}",
+    r"\begin{tabular}{l" + "r" * (len(rows[0]) - 1) + "}",
     r"\toprule",
-    " & ".join(map(_escaped, head)) + r" \\",
+    head,
     r"\midrule",
     *body,
     r"\bottomrule",
@@ -125,12 +118,19 @@ def latex(results: Comparison) -> str:
   return "\n".join(lines)
 
 
-def _cell(cell: tables.ScoreCell) -> str:
-  """Of LaTeX."""
-  text = _escaped(cell.text)
-  if cell.best:
-    return rf"\textbf{{{text}}}"
-  return rf"\textcolor{{gray}}{{{text}}}" if cell.published and text else text
+def _scores(
+  results: Comparison,
+  write: Callable[[str], str],
+  *,
+  inset: str,
+  cell: Callable[[tables.ScoreCell], str],
+) -> Rows:
+  """The table of scores in the notation of `write`; controls are set in."""
+  rows = [[*map(write, tables.head(results))]]
+  for line in tables.lines(results):
+    name = inset * line.inset + write(line.system)
+    rows.append([name, *map(cell, line.cells)])
+  return rows
 
 
 def _table(rows: Rows) -> str:

@@ -392,7 +392,7 @@ def given(monkeypatch):
     monkeypatch.setattr(sys, "argv", argv)  # where its overrides are read
     monkeypatch.chdir(ROOT)
     values(argv)
-    return compare._systems(values)
+    return compare._asked(values)[0]
 
   return make
 
