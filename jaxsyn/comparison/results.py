@@ -347,12 +347,8 @@ def to_json(results: Comparison) -> str:
   return json.dumps(dataclasses.asdict(results), indent=1, ensure_ascii=False)
 
 
-def from_json(text: str, where: str = FILE) -> Comparison:
+def from_json(text: str) -> Comparison:
   """What `to_json` wrote.
-
-  Args:
-    text: of a file.
-    where: its name, for messages.
 
   Raises:
     InputError: no JSON, another format, a field too many, missing or mistyped.
@@ -360,11 +356,11 @@ def from_json(text: str, where: str = FILE) -> Comparison:
   try:
     page = json.loads(text)
   except json.JSONDecodeError as error:
-    raise InputError(f"{where} is damaged ({error}).") from None
+    raise InputError(f"{FILE} is damaged ({error}).") from None
   version = page.get("format") if isinstance(page, dict) else None
   if version != FORMAT:
     raise InputError(
-      f"{where} has format {version}; this version reads {FORMAT}. "
+      f"{FILE} has format {version}; this version reads {FORMAT}. "
       "Run jaxsyn.compare again: what is trained is not trained again."
     )
-  return from_config(Comparison, page, At(where), MEASURED)
+  return from_config(Comparison, page, At(FILE), MEASURED)

@@ -41,24 +41,19 @@ class Ribes(Metric):
 
 
 def sentence(
-  references: Sequence[Sequence[str]],
-  hypothesis: Sequence[str],
-  alpha: float = ALPHA,
-  beta: float = BETA,
+  references: Sequence[Sequence[str]], hypothesis: Sequence[str]
 ) -> float:
   """RIBES of one sentence, from 0 to 1.
 
   Args:
     references: one or more, each cut into words.
     hypothesis: cut into words in the same way.
-    alpha: weight of the share of words found.
-    beta: weight of the penalty for short hypotheses.
 
   Returns:
     The best over the references; 0 for an empty hypothesis, and where fewer
     than two words are found (one, for a reference of one word).
   """
-  return max(_ribes(r, hypothesis, alpha=alpha, beta=beta) for r in references)
+  return max(_ribes(reference, hypothesis) for reference in references)
 
 
 def places(reference: Sequence[str], hypothesis: Sequence[str]) -> list[int]:
@@ -104,13 +99,7 @@ def _once(ngram: str, text: str) -> bool:
   return first >= 0 and text.find(ngram, first + 1) < 0
 
 
-def _ribes(
-  reference: Sequence[str],
-  hypothesis: Sequence[str],
-  *,
-  alpha: float,
-  beta: float,
-) -> float:
+def _ribes(reference: Sequence[str], hypothesis: Sequence[str]) -> float:
   if not hypothesis or not reference:
     return 0.0
   place = places(reference, hypothesis)
@@ -122,7 +111,7 @@ def _ribes(
     order = _ascending(place) / math.comb(len(place), 2)
   share = len(place) / len(hypothesis)
   brevity = min(1.0, math.exp(1.0 - len(reference) / len(hypothesis)))
-  return order * share**alpha * brevity**beta
+  return order * share**ALPHA * brevity**BETA
 
 
 def _ascending(place: Sequence[int]) -> int:
