@@ -170,9 +170,7 @@ def test_the_window_looks_near_where_it_looked_before(follow):
   )
 
 
-def test_the_family_leaves_pads_out_has_sizes_and_refuses_what_it_cannot(
-  follow,
-):
+def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
   plan = follow("convolution")
   params = parameters(plan, BATCH)
   alone = batch_of([sentence(4, 6, 1)])
@@ -181,6 +179,17 @@ def test_the_family_leaves_pads_out_has_sizes_and_refuses_what_it_cannot(
     logits(plan, params, alone)[0],
     atol=1e-5,
   )
+  config = base.get_config()
+  config.model.family = "convolution"
+  config.parts.encoder.parent_scaled = syntax.PARTS.section("parent_scaled")
+  with pytest.raises(
+    InputError, match="parent_scaled is a part, and this encoder asks"
+  ):
+    resolve(read_config(config), JOINT)
+
+
+def test_what_the_family_inherits_is_as_the_data_set_has_the_other_s(follow):
+  follow("convolution")
   config = quickstart.get_config("convolution")
   own, there = config.model.convolution, config.model.transformer
   assert (own.encoder_layers, own.dropout, own.kernel) == (2, 0.1, 3)
@@ -190,11 +199,6 @@ def test_the_family_leaves_pads_out_has_sizes_and_refuses_what_it_cannot(
   assert (own.encoder_layers, own.heads) == (3, 2)
   assert not unchosen(Config, config, "model.transformer.heads")
   assert unchosen(Config, config, "model.gru.hidden")
-  config.parts.encoder.parent_scaled = syntax.PARTS.section("parent_scaled")
-  with pytest.raises(
-    InputError, match="parent_scaled is a part, and this encoder asks"
-  ):
-    resolve(read_config(config), JOINT)
 
 
 def test_the_objective_is_zero_where_all_is_seen_once(follow):
