@@ -58,8 +58,7 @@ class Dependency(Brackets):
   lacking: ClassVar[str] = "--config.prepare.parse.sides=\"('source',)\""
 
   def labels(self, manifest: Mapping[str, Any]) -> list[str] | None:
-    there = "source" in manifest["sides"]
-    return manifest["relations"]["source"] if there else None
+    return manifest["relations"].get("source")
 
   def bracketing(self, example: Example) -> np.ndarray:
     if not example["source_parsed"]:

@@ -291,7 +291,7 @@ def test_what_the_data_lacks_is_named(make, tmp_path):
   assert made(older, data())[1]["second"] == 2
   with pytest.raises(InputError, match=r"needs constituency trees .* has none"):
     opened(older, data(brackets="constituency"))
-  older.manifest["sides"] = []
+  older.manifest.update(sides=[], relations={})
   with pytest.raises(
     InputError, match=r"needs dependency trees .*parse\.sides"
   ):
