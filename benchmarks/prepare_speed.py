@@ -66,9 +66,7 @@ def run(
         texts, model, folder / "parse", beam=0, workers=workers, what="parsing"
       )
     path = split.conllu["source"] = folder / "train.conllu.gz"
-    relations = parse.join(
-      files, path, lines=texts, split=split.name, numbers=split.numbers
-    )
+    relations = parse.join(split, "source", path, files)
     vocabulary = train(
       texts + split.lines("target"), folder / "vocabulary.model", size=8000
     )

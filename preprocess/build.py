@@ -145,18 +145,15 @@ def _write_trees(
       split.relations[side] = parse.take(split, side, path, whole=annotated)
       continue
     assert parser, "trees of a side are given in all splits or in none"
-    lines = split.lines(side)
     chunks = parse.parse(
-      lines,
+      split.lines(side),
       parser,
       cache,
       beam=options.parse.beam,
       workers=options.workers,
       what=f"parsing {split.name} {side}",
     )
-    split.relations[side] = parse.join(
-      chunks, path, lines=lines, split=split.name, numbers=split.numbers
-    )
+    split.relations[side] = parse.join(split, side, path, chunks)
 
 
 def _copy_models(

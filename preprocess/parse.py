@@ -106,28 +106,23 @@ def parse(
 
 
 def join(
-  paths: Iterable[pathlib.Path],
-  path: pathlib.Path,
-  *,
-  lines: Sequence[str],
-  split: str,
-  numbers: Sequence[int],
+  split: RawSplit, side: str, path: pathlib.Path, paths: Iterable[pathlib.Path]
 ) -> set[str]:
-  """Writes the chunks of a split as one CoNLL-U file.
+  """Writes the trees of the kept lines from what `parse` made of them.
 
   Args:
-    paths: of the chunks, from `parse`.
-    path: file to write, gzip.
-    lines: that were parsed.
-    split: name of the split; sentence ids are SPLIT-NUMBER.
-    numbers: number in the raw file of each line, from 1.
+    split: of these lines.
+    side: of the trees.
+    path: file to write, gzip; sentence ids are SPLIT-NUMBER.
+    paths: of the chunks.
 
   Returns: the relation labels in them.
   """
   relations: set[str] = set()
+  numbers = split.numbers
 
   def texts() -> Iterator[str]:
-    for chunk_path, chunk in zip(paths, chunks(lines)):
+    for chunk_path, chunk in zip(paths, chunks(split.lines(side))):
       text, start = _read(chunk_path), chunk.start
       if text is None:
         raise InputError(
@@ -139,7 +134,7 @@ def join(
         relations.update(block.relation_W)
 
       def name(match: re.Match[str], start: int = start) -> str:
-        return f"# sent_id = {split}-{numbers[start + int(match[1])]}"
+        return f"# sent_id = {split.name}-{numbers[start + int(match[1])]}"
 
       yield _ID.sub(name, text)
 

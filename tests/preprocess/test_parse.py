@@ -51,6 +51,12 @@ def parser(shared_data):
   return UDPipe(path)
 
 
+def split_of(trees, lines, kept):
+  files = (pathlib.Path("text"), pathlib.Path("other"))
+  pairs = Pairs(lines, lines, files, sha256="")
+  return RawSplit("train", pairs, kept, given={"source": trees})
+
+
 LONG = "ten thousand words " * 3333
 TEXT = ["Two men play.", "", "I can't. You can!", "nul\x00 line", LONG]
 
@@ -60,8 +66,9 @@ def test_parsed_and_joined(parser, tmp_path):
     TEXT, parser, tmp_path / "work", beam=0, workers=1, what="test"
   )
   out = tmp_path / "out.conllu.gz"
-  numbers = [3, 4, 5, 8, 9]
-  relations = parse.join(files, out, lines=TEXT, split="train", numbers=numbers)
+  lines = ["", "", *TEXT[:3], "", "", *TEXT[3:]]
+  split = split_of(None, lines, [2, 3, 4, 7, 8])
+  relations = parse.join(split, "source", out, files)
   read = conllu.read(out)
   assert relations == {label for block in read for label in block.relation_W}
   found = list(conllu.match(conllu.read(out), TEXT, "text"))
@@ -123,7 +130,7 @@ def test_damaged_chunk(parser, tmp_path, how, capsys):
   def run():
     files = parse.parse(TEXT, parser, tmp_path, beam=0, workers=1, what="test")
     out = tmp_path / "x.gz"
-    parse.join(files, out, lines=TEXT, split="a", numbers=range(1, 6))
+    parse.join(split_of(None, TEXT, range(5)), "source", out, files)
     return files, (tmp_path / "x.gz").read_bytes()
 
   files, expected = run()
@@ -140,12 +147,6 @@ def given(tmp_path, forms):
     for i, form in enumerate(forms, 1)
   )
   return rows + "\n"
-
-
-def split_of(trees, lines, kept):
-  files = (pathlib.Path("text"), pathlib.Path("other"))
-  pairs = Pairs(lines, lines, files, sha256="")
-  return RawSplit("train", pairs, kept, given={"source": trees})
 
 
 def test_taken_for_the_kept_lines(tmp_path):

@@ -1,4 +1,4 @@
-"""Which characters count, and to which word a subword belongs.
+"""Which characters count, where words stand, and which word a subword is of.
 
 Words (from a parser) and subwords (from SentencePiece) both know their span in
 the untouched sentence, so they are matched by character offsets and nothing
