@@ -2,8 +2,8 @@
 
 Words (from a parser) and subwords (from SentencePiece) both know their span in
 the untouched sentence, so they are matched by character offsets and nothing
-is ever re-tokenised. `jaxsyn.data.sentence.conllu` finds the spans of words,
-`jaxsyn.data.sentence.vocabulary` those of subwords, `jaxsyn.data.sentence.example` joins them.
+is ever re-tokenised. `spans` finds those of words, `jaxsyn.data.sentence.vocabulary`
+those of subwords, `jaxsyn.data.sentence.example` joins them.
 """
 
 from __future__ import annotations
