@@ -20,6 +20,7 @@ from absl import flags
 from benchmarks.figures import processor_seconds, show
 from jaxsyn import cli
 from jaxsyn.data import schema
+from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.vocabulary import train
 from jaxsyn.data.store import manifest as manifests
@@ -68,7 +69,9 @@ def run(
     path = split.conllu["source"] = folder / "train.conllu.gz"
     relations = parse.join(split, "source", path, files)
     vocabulary = train(
-      texts + split.lines("target"), folder / "vocabulary.model", size=8000
+      texts + split.lines("target"),
+      folder / "vocabulary.model",
+      Subwords(size=8000),
     )
     manifest = {"relations": {"source": relations}}
     known = manifests.encoding(manifest)

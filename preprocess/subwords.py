@@ -39,14 +39,7 @@ def vocabularies(
       vocabulary = Vocabulary(path)
     else:
       print(f"training a vocabulary on {len(lines):,} lines", flush=True)
-      vocabulary = train(
-        lines,
-        path,
-        size=options.size,
-        type=options.type,
-        character_coverage=options.character_coverage,
-        normalisation=options.normalisation,
-      )
+      vocabulary = train(lines, path, options)
       files.write_json(_sums(path), files.sums(work, [path.name]))
     if vocabulary.size != options.size:
       print(

@@ -28,20 +28,17 @@ def make_splits(seed: int, sizes: Sizes) -> dict[str, list[Pair]]:
   }
 
 
-def pairs(
-  count: int, seed: int, words: tuple[int, int] = (5, 25)
-) -> list[Pair]:
+def pairs(count: int, seed: int) -> list[Pair]:
   """Random sentence pairs, all different in their English.
 
   Args:
     count: how many.
     seed: the same seed gives the same pairs, on every machine.
-    words: least and greatest number of English words and marks.
   """
   writer = Grammar(seed)
   found: dict[str, Pair] = {}
   while len(found) < count:
     pair = read_out(writer.sentence())
-    if words[0] <= len(pair.tokens) <= words[1]:
+    if 5 <= len(pair.tokens) <= 25:
       found.setdefault(pair.source, pair)
   return list(found.values())

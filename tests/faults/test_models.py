@@ -10,6 +10,7 @@ import toy_folders
 
 from benchmarks.faults import mutants
 from benchmarks.faults.harm import HARMS
+from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import parser
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifest as manifests
@@ -59,7 +60,7 @@ def test_damaged_parsers_are_refused(shared_data, tmp_path):
 def folder(tmp_path):
   """A prepared folder with a real vocabulary, and a parser in name only."""
   (tmp_path / "toy").mkdir()
-  vocabulary = train(LINES, tmp_path / "vocabulary.model", size=30)
+  vocabulary = train(LINES, tmp_path / "vocabulary.model", Subwords(size=30))
   entry = {
     "file": "vocabulary.model",
     "sha256": vocabulary.sha256,
@@ -98,7 +99,9 @@ def test_damaged_vocabularies_are_refused(folder):
 
 
 def test_a_vocabulary_of_another_data_set_is_refused(folder, tmp_path):
-  train([*LINES, "more text"], tmp_path / "other" / "x.model", size=35)
+  train(
+    [*LINES, "more text"], tmp_path / "other" / "x.model", Subwords(size=35)
+  )
   shutil.copy(tmp_path / "other" / "x.model", folder / "vocabulary.model")
   assert "is not the source vocabulary of data set toy" in refused(folder)
 

@@ -7,6 +7,7 @@ import pytest
 from raw_corpora import corpus, lines_of, records_of
 from toy_folders import data_of, opened
 
+from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import align, linearise
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
@@ -105,7 +106,9 @@ def test_another_text_is_a_mismatch(text, message):
 
 def test_subwords_stand_in_their_constituents(tmp_path):
   """Characters as subwords: ▁ A ▁ d u c k ▁ w a i t s ."""
-  vocabulary = train(["A duck waits."], tmp_path / "v", size=99, type="char")
+  vocabulary = train(
+    ["A duck waits."], tmp_path / "v", Subwords(size=99, type="char")
+  )
   tree = penn.parse(DUCK, "x:1")
   ids = {"NP": 1, "ROOT": 2, "S": 3, "VP": 4}
   found = penn.bracketing(tree, "A duck waits.", vocabulary, ids=ids)

@@ -19,11 +19,12 @@ import itertools
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sentencepiece
 
 from jaxsyn import files
+from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import BOS, EOS, PAD, SPECIAL, UNK
 from jaxsyn.errors import InputError
 
@@ -145,13 +146,7 @@ class Vocabulary:
 
 
 def train(
-  lines: Iterable[str],
-  path: str | Path,
-  *,
-  size: int,
-  type: str = "bpe",
-  character_coverage: float = 1.0,
-  normalisation: str = "nmt_nfkc",
+  lines: Iterable[str], path: str | Path, options: Subwords
 ) -> Vocabulary:
   """Trains a SentencePiece model and writes it, whole or not at all.
 
@@ -163,11 +158,8 @@ def train(
   Args:
     lines: raw sentences of one side, or of both for a joint vocabulary.
     path: file to write.
-    size: number of ids, the four special symbols included.
-    type: "bpe", "unigram", "word" or "char".
-    character_coverage: share of the text's characters that get a piece; not
-      of "word", where frequency alone decides.
-    normalisation: name of SentencePiece's rule.
+    options: `joint` is not looked at; nor is `character_coverage` of "word",
+      where frequency alone decides.
 
   Raises:
     InputError: no text, or a size that cannot hold the characters.
@@ -175,28 +167,26 @@ def train(
   lines = [line for line in lines if line.strip()]
   if not lines:
     raise InputError("no text to train a vocabulary on: all lines are empty.")
-  path = Path(path)
-  model = _train(
-    lines,
-    size,
-    model_type=type,
-    # SentencePiece would leave out frequent words with a rare character.
-    character_coverage=1.0 if type == "word" else character_coverage,
-    normalization_rule_name=normalisation,
-  )
+  model = _train(lines, options)
   with files.publish(path) as file:
     file.write(model)
   return Vocabulary(path)
 
 
-def _train(lines: list[str], size: int, **options: Any) -> bytes:
+def _train(lines: list[str], options: Subwords) -> bytes:
   """A trained model, serialised."""
   model = io.BytesIO()
   try:
     sentencepiece.SentencePieceTrainer.train(
       sentence_iterator=iter(lines),
       model_writer=model,
-      vocab_size=size,
+      model_type=options.type,
+      vocab_size=options.size,
+      # SentencePiece would leave out frequent words with a rare character.
+      character_coverage=(
+        1.0 if options.type == "word" else options.character_coverage
+      ),
+      normalization_rule_name=options.normalisation,
       hard_vocab_limit=False,  # fewer pieces where the text has no more
       pad_id=PAD,
       unk_id=UNK,
@@ -209,12 +199,11 @@ def _train(lines: list[str], size: int, **options: Any) -> bytes:
       num_threads=1,  # sums in one order: the same model every time
       max_sentence_length=1 << 24,  # bytes; longer lines would be left out
       minloglevel=2,
-      **options,
     )
   except RuntimeError as error:
     if short := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
       raise InputError(
-        f"a vocabulary of {size} pieces cannot hold the text's characters;"
+        f"a vocabulary of {options.size} pieces cannot hold the text's characters;"
         f" it needs at least {short[1]}, or a smaller character_coverage."
       ) from error
     raise InputError(

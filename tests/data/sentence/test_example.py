@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxsyn.data import schema
+from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import EOS, NO_RELATION, NO_WORD, OTHER_TREE, UNK
 from jaxsyn.data.sentence import align, conllu, example, parser, tree
 from jaxsyn.data.sentence.controls import TREES
@@ -31,13 +32,13 @@ RELATIONS = {
 def whole_words(tmp_path_factory) -> Vocabulary:
   """A vocabulary in which each word of MONKEY is one subword."""
   path = tmp_path_factory.mktemp("vocabulary") / "words.model"
-  return train([MONKEY.text] * 3, path, size=99, type="word")
+  return train([MONKEY.text] * 3, path, Subwords(size=99, type="word"))
 
 
 @pytest.fixture(scope="module")
 def characters(tmp_path_factory) -> Vocabulary:
   path = tmp_path_factory.mktemp("vocabulary") / "characters.model"
-  return train([MONKEY.text, "½ ﬁ"], path, size=99, type="char")
+  return train([MONKEY.text, "½ ﬁ"], path, Subwords(size=99, type="char"))
 
 
 def encode(source, vocabulary, target=None, **options):
@@ -294,9 +295,7 @@ def test_gold_sentences(shared_data, tmp_path, name):
   model = train(
     [parse.text for parse in parses[::2]],
     tmp_path / "v.model",
-    size=4000,
-    type="unigram",
-    character_coverage=0.9995,
+    Subwords(size=4000, type="unigram", character_coverage=0.9995),
   )
   for parse in parses[::5]:
     check(parse, model)
@@ -308,7 +307,7 @@ def test_real_captions(shared_data, tmp_path, type):
   for language in ("en", "de"):
     with gzip.open(folder / f"val.{language}.gz", "rt", newline="\n") as file:
       lines = file.read().split("\n")[:-1]
-    model = train(lines, tmp_path / "v.model", size=1500, type=type)
+    model = train(lines, tmp_path / "v.model", Subwords(size=1500, type=type))
     trees = conllu.read(folder / "parsed" / f"val.{language}.conllu.gz")
     for parse in itertools.islice(
       conllu.match(trees, lines, "val"), 0, None, 3
@@ -319,7 +318,9 @@ def test_real_captions(shared_data, tmp_path, type):
 def test_real_japanese(shared_data, tmp_path):
   with gzip.open(shared_data / "enja" / "train.ja.gz", "rt") as file:
     lines = [line.strip().replace(" ", "") for line in file][:2000]
-  model = train(lines, tmp_path / "v.model", size=3000, type="unigram")
+  model = train(
+    lines, tmp_path / "v.model", Subwords(size=3000, type="unigram")
+  )
   udpipe = parser.UDPipe(shared_data / "udpipe" / "japanese.udpipe", beam=1)
   hard = [
     "　私は　ｶﾞｷﾞ👩\u200d👧です。",

@@ -11,6 +11,7 @@ import pytest
 import sacrebleu
 import sentencepiece
 
+from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import BOS, EOS, PAD, UNK
 from jaxsyn.data.sentence import vocabulary
 from jaxsyn.errors import InputError
@@ -44,7 +45,7 @@ HARD = (
 @pytest.fixture(scope="module")
 def small(tmp_path_factory) -> vocabulary.Vocabulary:
   path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
-  return vocabulary.train(LINES, path, size=120)
+  return vocabulary.train(LINES, path, Subwords(size=120))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_spans_of_hard_text(small, text):
 def words(tmp_path_factory) -> vocabulary.Vocabulary:
   """Whole words of LINES; "zebra" and what else is not in them is unknown."""
   path = tmp_path_factory.mktemp("vocabulary") / "words.model"
-  return vocabulary.train(LINES, path, size=99, type="word")
+  return vocabulary.train(LINES, path, Subwords(size=99, type="word"))
 
 
 def test_each_word_is_one_piece_also_where_neighbours_are_unknown(words):
@@ -105,7 +106,9 @@ def test_each_word_is_one_piece_also_where_neighbours_are_unknown(words):
 def test_other_models_are_not_taken_for_whole_words(small, tmp_path):
   assert not small.whole_words
   for type in ("unigram", "char"):
-    model = vocabulary.train(["a b"], tmp_path / type, size=9, type=type)
+    model = vocabulary.train(
+      ["a b"], tmp_path / type, Subwords(size=9, type=type)
+    )
     assert not model.whole_words
 
 
@@ -142,7 +145,7 @@ def test_whole_words_of_hard_text(words, text):
 def test_whole_words_of_real_lines(real_lines, tmp_path):
   """4,000 words of five languages; and those kept are the most frequent."""
   model = vocabulary.train(
-    real_lines, tmp_path / "v.model", size=4000, type="word"
+    real_lines, tmp_path / "v.model", Subwords(size=4000, type="word")
   )
   assert model.size == 4000
   for line in real_lines[::3]:
@@ -170,9 +173,7 @@ def test_the_most_frequent_words_are_kept_whatever_their_letters(
   model = vocabulary.train(
     lines,
     tmp_path / "v.model",
-    size=7,
-    type="word",
-    character_coverage=coverage,
+    Subwords(size=7, type="word", character_coverage=coverage),
   )
   kept = [model._processor.id_to_piece(i) for i in range(4, model.size)]
   assert kept == [f"▁{long}", "▁é", "▁b"]
@@ -226,7 +227,7 @@ def test_offsets_of_full_width_letters_and_blanks(small):
 def test_real_lines(real_lines, tmp_path, type):
   """Ids and text are SentencePiece's own; spans hold every character."""
   model = vocabulary.train(
-    real_lines, tmp_path / "v.model", size=3000, type=type
+    real_lines, tmp_path / "v.model", Subwords(size=3000, type=type)
   )
   reference = sentencepiece.SentencePieceProcessor(model_file=str(model.path))
   for line in real_lines[::3]:
@@ -275,7 +276,7 @@ def test_special_ids_and_hash(small):
 @pytest.mark.parametrize("type", ["bpe", "unigram", "word", "char"])
 def test_training_is_repeatable(tmp_path, type):
   one, two = (
-    vocabulary.train(LINES, tmp_path / name, size=60, type=type)
+    vocabulary.train(LINES, tmp_path / name, Subwords(size=60, type=type))
     for name in ("one.model", "two.model")
   )
   assert one.sha256 == two.sha256
@@ -287,27 +288,29 @@ def test_training_is_repeatable(tmp_path, type):
 
 @pytest.mark.parametrize("type", ["bpe", "unigram", "word", "char"])
 def test_too_large_a_size_is_lowered(tmp_path, type):
-  model = vocabulary.train(LINES, tmp_path / "v", size=9000, type=type)
+  model = vocabulary.train(
+    LINES, tmp_path / "v", Subwords(size=9000, type=type)
+  )
   assert 4 < model.size < 500
   assert UNK not in model.encode("A man eats bread .").id or type == "word"
 
 
 def test_long_lines_train_too(tmp_path):
   # SentencePiece leaves out lines above 4,192 bytes unless told otherwise.
-  model = vocabulary.train(["ab " * 5000], tmp_path / "v", size=9)
+  model = vocabulary.train(["ab " * 5000], tmp_path / "v", Subwords(size=9))
   assert UNK not in model.encode("ab ab").id
 
 
 def test_too_small_a_size(tmp_path):
   # Characters: "▁", a, b, c and the four special symbols.
   with pytest.raises(InputError, match=r"of 5 pieces .* at least 8"):
-    vocabulary.train(["a b c"], tmp_path / "v.model", size=5)
+    vocabulary.train(["a b c"], tmp_path / "v.model", Subwords(size=5))
   assert not list(tmp_path.iterdir())
 
 
 def test_other_errors_of_training(tmp_path):
   with pytest.raises(InputError, match="no text to train"):
-    vocabulary.train(["", "  "], tmp_path / "v", size=9)
+    vocabulary.train(["", "  "], tmp_path / "v", Subwords(size=9))
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all", None])
