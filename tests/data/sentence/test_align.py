@@ -34,6 +34,13 @@ def test_visible_characters(character, seen):
   )
 
 
+def test_of_what_python_prints_blanks_alone_do_not_count():
+  for character in map(chr, range(1 << 16)):
+    seen = character * align.is_visible(character)
+    assert align.visible(character) == seen
+    assert len(align.visible_positions(character)) == len(seen)
+
+
 def words(text, pieces, spans):
   begin, end = zip(*pieces)
   return align.words_of_pieces(
