@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.options import Data
-from jaxsyn.data.store.manifest_format import NAME
 from jaxsyn.errors import InputError, did_you_mean
 
 _TAKEN = ("conllu", "raw", "text", "work")  # folders of a prepared folder
@@ -17,11 +15,6 @@ _TAKEN = ("conllu", "raw", "text", "work")  # folders of a prepared folder
 def check(config: Config) -> None:
   """Raises InputError for what the types of the sections do not say."""
   data, prepare = config.data, config.prepare
-  if not re.fullmatch(NAME, data.name):
-    raise InputError(
-      "config.data.name must be lower case letters, digits and underscores,"
-      f" a letter first, at most 100, got {data.name!r}."
-    )
   if data.name in _TAKEN:
     raise InputError(
       f"config.data.name must not be {data.name!r}: a prepared folder has"
@@ -33,11 +26,10 @@ def check(config: Config) -> None:
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
   for name, files in prepare.splits.items():
-    if not re.fullmatch(NAME, name) or len(files) not in (2, 3):
+    if len(files) not in (2, 3):
       raise InputError(
-        f"config.prepare.splits.{name} must be a lower case name of at most"
-        " 100 letters, digits and underscores, and two files (source, target),"
-        f" then perhaps the lines (1-800), got {files!r}."
+        f"config.prepare.splits.{name} must be two files (source, target), then"
+        f" perhaps the lines (1-800), got {files!r}."
       )
   _check_names(data, prepare.splits)
   for side in schema.SIDES:

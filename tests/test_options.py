@@ -31,6 +31,7 @@ TABLES: dict[str, Table] = {
 }
 SIDE = {"size": 100, "sha256": "a"}
 MANIFEST = {
+  "sides": ["source", "target"],
   "vocabulary": {"source": SIDE, "target": SIDE},
   "relations": {"source": ["det", "obj"], "target": ["det"]},
 }

@@ -20,11 +20,22 @@ from jaxsyn.options.bounds import (
   Name,
   NameOf,
   Range,
+  Text,
 )
 
 if TYPE_CHECKING:  # rooms above: an option names its table by address
   from jaxsyn.data.loader.tasks import Brackets, Task
   from jaxsyn.data.sentence.controls import Tree
+
+
+# Of a data set and of a split; TFDS wants it so.
+DataName = Annotated[
+  str,
+  Text(
+    "[a-z][a-z0-9_]{0,99}",
+    "lower case letters, digits and underscores, a letter first, at most 100",
+  ),
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +72,7 @@ class Second:
 class Data:
   """What the prepared folder is and how its text became examples."""
 
-  name: Name = option(
-    "corpus", "TFDS data set name: lower case, digits, underscores."
-  )
+  name: DataName = option("corpus", "TFDS data set name.")
   directory: Folder = option(
     "data/corpus", "The prepared folder.", neutral=True
   )
@@ -183,7 +192,7 @@ class Prepare:
   """Offline preparation (python -m preprocess.build)."""
 
   raw_dir: str = option("", "Folder of the raw files; --raw_dir overrides it.")
-  splits: dict[str, tuple[str, ...]] = option(
+  splits: dict[DataName, tuple[str, ...]] = option(
     {},
     "Split name -> (source file, target file), plain text or .gz. A third "
     'entry "FIRST-LAST" takes only these lines, from 1, both included; "FIRST-" '

@@ -32,8 +32,18 @@ def write(config, name, lines):
     ("data", "validation", "tset", r"data\.validation: .*'tset'.*mean 'test'"),
     ("data", "test", ("test", "x"), r"data\.test: no split 'x' .* to \(\)"),
     ("data", "name", "raw", r"data\.name must not be 'raw'"),
-    ("prepare", "splits", {"Train": ("a", "b")}, r"splits\.Train must be"),
-    ("prepare", "splits", {"a/b": ("a", "b")}, r"splits\.a/b must be"),
+    (
+      "prepare",
+      "splits",
+      {"Train": ("a", "b")},
+      r"a name in .*splits must be lower case.*'Train'",
+    ),
+    (
+      "prepare",
+      "splits",
+      {"a/b": ("a", "b")},
+      r"a name in .*splits must be lower case.*'a/b'",
+    ),
   ],
 )
 def test_names(tmp_path, section, field, value, message):

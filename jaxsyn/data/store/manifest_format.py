@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.options import Prepare
+from jaxsyn.data.options import DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, Range, Strictness, from_config
@@ -22,14 +22,11 @@ from jaxsyn.options.bounds import Text
 
 FORMAT = 2
 
-# Of a data set and of a split; TFDS wants it so.
-NAME = r"[a-z][a-z0-9_]{0,99}"
 _PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
 _SHA256 = r"[0-9a-f]{64}"
 _MOST_LABELS = 1 << 16
 
 Number = Annotated[int, Range(0, 1 << 53)]  # what JSON can say exactly
-Name = Annotated[str, Text(NAME, "lower case a-z, 0-9 and _")]
 Version = Annotated[
   str, Text(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}", "like 1.0.0")
 ]
@@ -97,10 +94,10 @@ class File:
 @dataclasses.dataclass(frozen=True)
 class Manifest:
   format: int
-  name: Name
+  name: DataName
   version: Version
   sides: tuple[str, ...]
-  splits: dict[Name, SplitFacts]
+  splits: dict[DataName, SplitFacts]
   vocabulary: dict[str, VocabularyFacts]
   parser: dict[str, ParserFacts | None]
   relations: dict[str, tuple[str, ...]]
