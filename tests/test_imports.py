@@ -98,7 +98,7 @@ def test_no_module_imports_itself_by_way_of_others():
   graphlib.TopologicalSorter(graph()).prepare()  # names a circle
 
 
-def test_preparing_needs_no_jax():
+def test_the_code_of_preparing_uses_no_jax():
   heavy = {"jax", "flax", "optax", "orbax", "tensorflow"}
   for module, path in modules():
     if module.startswith(("jaxsyn.data.", "preprocess.", "configs.")):
