@@ -135,7 +135,10 @@ class Checkpoints(Reader):
           files.flush_folder(kept.folder)
           self._remove_older(kept, step)
       finally:
-        shutil.rmtree(new, ignore_errors=True)  # there only if that failed
+        # There only if that failed, and the first process's alone: others were
+        # done sooner, and took away what it was still writing to.
+        if self._primary:
+          shutil.rmtree(new, ignore_errors=True)
 
     self._saving = self._pool.submit(finish)
 

@@ -1,5 +1,10 @@
 """Checkpoints: what is kept, what is refused, what is averaged."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -91,3 +96,54 @@ def test_a_disk_too_small_is_said_before_anything_is_written(kept):
   with pytest.raises(InputError, match=r"disk full: a checkpoint in .* needs"):
     kept.save(4, vast, Progress())
   assert kept.steps() == [2, 3]
+
+
+HOST = """
+import sys
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxsyn.training.checkpoint import Checkpoints, Progress
+
+folder, address, number = sys.argv[1:]
+jax.distributed.initialize(address, 2, int(number))
+cut = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
+
+def state(value):
+  w = np.full((8, 4), value, np.float32)
+  return {"w": jax.make_array_from_callback(w.shape, cut, lambda i: w[i])}
+
+checkpoints = Checkpoints(folder, keep=2)
+for step in (1, 2, 3):
+  checkpoints.save(step, state(step), Progress(batch=step))
+  checkpoints.wait()
+jax.experimental.multihost_utils.sync_global_devices("saved")
+step, found, progress = checkpoints.restore(state(0))
+(part,) = found["w"].addressable_shards
+print(step, progress.batch, part.data.shape, part.data[0, 0])
+checkpoints.close()
+"""
+
+
+def test_several_processes_save_one_checkpoint(tmp_path, environment):
+  """Each its part; the first still writes when the others are done."""
+  with socket.socket() as unused:
+    unused.bind(("127.0.0.1", 0))
+    address = f"127.0.0.1:{unused.getsockname()[1]}"
+  hosts = [
+    subprocess.Popen(
+      [sys.executable, "-c", HOST, str(tmp_path), address, number],
+      env=environment,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for number in "01"
+  ]
+  try:
+    for output, error in [host.communicate(timeout=60) for host in hosts]:
+      assert output.endswith("3 3 (4, 4) 3.0\n"), error
+  finally:
+    for host in hosts:
+      host.kill()
+  assert sorted(os.listdir(tmp_path / "checkpoints")) == ["2", "3"]
