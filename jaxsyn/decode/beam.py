@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 from flax import struct
 from jax import Array
 
@@ -23,6 +22,7 @@ from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.rank import score, top_k
 from jaxsyn.decode.search import NEVER, Decoding, Hypotheses, Sources, banned
+from jaxsyn.models.contract import EncoderDecoder
 
 
 @struct.dataclass
@@ -37,7 +37,7 @@ class _Search:
 
 
 def beam_search(
-  model: nn.Module,
+  model: EncoderDecoder,
   params: Any,
   sources: Sources,
   *,
@@ -47,8 +47,7 @@ def beam_search(
   """Translates a batch.
 
   Args:
-    model: of `jaxsyn.models.contract.make`.
-    params: its parameters.
+    model, params: what translates.
     sources: the batch.
     decode: how to search: its beam is N.
     length: T, room for outputs: the largest limit of a sentence, or more.

@@ -10,16 +10,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.rank import score
 from jaxsyn.decode.search import NEVER, Decoding, Hypotheses, Sources, banned
+from jaxsyn.models.contract import EncoderDecoder
 
 
 def greedy_search(
-  model: nn.Module,
+  model: EncoderDecoder,
   params: Any,
   sources: Sources,
   *,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from flax import linen as nn
 from flax import struct
 from jax import Array
 
 from jaxsyn.data.schema import BOS, EOS, PAD
+from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.syntax import View
 
 # A score no hypothesis has: finite, so that 0 * NEVER is no NaN. Tests are for
@@ -52,7 +52,7 @@ class Hypotheses:
 class Decoding:
   """A model that has read its sources: see `jaxsyn.models.contract`."""
 
-  def __init__(self, model: nn.Module, params: Any, sources: Sources):
+  def __init__(self, model: EncoderDecoder, params: Any, sources: Sources):
     self._model, self._params = model, params
     encoded = self._call("encode", sources.id_BS, sources.view)
     # Once: what a source is remembered by does not change while it is searched.

@@ -24,7 +24,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.beam import beam_search
 from jaxsyn.decode.greedy import greedy_search
 from jaxsyn.decode.search import NEVER, Hypotheses, Sources
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import EncoderDecoder, view_of
 
 Example = Mapping[str, np.ndarray]
 
@@ -71,7 +71,7 @@ class Translator:
 
   def __init__(
     self,
-    model: Any,
+    model: EncoderDecoder,
     vocabulary: Vocabulary,
     config: Decode,
     *,
@@ -81,7 +81,7 @@ class Translator:
     """Sets it up; parameters are given with each call.
 
     Args:
-      model: of `jaxsyn.models.contract.make`.
+      model: that translates.
       vocabulary: of the target side.
       config: how to search.
       features: of the source side that the model reads, beyond the ids.

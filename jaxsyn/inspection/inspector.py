@@ -36,12 +36,9 @@ class Inspector:
   """
 
   def __init__(self, session: Session):
-    self.session, plan = session, session.plan
+    self.session = session
     self.maps = MapReader(
-      plan.recipe.model,
-      plan.spec,
-      session.sources.features,
-      change=session.change,
+      session.plan.recipe.model, session.sources.features, change=session.change
     )
 
   def read(self, given: Source) -> ReadSource | None:

@@ -15,15 +15,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from flax import linen as nn
 from jax import Array
 
 from jaxsyn.data.loader.batch_plan import doubled
 from jaxsyn.data.loader.columns import pad, words_of
 from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.schema import PAD
-from jaxsyn.models.contract import forward, view_of
-from jaxsyn.models.spec import ModelSpec
+from jaxsyn.models.contract import EncoderDecoder, forward, view_of
 from jaxsyn.shapes import split
 from jaxsyn.syntax.maps import COLLECTION, Maps
 
@@ -81,8 +79,7 @@ class MapReader:
 
   def __init__(
     self,
-    model: nn.Module,
-    spec: ModelSpec,
+    model: EncoderDecoder,
     names: Sequence[str],
     *,
     change: Change | None = None,
@@ -90,12 +87,10 @@ class MapReader:
     """Sets it up; parameters are given with each call.
 
     Args:
-      model: of `jaxsyn.models.contract.make`.
-      spec: what it was made from.
       names: features of the source side that it reads.
       change: a caller's own function on every host batch.
     """
-    self._spec, self._change = spec, change
+    self._spec, self._change = model.spec, change
     self._names = tuple(dict.fromkeys(("source_id", *names)))
 
     def published(params: Any, batch: Mapping[str, Array]) -> Maps:

@@ -22,7 +22,7 @@ from jaxsyn.syntax import Site, Spec, Where
 class Family(Choice):
   """Base of the families: what a config may say of one beyond `Model`."""
 
-  module: ClassVar[type[nn.Module]]  # made from a ModelSpec
+  module: ClassVar[type[nn.Module]]  # an `EncoderDecoder`
 
   def layers(self, place: str) -> int:
     """How many layers a place has: "encoder", "decoder" or "cross"."""

@@ -22,10 +22,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from flax import linen as nn
 from flax import struct
 
-from jaxsyn.models.contract import forward
+from jaxsyn.models.contract import EncoderDecoder, forward
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.losses import token_log_probability
 from jaxsyn.training.objective import Loss, Shares, real_targets
@@ -67,7 +66,7 @@ class TrainState:
 class Recipe:
   """What a step needs besides state and batch; static, made by the plan."""
 
-  model: nn.Module = struct.field(pytree_node=False)
+  model: EncoderDecoder = struct.field(pytree_node=False)
   losses: Mapping[str, Loss] = struct.field(pytree_node=False)
   optimiser: optax.GradientTransformation = struct.field(pytree_node=False)
   accumulate: int = struct.field(pytree_node=False, default=1)
