@@ -33,8 +33,8 @@ class Tables(nn.Module):
     shape = ROWS, self.vocabulary
     self.logits = self.param("logits", nn.initializers.normal(), shape)
 
-  def encode(self, id_BS, source, *, train):
-    del source, train
+  def encode(self, id_BS, source):
+    del source
     place_S = jnp.arange(1, id_BS.shape[1] + 1, dtype=jnp.uint32)
     return jnp.sum(id_BS.astype(jnp.uint32) * place_S, axis=1)
 
