@@ -28,6 +28,7 @@ from jaxsyn.syntax import Spec, WindowSpec
 VOCABULARY = 20
 RELATIONS = 5
 JOINT = {  # of a manifest
+  "sides": ["source", "target"],
   "vocabulary": {
     side: {"size": VOCABULARY, "sha256": "a"} for side in ("source", "target")
   },

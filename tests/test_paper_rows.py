@@ -537,19 +537,18 @@ def test_a_row_knows_relatives_as_its_reference(table, row):
   if says.vector:
     ((name, part),) = spec.parts.at_embeddings("encoder")
     module, method = part.make(spec.where("encoder", -1)), "embed"
-    options = {"train": False}
   else:
     windows = windows_of(plan).items()
     ((name, window),) = [c for c in windows if c[1].own_annotations]
     where = dataclasses.replace(spec.where("encoder", -1), width=6)
-    module, method, options = window.make(where), "sequence", {}
+    module, method = window.make(where), "sequence"
   assert name == "source_dependency"
   inputs = jnp.asarray(X_BSD), VIEW
   shapes = jax.eval_shape(
-    lambda: module.init(jax.random.key(0), *inputs, method=method, **options)
+    lambda: module.init(jax.random.key(0), *inputs, method=method)
   )
   params = drawn(shapes["params"])
-  found = module.apply({"params": params}, *inputs, method=method, **options)
+  found = module.apply({"params": params}, *inputs, method=method)
   for b, sentence in enumerate(SENTENCES):
     words = range(len(sentence.head))
     x_WD = {w: X_BSD[b, sentence.subwords(w)].mean(0) for w in words}
