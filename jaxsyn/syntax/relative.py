@@ -15,6 +15,7 @@ Letters: L label of a pair.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -64,6 +65,7 @@ def spread(value_BHQL: Array, label_BQM: Array) -> Array:
   return out_BHQM
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
   """The sum over the pairs of each label: `spread` the other way round.
 
@@ -76,10 +78,6 @@ def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
 
   Returns: out_BHQL.
   """
-  return _collect(labels, weight_BHQM, label_BQM)
-
-
-def _sum_by_label(labels: int, weight_BHQM: Array, label_BQM: Array) -> Array:
   if len(label_BQM) == 1:
     one_hot_QML = _one_hot_QML(label_BQM, labels, weight_BHQM.dtype)
     return jnp.einsum("BHQM,QML->BHQL", weight_BHQM, one_hot_QML)
@@ -98,8 +96,6 @@ def _sum_by_label(labels: int, weight_BHQM: Array, label_BQM: Array) -> Array:
   return jnp.stack(sums, -1).astype(weight_BHQM.dtype)
 
 
-_collect = jax.custom_vjp(_sum_by_label, nondiff_argnums=(0,))
-
 # Both are linear and each is the other's transpose, so each is the other's
 # derivative. JAX's own of a reduction of many sums takes a CPU about a hundred
 # times as long (6 labels, 48 subwords: 4 ms for 0.04).
@@ -110,9 +106,9 @@ spread.defvjp(
   ),
   lambda kept, out_BHQM: (collect(out_BHQM, *kept), None),
 )
-_collect.defvjp(
-  lambda labels, weight_BHQM, label_BQM: (
-    _collect(labels, weight_BHQM, label_BQM),
+collect.defvjp(
+  lambda weight_BHQM, label_BQM, labels: (
+    collect(weight_BHQM, label_BQM, labels),
     label_BQM,
   ),
   lambda labels, label_BQM, out_BHQL: (spread(out_BHQL, label_BQM), None),
