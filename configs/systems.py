@@ -14,13 +14,12 @@ a family the first is the baseline, which has no part.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ml_collections import ConfigDict
 
 from configs import parsing_systems as parsing
 from configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import flat
 from jaxsyn.syntax import PARTS
 
 
@@ -264,9 +263,9 @@ def apply(config: ConfigDict, system: str | None) -> ConfigDict:
         f"no system {name!r} (the part after ':' in --config). "
         f"{did_you_mean(name, SYSTEMS)}"
       )
-    before = _flat(config)
+    before = flat(config)
     SYSTEMS[name](config)
-    for field, value in _flat(config).items():
+    for field, value in flat(config).items():
       if field in before and before[field] == value:
         continue
       if field in owner:
@@ -276,14 +275,3 @@ def apply(config: ConfigDict, system: str | None) -> ConfigDict:
         )
       owner[field] = name
   return config
-
-
-def _flat(section: ConfigDict, prefix: str = "") -> dict[str, Any]:
-  # Not flax's: preparing, which reads these files, does not need JAX.
-  flat: dict[str, Any] = {}
-  for name, value in section.items():
-    if isinstance(value, ConfigDict):
-      flat |= _flat(value, f"{prefix}{name}.")
-    else:
-      flat[prefix + name] = value
-  return flat

@@ -24,7 +24,7 @@ from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import changeable
+from jaxsyn.options import changeable, flat
 from jaxsyn.training.reader import Reader
 
 CONFIG = "config.json"
@@ -179,14 +179,3 @@ def hashes(manifest: dict[str, Any]) -> dict[str, Any]:
       for side, entry in manifest["parser"].items()
     },
   }
-
-
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-  """A config as a dictionary of dotted names."""
-  found: dict[str, Any] = {}
-  for key, value in tree.items():
-    if isinstance(value, dict):
-      found |= flat(value, f"{prefix}{key}.")
-    else:
-      found[prefix + key] = list(value) if isinstance(value, tuple) else value
-  return found

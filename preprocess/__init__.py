@@ -1,1 +1,1 @@
-"""Offline: text in, TFRecords out. Never imports JAX."""
+"""Offline: text in, TFRecords out. Its own code imports no JAX."""

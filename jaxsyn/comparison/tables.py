@@ -11,9 +11,9 @@ import dataclasses
 
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.results import Comparison, Summary, TestSet, find
+from jaxsyn.options import flat
 from jaxsyn.scoring.metrics import heading, larger_is_better
 from jaxsyn.scoring.tables import Rows, interval
-from jaxsyn.workdir import flat
 
 # p-values below -> mark, the smallest first.
 MARKS = ((0.01, "‡"), (0.05, "†"))

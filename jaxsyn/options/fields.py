@@ -258,6 +258,17 @@ def as_dict(settings: Any) -> dict[str, Any]:
   return plain
 
 
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+  """A nested dict, or a ConfigDict, as one of dotted names."""
+  found: dict[str, Any] = {}
+  for name, value in tree.items():
+    if isinstance(value, (Mapping, ml_collections.ConfigDict)):
+      found |= flat(value, f"{prefix}{name}.")
+    else:
+      found[prefix + name] = value
+  return found
+
+
 def range_of(cls: type, field: str) -> Range:
   """The bounds that a dataclass declares for a field."""
   hint = fields_of(cls)[field][1]

@@ -16,13 +16,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 from flax import linen as nn
 from flax import struct, traverse_util
+from jax import Array
 
 from jaxsyn.errors import InputError
-
-Array = jax.Array
 
 COLLECTION = "maps"
 

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.models.contract import view_of
 from jaxsyn.models.spec import ModelSpec
@@ -26,7 +27,6 @@ from jaxsyn.training.objective import (
   real_targets,
 )
 
-Array = jax.Array
 SIDES = {"encoder": "source", "decoder": "target"}
 
 

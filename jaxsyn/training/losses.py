@@ -9,6 +9,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.options import Table, option
 from jaxsyn.options.bounds import Rate
@@ -19,8 +20,6 @@ from jaxsyn.training.head_losses import (
   TargetHeads,
 )
 from jaxsyn.training.objective import Batch, Loss, Ratio, real_targets
-
-Array = jax.Array
 
 
 def token_log_probability(logits_BTV: Array, id_BT: Array) -> Array:

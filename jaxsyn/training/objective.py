@@ -26,8 +26,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.spec import ModelSpec
@@ -35,7 +35,6 @@ from jaxsyn.options import At, Choice, option
 from jaxsyn.options.bounds import Amount
 from jaxsyn.syntax.maps import Maps
 
-Array = jax.Array
 Batch = Mapping[str, Array]  # as the model gets it
 Ratio = tuple[Array, Array]  # a sum, and over how many
 Shares = dict[str, Ratio]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import optax
+from jax import Array
 
 from jaxsyn.options import Choice, Table, option
 from jaxsyn.options.bounds import Amount, CountOrOff
-
-Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)

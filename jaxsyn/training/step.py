@@ -23,13 +23,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax import Array
 
 from jaxsyn.models.contract import EncoderDecoder, forward
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.losses import token_log_probability
 from jaxsyn.training.objective import Loss, Shares, real_targets
 
-Array = jax.Array
 Params = Any
 Metrics = dict[str, Any]
 
