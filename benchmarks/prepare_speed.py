@@ -64,7 +64,7 @@ def run(
     with measured("parse_speed", "sentences"):
       model = UDPipe(parser)
       files = parse.parse(
-        texts, model, folder / "parse", beam=0, workers=workers, what="parsing"
+        texts, model, folder / "parse", workers=workers, what="parsing"
       )
     path = split.conllu["source"] = folder / "train.conllu.gz"
     relations = parse.join(split, "source", path, files)

@@ -149,7 +149,6 @@ def _write_trees(
       split.lines(side),
       parser,
       cache,
-      beam=options.parse.beam,
       workers=options.workers,
       what=f"parsing {split.name} {side}",
     )

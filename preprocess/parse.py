@@ -57,7 +57,6 @@ def parse(
   parser: UDPipe,
   cache: pathlib.Path,
   *,
-  beam: int,
   workers: int,
   what: str,
 ) -> list[pathlib.Path]:
@@ -67,7 +66,6 @@ def parse(
     lines: one sentence a line; stays one whatever it holds.
     parser: each process loads its own copy of it.
     cache: folder of the chunks.
-    beam: of the parser, 0 for its own.
     workers: processes; 0 is one a core.
     what: label of the progress bar.
 
@@ -77,7 +75,7 @@ def parse(
     calls are read, and made again where they are damaged.
   """
   cache.mkdir(parents=True, exist_ok=True)
-  prefix = f"{parser.sha256}:{beam}:{LONGEST_LINE}"
+  prefix = f"{parser.sha256}:{parser.beam}:{LONGEST_LINE}"
   jobs, paths = {}, []
   for chunk in chunks(lines):
     texts = lines[chunk.start : chunk.stop]
@@ -96,7 +94,7 @@ def parse(
     unit="line",
     disable=not sys.stderr.isatty(),
   ) as bar:
-    for done in _run(jobs, parser, beam=beam, workers=workers):
+    for done in _run(jobs, parser, workers):
       bar.update(done)
   if missing:
     seconds = time.monotonic() - started
@@ -211,8 +209,6 @@ def _first(path: pathlib.Path) -> str:
 def _run(
   jobs: dict[pathlib.Path, Sequence[str]],
   parser: UDPipe,
-  *,
-  beam: int,
   workers: int,
 ) -> Iterator[int]:
   """Does the jobs; yields the number of lines of each one done."""
@@ -225,7 +221,7 @@ def _run(
     workers,
     mp_context=multiprocessing.get_context("spawn"),
     initializer=_start_worker,
-    initargs=(str(parser.path), beam),
+    initargs=(str(parser.path), parser.beam),
   )
   try:
     waiting: set[concurrent.futures.Future[int]] = set()

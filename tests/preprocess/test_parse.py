@@ -62,9 +62,7 @@ TEXT = ["Two men play.", "", "I can't. You can!", "nul\x00 line", LONG]
 
 
 def test_parsed_and_joined(parser, tmp_path):
-  files = parse.parse(
-    TEXT, parser, tmp_path / "work", beam=0, workers=1, what="test"
-  )
+  files = parse.parse(TEXT, parser, tmp_path / "work", workers=1, what="test")
   out = tmp_path / "out.conllu.gz"
   lines = ["", "", *TEXT[:3], "", "", *TEXT[3:]]
   split = split_of(None, lines, [2, 3, 4, 7, 8])
@@ -89,7 +87,7 @@ def test_parsed_and_joined(parser, tmp_path):
 def test_processes_and_reuse(parser, tmp_path, monkeypatch):
   work = tmp_path / "work"
   lines = LINES[:400]
-  files = parse.parse(lines, parser, work, beam=0, workers=2, what="test")
+  files = parse.parse(lines, parser, work, workers=2, what="test")
   assert len(set(files)) == len(parse.chunks(lines)) > 2
   data = [file.read_bytes() for file in files]
 
@@ -99,21 +97,20 @@ def test_processes_and_reuse(parser, tmp_path, monkeypatch):
     "_parse_chunk",
     lambda _, file, texts: done.append(file) or len(texts),
   )
-  again = parse.parse(lines, parser, work, beam=0, workers=1, what="test")
+  again = parse.parse(lines, parser, work, workers=1, what="test")
   assert again == files and not done
   files[1].unlink()
-  parse.parse(lines, parser, work, beam=0, workers=1, what="test")
+  parse.parse(lines, parser, work, workers=1, what="test")
   assert done == [files[1]]
   # Another beam is another parser.
   done.clear()
-  parse.parse(lines, parser, work, beam=1, workers=1, what="test")
+  other = UDPipe(parser.path, beam=1)
+  parse.parse(lines, other, work, workers=1, what="test")
   assert len(done) == len(files)
 
   # Two processes write what one does.
   monkeypatch.undo()
-  one = parse.parse(
-    lines, parser, tmp_path / "one", beam=0, workers=1, what="test"
-  )
+  one = parse.parse(lines, parser, tmp_path / "one", workers=1, what="test")
   assert [file.read_bytes() for file in one] == data
 
 
@@ -128,7 +125,7 @@ DAMAGE = {
 @pytest.mark.parametrize("how", DAMAGE)
 def test_damaged_chunk(parser, tmp_path, how, capsys):
   def run():
-    files = parse.parse(TEXT, parser, tmp_path, beam=0, workers=1, what="test")
+    files = parse.parse(TEXT, parser, tmp_path, workers=1, what="test")
     out = tmp_path / "x.gz"
     parse.join(split_of(None, TEXT, range(5)), "source", out, files)
     return files, (tmp_path / "x.gz").read_bytes()

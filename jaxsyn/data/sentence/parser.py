@@ -41,20 +41,20 @@ class UDPipe:
 
   Attributes:
     path: the model's file.
+    beam: width of the parser's beam search; 0: the model's own. 1 is fastest.
   """
 
   def __init__(self, path: str | os.PathLike[str], beam: int = 0):
     """Loads a model.
 
     Args:
-      path: file of the model.
-      beam: width of the parser's beam search; 0: the model's own. 1 is fastest.
+      path, beam: see above.
 
     Raises:
       InputError: no file, or no UDPipe model with a tokeniser and a parser.
     """
     udpipe = load_udpipe()
-    self.path = Path(path)
+    self.path, self.beam = Path(path), beam
     if not self.path.is_file():
       raise InputError(
         f"{path}: no such parser model; give a .udpipe file or a language code."
