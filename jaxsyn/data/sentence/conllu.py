@@ -24,7 +24,6 @@ from jaxsyn.data.sentence.align import (
   shortened,
   spans,
   visible,
-  visible_positions,
 )
 from jaxsyn.data.sentence.conllu_rows import COLUMNS, Row, joined
 from jaxsyn.data.sentence.text import (
@@ -240,13 +239,9 @@ def match(
 
 def unparsed(text: str) -> Parse:
   """A line without a tree: its blank-separated words, each its own root."""
-  spans = []
-  for token in re.finditer(r"\S+", text):
-    if positions := visible_positions(token.group()):
-      first = token.start()
-      spans.append((first + positions[0], first + positions[-1] + 1))
-  start, end = zip(*spans) if spans else ((), ())
-  head, relation = tuple(range(len(spans))), ("root",) * len(spans)
+  words = [(token,) for token in text.split() if visible(token)]
+  start, end = map(tuple, spans(words, text))
+  head, relation = tuple(range(len(words))), ("root",) * len(words)
   return Parse(text, start, end, head, relation, parsed=False)
 
 
