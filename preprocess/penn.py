@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from jaxsyn.data.sentence.align import spans, visible, words_of_pieces
-from jaxsyn.data.sentence.linearise import CLOSE, opening
+from jaxsyn.data.sentence.linearise import CLOSE, of_subwords, opening
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
@@ -198,13 +198,8 @@ def bracketing(
   start_W, end_W = spans(map(spellings, tree.words), text)
   pieces = vocabulary.encode(text)
   word_S = words_of_pieces(text, pieces.begin, pieces.end, start_W, end_W)
-  places: list[list[int]] = [[] for _ in tree.words]
-  for position, word in enumerate(word_S):
-    places[word].append(position)
-  found: list[int] = []
-  for sign in tree.signs:
-    if isinstance(sign, str):
-      found.append(int(opening(ids[sign])))
-    else:
-      found += [CLOSE] if sign == CLOSE else places[sign]
-  return np.array(found, np.int32)
+  signs = [
+    int(opening(ids[sign])) if isinstance(sign, str) else sign
+    for sign in tree.signs
+  ]
+  return of_subwords(np.array(signs, np.int32), np.array(word_S, np.int32))
