@@ -236,7 +236,7 @@ def none_whole(workdir: pathlib.Path, damaged: dict[int, str]) -> InputError:
 
 def _together(reason: str) -> None:
   """Raises Damaged where any process has a reason: all pass over the same."""
-  if first := next(filter(None, sums.everyone(reason)), ""):
+  if first := sums.agreed(reason):
     raise Damaged(first)
 
 

@@ -27,6 +27,7 @@ from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.loader.split import Split, ahead
 from jaxsyn.errors import InputError
+from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Layout, Program, Step
@@ -298,7 +299,15 @@ class _Loop:
   def _reason(self, step: int, signals: StopSignals) -> str:
     """Why this call is to end now; "" to go on."""
     self._clock()
-    return signals.name or over(self._config, step, self._progress)
+    reason = signals.name or over(self._config, step, self._progress)
+    if jax.process_count() == 1:
+      return reason
+    # Signals and clocks reach each process at another step; where one ended
+    # alone, the step of the others failed. All ask where they log, which waits
+    # for the devices anyway.
+    train = self._config.train
+    meet = step % train.log_every == 0 or step >= train.steps
+    return sums.agreed(reason) if meet else ""
 
   def _clock(self) -> None:
     """Brings the minutes of the run, all calls together, up to date."""

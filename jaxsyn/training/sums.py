@@ -94,6 +94,11 @@ def everyone(content: Any) -> list[Any]:
   return [json.loads(row[:n].tobytes()) for row, n in zip(rows, sizes)]
 
 
+def agreed(reason: str) -> str:
+  """The first reason that any process has, in all of them; "" for none."""
+  return next(filter(None, everyone(reason)), "")
+
+
 def _held(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
   """The regions of an array that this process answers for."""
   if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:

@@ -103,6 +103,7 @@ import sys
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 
 folder, address, number = sys.argv[1:]
@@ -120,7 +121,8 @@ for step in (1, 2, 3):
 jax.experimental.multihost_utils.sync_global_devices("saved")
 step, found, progress = checkpoints.restore(state(0))
 (part,) = found["w"].addressable_shards
-print(step, progress.batch, part.data.shape, part.data[0, 0])
+stop = sums.agreed("SIGTERM" if number == "1" else "")
+print(step, progress.batch, part.data.shape, part.data[0, 0], stop)
 checkpoints.close()
 """
 
@@ -142,7 +144,7 @@ def test_several_processes_save_one_checkpoint(tmp_path, environment):
   ]
   try:
     for output, error in [host.communicate(timeout=60) for host in hosts]:
-      assert output.endswith("3 3 (4, 4) 3.0\n"), error
+      assert output.endswith("3 3 (4, 4) 3.0 SIGTERM\n"), error
   finally:
     for host in hosts:
       host.kill()
