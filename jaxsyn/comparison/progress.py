@@ -51,7 +51,7 @@ def validations(job: Job) -> list[dict[str, Any]]:
   return [r for r in records(job) if r["kind"] == "validation" and metric in r]
 
 
-def state(job: Job, working: bool, failed: bool) -> RunState:
+def state(job: Job, *, working: bool = False, failed: bool = False) -> RunState:
   """How far a run is.
 
   Args:

@@ -103,7 +103,7 @@ class Runner:
 
   def _start(self, job: Job, place: Place) -> None:
     job.run.mkdir(parents=True, exist_ok=True)
-    step = progress.state(job, True, False).step
+    step = progress.state(job).step
     further = step > self._reached.get(job, -1)
     self._starts[job] = 1 if further else self._starts[job] + 1
     self._reached[job] = step
@@ -169,12 +169,11 @@ class Runner:
     busy = {working.job for working in self._working}
     for job in busy:
       self._tell(job)
-    self._board.show(
-      {
-        job: progress.state(job, job in busy, job in self._failed)
-        for job in self._jobs
-      }
-    )
+    states = {
+      job: progress.state(job, working=job in busy, failed=job in self._failed)
+      for job in self._jobs
+    }
+    self._board.show(states)
 
   def _tell(self, job: Job) -> None:
     """A line for each validation that is new."""

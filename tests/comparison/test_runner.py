@@ -322,14 +322,14 @@ def test_a_terminal_is_drawn_over_and_a_file_is_not(jobs, tmp_path):
 
 def test_the_state_is_read_from_what_runs_write(jobs):
   job = jobs[1]
-  assert progress.state(job, False, False).what == "waiting"
+  assert progress.state(job).what == "waiting"
   job.run.mkdir(parents=True)
   (job.run / "log.jsonl").write_text(
     '{"kind": "train", "step": 2, "minutes": 0.5, "eta_minutes": 1.0}\n'
     '{"kind": "validation", "step": 3, "bleu": 4.0, "best_bleu": 5.0, '
     '"minutes": 0.75}\n{"kind": "tra'  # a line that is being written
   )
-  found = progress.state(job, True, False)
+  found = progress.state(job, working=True)
   assert found == RunState("training", 3, 6, "BLEU 5.00", 0.75, 1.0)
-  assert progress.state(job, False, False).what == "stopped"
-  assert progress.state(job, False, True).what == "failed"
+  assert progress.state(job).what == "stopped"
+  assert progress.state(job, failed=True).what == "failed"
