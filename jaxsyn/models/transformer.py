@@ -66,12 +66,12 @@ class TransformerModel(EncoderDecoder):
   def _embed(self, table: nn.Embed, id_BS: Array) -> Array:
     return super()._embed(table, id_BS) * self.spec.model.width**0.5
 
-  def _place(self, x_BSD: Array, position_BS: Array, *, train: bool) -> Array:
+  def _place(self, x_BSD: Array, view: View) -> Array:
+    """With what tells where each stands, and dropout: what enters a layer."""
     if self.spec.family.positions:
-      x_BSD = x_BSD + sinusoids(position_BS, x_BSD.shape[-1]).astype(
-        x_BSD.dtype
-      )
-    return self.drop(x_BSD, train=train)
+      place_1SD = sinusoids(view.position_Q[None], x_BSD.shape[-1])
+      x_BSD = x_BSD + place_1SD.astype(x_BSD.dtype)
+    return self.drop(x_BSD, train=view.train)
 
   def _logits(self, x_BTD: Array) -> Array:
     model = self.spec.model
@@ -83,8 +83,7 @@ class TransformerModel(EncoderDecoder):
 
   def encode(self, id_BS: Array, source: View) -> Encoded:
     view = source.with_positions()
-    x_BSD = self._embed_source(id_BS, view)
-    x_BSD = self._place(x_BSD, view.position_Q[None], train=view.train)
+    x_BSD = self._place(self._embed_source(id_BS, view), view)
     for layer in self.encoder:
       x_BSD, view = layer(x_BSD, view)
     if self.spec.family.norm == "pre":
@@ -93,8 +92,7 @@ class TransformerModel(EncoderDecoder):
 
   def decode(self, encoded: Encoded, input_BT: Array, target: View) -> Array:
     target = target.with_positions()
-    x_BTD = self._embed(self.target_table, input_BT)
-    x_BTD = self._place(x_BTD, target.position_Q[None], train=target.train)
+    x_BTD = self._place(self._embed(self.target_table, input_BT), target)
     for layer in self.decoder:
       x_BTD = layer(x_BTD, encoded.memory_BSD, target, encoded.source)
     return self._logits(x_BTD)
@@ -130,8 +128,7 @@ class TransformerModel(EncoderDecoder):
       position_Q=jnp.full(N, at),
       position_M=jnp.tile(jnp.arange(T), N),
     )
-    x_BND = self._embed(self.target_table, token_BN)
-    x_BND = self._place(x_BND, jnp.full((1, 1), at), train=target.train)
+    x_BND = self._place(self._embed(self.target_table, token_BN), target)
     layers = []
     for layer, past, memory in zip(self.decoder, cache.layers, encoded.layers):
       x_BND, past = layer.step(
