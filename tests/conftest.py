@@ -11,13 +11,17 @@ import tempfile
 import pytest
 from absl import logging
 
-# Eight devices simulated on few cores dead-lock in collectives unless the
-# thread pool is larger than the devices (XLA's in-process rendezvous).
-os.environ.setdefault("PJRT_NPROC", "64")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
-# Most of the time would go into making tiny programs fast; see `optimised`.
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # see `eight_devices`
+# Most of the time would go into making tiny programs fast. So the tests compile
+# quickly in this process: without LLVM's passes, and by XLA's older emitters of
+# loops, since those by MLIR take three times as long. Commands in processes of
+# their own compile as those of users do: see `environment`.
+QUICK = {
+  "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+  "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
+}
+os.environ.update(QUICK)
 
 # Every program is compiled once in a run of the tests: its workers, and what
 # they start, keep them in one folder, which is empty at first and not the
@@ -40,30 +44,33 @@ def same_verbosity():
   logging.set_verbosity(before)
 
 
-def _optimised():
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+  """Of commands in processes of their own, which compile as users' do."""
+  return {k: v for k, v in os.environ.items() if k not in QUICK}
+
+
+def _devices(count: int) -> None:
   import jax
+  from jax.extend.backend import clear_backends
 
-  jax.config.update("jax_disable_most_optimizations", False)
-  yield
-  jax.config.update("jax_disable_most_optimizations", True)
-
-
-@pytest.fixture
-def optimised():
-  """Compiles as commands do, where what the compiler makes is in question."""
-  yield from _optimised()
+  clear_backends()
+  jax.config.update("jax_num_cpu_devices", count)
 
 
 @pytest.fixture(scope="module")
-def optimised_file():
-  """The same for a whole file with what its tests share."""
-  yield from _optimised()
+def eight_devices():
+  """Eight devices for a file, simulated; all others have one.
 
-
-@pytest.fixture(scope="session")
-def environment() -> dict[str, str]:
-  """Of commands in processes of their own: they have one device."""
-  return {**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
+  Programs of eight take twice as long to compile and to run.
+  """
+  # On few cores they dead-lock in collectives unless the thread pool is larger
+  # than the devices (XLA's in-process rendezvous).
+  os.environ["PJRT_NPROC"] = "64"
+  _devices(8)
+  yield
+  os.environ.pop("PJRT_NPROC")
+  _devices(1)
 
 
 @pytest.fixture

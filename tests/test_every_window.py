@@ -13,8 +13,6 @@ from configs.systems import SYSTEMS
 from jaxsyn.models.contract import view_of
 from jaxsyn.syntax import WINDOWS, WindowSpec
 
-# Devices, and hypotheses, agree as what commands compile does.
-pytestmark = pytest.mark.usefixtures("optimised_file")
 
 PAIRS = [
   sentence(5, 6, 1),

@@ -24,6 +24,9 @@ from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
 from jaxsyn.validation import Validator
 
+# 24 sentences, and a whole run, over several devices.
+pytestmark = pytest.mark.usefixtures("eight_devices")
+
 
 def small(tiny, **changes):
   config = tiny("transformer")

@@ -26,8 +26,6 @@ from jaxsyn.decode.search import NEVER, Sources
 from jaxsyn.models.contract import view_of
 from jaxsyn.training.losses import token_log_probability
 
-# Devices, and hypotheses, agree as what commands compile does.
-pytestmark = pytest.mark.usefixtures("optimised_file")
 
 PAIRS = [
   sentence(5, 6, 1),

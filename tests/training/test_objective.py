@@ -154,6 +154,7 @@ def one_batch(system):
 CLIP = 0.2
 
 
+@pytest.mark.usefixtures("eight_devices")
 @pytest.mark.parametrize("parallelism", ["jit", "pmap"])
 def test_accumulating_on_eight_devices_is_the_whole_batch(parallelism):
   """With clipping, which is of the update's gradient, as is the norm."""

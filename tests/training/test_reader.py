@@ -299,6 +299,7 @@ def on(devices: int):
   return jax.tree.map(placed, ABSTRACT)
 
 
+@pytest.mark.usefixtures("eight_devices")
 @pytest.mark.parametrize("there, here", [(8, 1), (1, 8), (4, 2), (2, 8)])
 def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
   shardings = jax.tree.map(lambda leaf: leaf.sharding, on(there))

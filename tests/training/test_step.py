@@ -14,8 +14,6 @@ from jaxsyn.models.layers import Dropout, keep_mask
 from jaxsyn.training.mesh import Layout, make_mesh, parameter_spec
 from jaxsyn.training.step import evaluate_step, first_state, train_step
 
-# Devices, and hypotheses, agree as what commands compile does.
-pytestmark = pytest.mark.usefixtures("optimised_file")
 
 BATCH = {
   k: np.asarray(v)
@@ -103,6 +101,7 @@ def losses_on_one_device(name):
   return found
 
 
+@pytest.mark.usefixtures("eight_devices")
 @pytest.mark.parametrize(
   "name, parallelism, mesh",
   [
@@ -178,6 +177,7 @@ def test_dropout_keeps_the_mean():
   np.testing.assert_array_equal(same, x)
 
 
+@pytest.mark.usefixtures("eight_devices")
 def test_a_mesh_that_does_not_fit_is_an_error():
   with pytest.raises(ValueError, match="does not make up the 8 devices"):
     make_mesh(Mesh(data=3, fsdp=1, tensor=1))
@@ -187,6 +187,7 @@ def test_a_mesh_that_does_not_fit_is_an_error():
     Layout("pmap", Mesh(data=4, fsdp=2, tensor=1))
 
 
+@pytest.mark.usefixtures("eight_devices")
 def test_parameters_are_cut_along_what_divides():
   mesh = make_mesh(Mesh(data=2, fsdp=2, tensor=2))
   assert parameter_spec((6, 16), mesh) == jax.sharding.PartitionSpec(
