@@ -13,7 +13,6 @@ from configs.systems import SYSTEMS
 from jaxsyn.models.contract import view_of
 from jaxsyn.syntax import WINDOWS, WindowSpec
 
-
 PAIRS = [
   sentence(5, 6, 1),
   sentence(3, 4, 226, bare=17),  # more words than subwords

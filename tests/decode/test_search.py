@@ -26,7 +26,6 @@ from jaxsyn.decode.search import NEVER, Sources
 from jaxsyn.models.contract import view_of
 from jaxsyn.training.losses import token_log_probability
 
-
 PAIRS = [
   sentence(5, 6, 1),
   sentence(2, 4, 2, bare=16),

@@ -14,7 +14,6 @@ from jaxsyn.models.layers import Dropout, keep_mask
 from jaxsyn.training.mesh import Layout, make_mesh, parameter_spec
 from jaxsyn.training.step import evaluate_step, first_state, train_step
 
-
 BATCH = {
   k: np.asarray(v)
   for k, v in batch_of(
