@@ -153,12 +153,10 @@ def _longest(records: Records) -> int:
   Raises:
     InputError: one of thousands, which would need more memory than all others.
   """
-  longest = line = 0
-  for example in records:
-    size = max(len(example["source_id"]), len(example["target_id"]))
-    if size > longest:
-      longest, line = size, int(example["line"])
+  size = np.maximum(records.index.source_length, records.index.target_length)
+  longest = int(size.max(initial=0))
   if longest > LONGEST:
+    line = records[int(size.argmax())]["line"]
     raise InputError(
       f"split {records.split}, line {line}: {longest} subwords on one side, more "
       f"than {LONGEST}. It is no sentence; take it out of both raw files and "

@@ -201,6 +201,7 @@ _TFDS, _COLUMNS = "prepared/quickstart/*/", "prepared/work/columns"
 TARGETS = {
   "shard": Target(_TFDS + "*.tfrecord*", train_on, without=_COLUMNS),
   "shard_cached": Target(_TFDS + "*.tfrecord*", train_on),
+  "index": Target(_TFDS + "index-*.npz", train_on, without=_COLUMNS),
   "columns": Target(f"{_COLUMNS}/*/*", train_on),
   "references": Target("prepared/text/*", train_on),
   "manifest": Target("prepared/manifest.json", train_on),

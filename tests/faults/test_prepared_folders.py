@@ -50,7 +50,7 @@ DAMAGE = {
 def test_each_file(whole, tmp_path, capsys):
   """Whatever happens to one of them, it is named, and nothing is changed."""
   _, folder, expected = of(whole, tmp_path)
-  assert len(expected) == 13
+  assert len(expected) == 15
   for name in [*expected, "manifest.json"]:
     data = (folder / name).read_bytes()
     for kind in DAMAGE.values():

@@ -9,7 +9,7 @@ prepared folder looks like this:
                                       the trees came as CoNLL-U
   conllu/SPLIT.SIDE.conllu.gz         the trees; line N of the text is tree N
   text/SPLIT.SIDE.gz                  the raw text; line N is record N
-  NAME/VERSION/                       the TFDS data set
+  NAME/VERSION/                       the TFDS data set and its index
   report.txt, report.png
 
 The manifest has the sum of each of these files (`jaxsyn.data.store.integrity`), and
@@ -92,6 +92,7 @@ def names(manifest: Mapping[str, Any]) -> list[str]:
   folder = tfds_folder("", manifest)
   for name, facts in manifest["splits"].items():
     paths = [folder / shard["file"] for shard in facts["shards"]]
+    paths.append(index_file("", manifest, name))
     paths += [text_file("", name, side) for side in schema.SIDES]
     paths += [conllu_file("", name, side) for side in manifest["sides"]]
     found += [path.as_posix() for path in paths]
@@ -183,6 +184,15 @@ def tfds_folder(
 ) -> pathlib.Path:
   """Where the records are: NAME/VERSION in the prepared folder."""
   return pathlib.Path(directory) / manifest["name"] / manifest["version"]
+
+
+def index_file(
+  directory: os.PathLike[str] | str,
+  manifest: Mapping[str, Any],
+  split_name: str,
+) -> pathlib.Path:
+  """Where the index of a split's records is."""
+  return tfds_folder(directory, manifest) / f"index-{split_name}.npz"
 
 
 def text_file(

@@ -1,4 +1,4 @@
-"""The examples of a prepared split, in the order of its text.
+"""The examples of a prepared split, by number or in the order of its text.
 
 `preprocess.build` writes the records with `jaxsyn.data.store.tfds_builder`; here
 they are read back, checked and decoded, with neither TensorFlow nor JAX.
@@ -7,21 +7,27 @@ they are read back, checked and decoded, with neither TensorFlow nor JAX.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from jaxsyn.data import schema
 from jaxsyn.data.store import integrity, tfrecord
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
+from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.rows import TOGETHER, Example, Rows
 from jaxsyn.errors import InputError
 
 
 class Records:
-  """The examples of one split.
+  """The examples of one split, by number or in order.
 
   Attributes:
     manifest: of the prepared folder.
@@ -59,6 +65,40 @@ class Records:
   def __len__(self) -> int:
     return self._size
 
+  def __getitem__(self, i: int) -> Example:
+    """Example number i; checked."""
+    if not 0 <= i < len(self):
+      raise IndexError(f"record {i} of {len(self)}")
+    shard = self.index.shard
+    path, _ = self._shards[shard[i]]
+    number = i - int(np.searchsorted(shard, shard[i]))
+    payload = tfrecord.read(path, int(self.index.offset[i]), number)
+    return self._decoded([payload], path, number).examples()[0]
+
+  @functools.cached_property
+  def index(self) -> Index:
+    """Of the file or, where that is not as it was written, of the records."""
+    name = manifests.index_file("", self.manifest, self.split)
+    path = self.directory / name
+    try:
+      integrity.check(self.directory, self.manifest, name)
+      return Index.load(path)
+    except InputError:
+      index = Index.of(
+        (
+          (shard, size, *lengths)
+          for shard, rows, sizes in self._read()
+          for size, *lengths in zip(
+            sizes, *(rows.sizes(f"{side}_id") for side in schema.SIDES)
+          )
+        ),
+        self.fingerprint,
+      )
+    # A folder that may only be read: then it is made each time.
+    with contextlib.suppress(OSError):
+      index.save(path)
+    return index
+
   def __iter__(self) -> Iterator[Example]:
     """All examples in order; checked."""
     for rows in self.rows():
@@ -71,18 +111,16 @@ class Records:
       InputError: a file is not as it was written, or holds what are no examples
         of this data set; names the record.
     """
-    for path, shard in self._shards:
+    for _, rows, _ in self._read():
+      yield rows
+
+  def _read(self) -> Iterator[tuple[int, Rows, list[int]]]:
+    """Number of the shard, examples, and bytes of each."""
+    for i, (path, shard) in enumerate(self._shards):
       payloads, number = tfrecord.scan(path), 0
       while waiting := list(itertools.islice(payloads, TOGETHER)):
-        try:
-          rows = self._decode(waiting)
-          self._check(rows)
-        except NotAnExample as error:
-          raise InputError(
-            f"{path}: record {number + error.number} is no example of this data"
-            f" set: {error.why}. {tfrecord.REMEDY}"
-          ) from None
-        yield rows
+        rows = self._decoded(waiting, path, number)
+        yield i, rows, [*map(len, waiting)]
         number += len(rows)
       # What is whole may still be of another data set of the same size. Not
       # before: of a damaged record its number is told.
@@ -93,6 +131,20 @@ class Records:
           f"{path} holds {number} records, but the manifest says"
           f" {shard['examples']}. Prepare the data again."
         )
+
+  def _decoded(
+    self, payloads: Sequence[bytes], path: pathlib.Path, number: int
+  ) -> Rows:
+    """Examples, the first of which is record `number` of a file; checked."""
+    try:
+      rows = self._decode(payloads)
+      self._check(rows)
+    except NotAnExample as error:
+      raise InputError(
+        f"{path}: record {number + error.number} is no example of this data set:"
+        f" {error.why}. {tfrecord.REMEDY}"
+      ) from None
+    return rows
 
 
 def _check_size(path: pathlib.Path, size: int) -> None:

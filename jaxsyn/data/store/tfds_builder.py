@@ -1,8 +1,8 @@
 """The records as a data set of TensorFlow Datasets (TFDS).
 
-`write` is what `preprocess.build` calls: TFRecord shards and the TFDS
-metadata, made without TensorFlow. Whoever has TensorFlow reads the same folder
-with
+`write` is what `preprocess.build` calls: TFRecord shards, their index and the
+TFDS metadata, made without TensorFlow. Whoever has TensorFlow reads the same
+folder with
 
   tfds.load("multi30k_en_de", data_dir="data/multi30k_en_de")
   tfds.builder_from_directory("data/multi30k_en_de/multi30k_en_de/1.0.0")
@@ -35,6 +35,7 @@ from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import integrity, tfrecord
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.decoding import kind_of
+from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.errors import InputError
 
@@ -102,6 +103,7 @@ def write(
         folder,
         f"{name}-{split}.tfrecord",
         *value,
+        index=f"index-{split}.npz",
         shards=shards,
         serialize=serializer(features),
       )
@@ -119,18 +121,23 @@ def _write_split(
   count: int,
   examples: Iterable[Mapping[str, np.ndarray]],
   *,
+  index: str,
   shards: int,
   serialize: Callable[[Mapping[str, Any]], bytes],
 ) -> dict[str, Any]:
   examples = iter(examples)
   shards = max(1, min(shards, count))
   facts: list[dict[str, Any]] = []
+  rows: list[tuple[int, ...]] = []
   for shard in range(shards):
     file = f"{stem}-{shard:05d}-of-{shards:05d}"
     size = (shard + 1) * count // shards - shard * count // shards
     with tfrecord.writer(folder / file) as writer:
       for example in itertools.islice(examples, size):
-        writer.write(serialize(example))
+        payload = serialize(example)
+        writer.write(payload)
+        lengths = len(example["source_id"]), len(example["target_id"])
+        rows.append((shard, len(payload), *lengths))
     facts.append(
       {
         "file": file,
@@ -139,10 +146,10 @@ def _write_split(
         "sha256": writer.digest.hexdigest(),
       }
     )
-  written = sum(shard["examples"] for shard in facts)
-  if written != count or next(examples, None) is not None:
+  if len(rows) != count or next(examples, None) is not None:
     raise ValueError(f"{stem}: the split does not hold {count} examples.")
   digest = records_sha256([shard["sha256"] for shard in facts])
+  Index.of(rows, digest).save(folder / index)
   return {"examples": count, "shards": facts, "records_sha256": digest}
 
 

@@ -77,13 +77,32 @@ def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
     InputError: the file is missing, truncated or damaged; the message gives
       the file and the record.
   """
+  with _open(path) as (file, most):
+    number = 0
+    while header := file.read(HEADER):
+      yield _payload(file, header, most, f"{path}: record {number}")
+      number += 1
+
+
+def read(path: os.PathLike[str] | str, offset: int, number: int) -> bytes:
+  """The payload of the frame at an offset; errors as of `scan`.
+
+  Args:
+    path: the file.
+    offset: in bytes.
+    number: which record it is, for messages.
+  """
+  with _open(path) as (file, most):
+    file.seek(offset)
+    return _payload(file, file.read(HEADER), most, f"{path}: record {number}")
+
+
+@contextlib.contextmanager
+def _open(path: os.PathLike[str] | str) -> Iterator[tuple[IO[bytes], int]]:
+  """A file and its size; what cannot be read is an InputError."""
   try:
     with open(path, "rb") as file:
-      most = os.fstat(file.fileno()).st_size
-      number = 0
-      while header := file.read(HEADER):
-        yield _payload(file, header, most, f"{path}: record {number}")
-        number += 1
+      yield file, os.fstat(file.fileno()).st_size
   except FileNotFoundError:
     raise InputError(f"{path} is missing. {REMEDY}") from None
   except OSError as error:

@@ -31,6 +31,7 @@ def test_whole_folders_are_whole(prepared):
   assert {
     "toy/1.0.0/features.json",
     "toy/1.0.0/dataset_info.json",
+    "toy/1.0.0/index-train.npz",
     "text/train.source.gz",
     "conllu/test.source.conllu.gz",
     "vocabulary.model",

@@ -1,4 +1,4 @@
-"""Records in order; damaged folders."""
+"""Records by number and in order; the index; damaged folders."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.store import decoding, records, tfrecord
 from jaxsyn.data.store import manifest as manifests
 from jaxsyn.data.store.example_check import Check
+from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.errors import InputError
 
@@ -41,13 +42,53 @@ def same(a, b):
     assert a[name].dtype == b[name].dtype, name
 
 
-def test_in_order(prepared):
+def test_by_number_and_in_order(prepared):
   found = records.Records(prepared, "train")
   assert len(found) == 11
   for one, expected in zip(found, EXAMPLES, strict=True):
     same(one, expected)
+  for i in (10, 0, 5):
+    same(found[i], EXAMPLES[i])
+  for i in (-1, 11):
+    with pytest.raises(IndexError, match=rf"record {i} of 11"):
+      found[i]
   assert len(records.Records(prepared, "test")) == 1
   assert list(records.Records(prepared, "none")) == []
+
+
+def test_index(prepared):
+  index = records.Records(prepared, "train").index
+  # 11 records in 3 shards: 3, 4, 4; source lengths 3 4 5 3 ..., EOS included.
+  assert index.shard.tolist() == [0] * 3 + [1] * 4 + [2] * 4
+  assert index.source_length.tolist() == [3 + i % 3 for i in range(11)]
+  assert index.target_length.tolist() == [1 + i % 4 for i in range(11)]
+  assert index.offset[0] == index.offset[3] == 0
+  assert index.offset[1] == 12 + index.length[0] + 4
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "cut", "other"])
+@pytest.mark.parametrize("may_write", [True, False])
+def test_index_is_made_again(folder, monkeypatch, damage, may_write):
+  path = folder / "toy" / "1.0.0" / "index-train.npz"
+  whole = path.read_bytes()
+  if damage == "missing":
+    path.unlink()
+  elif damage == "garbage":
+    path.write_bytes(b"no index")
+  elif damage == "cut":
+    os.truncate(path, 200)
+  else:  # whole, of as many records
+    Index.of([(0, 7, 7, 7)] * 11, "other").save(path)
+  if not may_write:
+    monkeypatch.setattr(files, "publish", unwritable)
+  found = records.Records(folder, "train")
+  same(found[6], EXAMPLES[6])
+  if may_write:
+    assert path.read_bytes() == whole
+
+
+def unwritable(*_):
+  raise PermissionError
 
 
 def shard(folder, number):
@@ -81,8 +122,11 @@ def test_flipped_bit(folder):
   data = bytearray(path.read_bytes())
   data[-20] ^= 1  # in the payload of the last of its 4 records
   path.write_bytes(data)
-  with pytest.raises(InputError, match=r"00001-of-00003: record 3 is damaged"):
-    list(records.Records(folder, "train"))
+  found = records.Records(folder, "train")
+  same(found[5], EXAMPLES[5])
+  for read in (lambda: found[6], lambda: list(found)):
+    with pytest.raises(InputError, match=r"01-of-00003: record 3 is damaged"):
+      read()
 
 
 def test_fewer_records_than_the_manifest_says(folder):
