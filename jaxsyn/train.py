@@ -27,6 +27,7 @@ from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout, set_up_jax
+from jaxsyn.training.start import Training
 from jaxsyn.training.step import check_maps
 from jaxsyn.validation import Validator
 
@@ -109,7 +110,7 @@ def run(
     try:
       with enough_memory(_sizes(split), _LESS_MEMORY):
         return loop.train(
-          loop.Training(
+          Training(
             config=config,
             recipe=plan.recipe,
             layout=layout,

@@ -22,9 +22,9 @@ from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.scoring.selection import LIKELIHOOD, Selector, settled
-from jaxsyn.training.loop import ValidationScores
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
+from jaxsyn.training.start import ValidationScores
 from jaxsyn.training.step import evaluate_step
 
 LONGEST = 1024  # subwords of a side

@@ -142,8 +142,8 @@ def go_on(world: World, origin: World) -> Digests:
 def _abstract_state(folder: pathlib.Path) -> Any:
   """Shapes and types of the state of the undamaged run."""
   from jaxsyn.plan import resolve
-  from jaxsyn.training.loop import abstract_state
   from jaxsyn.training.mesh import Layout
+  from jaxsyn.training.start import abstract_state
 
   config = read_config(World(folder).config())
   records = Records(config.data.directory, config.data.train)

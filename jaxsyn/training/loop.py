@@ -9,82 +9,38 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.columns import Batch
-from jaxsyn.data.loader.split import Split, ahead
+from jaxsyn.data.loader.split import ahead
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
-from jaxsyn.training.checkpoint import Checkpoints, Progress
+from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.log import Log
-from jaxsyn.training.mesh import Layout, Program, Step
 from jaxsyn.training.meter import Meter, real_subwords
-from jaxsyn.training.step import (
-  Metrics,
-  Params,
-  Recipe,
-  TrainState,
-  first_state,
-  train_step,
+from jaxsyn.training.start import (
+  Programs,
+  Training,
+  compiled,
+  restored,
+  sizes,
+  unshared,
 )
+from jaxsyn.training.step import Metrics, TrainState
 
 # On CPU, collectives of too many programs in flight dead-lock a thread pool
 # of few cores; a wait now and then costs nothing.
 IN_FLIGHT = 8
-
-
-class ValidationScores(NamedTuple):
-  """What parameters do on the validation split.
-
-  Attributes:
-    values: for the log, by name: among them the score of config.train.selection
-      and "likelihood".
-    rank: what is compared to find the best: the larger, the first number first.
-  """
-
-  values: dict[str, Any]
-  rank: Sequence[float]
-
-
-@dataclasses.dataclass(frozen=True)
-class Training:
-  """What a run is made of.
-
-  Attributes:
-    config: of the run.
-    recipe: of the step.
-    layout: where it runs.
-    split: to train on.
-    checkpoints: of the run.
-    validate: parameters -> what they score, and how they rank.
-    open_log: the log, from the step that is gone on from.
-  """
-
-  config: Config
-  recipe: Recipe
-  layout: Layout
-  split: Split
-  checkpoints: Checkpoints
-  validate: Callable[[Params], ValidationScores]
-  open_log: Callable[[int], Log]
-
-  @functools.cached_property
-  def step(self) -> Step:
-    """One batch in, for the layout to compile."""
-    return functools.partial(train_step, recipe=self.recipe)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +92,7 @@ def train(training: Training) -> TrainingEnd:
     InputError: the loss is not a number; the message names the step and the
       last good checkpoint.
   """
-  state, progress = _restore(training)
+  state, progress = restored(training)
   start = int(jax.device_get(training.layout.take_state(state).step))
   if reason := over(training.config, start, progress):
     shapes = len(training.split.plan.shapes)
@@ -145,7 +101,7 @@ def train(training: Training) -> TrainingEnd:
   if start:
     log.say(f"going on from step {start}")
   try:
-    programs = _compile(training, state, log)
+    programs = compiled(training, state, log)
     loop = _Loop(
       training, log, programs=programs, progress=progress, start=start
     )
@@ -168,62 +124,6 @@ def over(config: Config, step: int, progress: Progress) -> str:
   return ""
 
 
-def _restore(training: Training) -> tuple[TrainState, Progress]:
-  """The state to go on from, in place; a fresh one if there is none."""
-  layout, batch = training.layout, training.split.empty()[0]
-  restored = training.checkpoints.restore(
-    abstract_state(training.recipe, layout, batch)
-  )
-  if restored is None:
-    make = functools.partial(
-      first_state, training.recipe, seed=training.config.seed
-    )
-    return layout.place_state(jax.jit(make)(batch)), Progress()
-  _, state, progress = restored
-  return layout.place_state(state), progress
-
-
-def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:
-  """Shapes, types and shardings of a state, as checkpoints hold it."""
-  state = jax.eval_shape(lambda: first_state(recipe, batch, 0))
-  return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    state,
-    layout.storage(state),
-  )
-
-
-# Of each declared shape: the compiled step, and its FLOPs.
-_Programs = dict[tuple[int, ...], tuple[Program, float]]
-
-
-def _compile(training: Training, state: TrainState, log: Log) -> _Programs:
-  """Compiles the step for every shape before the first one."""
-  layout = training.layout
-  batches = [layout.place_batch(batch) for batch in training.split.empty()]
-  began = time.monotonic()
-  log.say(f"compiling the step for {len(batches)} shapes")
-  with ThreadPoolExecutor(2) as pool:
-    programs = list(
-      pool.map(
-        lambda batch: layout.compile_train(training.step, state, batch), batches
-      )
-    )
-  # Saving copies the state on a CPU; its small programs belong to the warm-up.
-  jax.block_until_ready(_unshared(layout.take_state(state)))
-  log.say(f"compiled in {time.monotonic() - began:.0f} s")
-  return {
-    _sizes(batch): (program, _flops(program))
-    for batch, program in zip(batches, programs)
-  }
-
-
-def _flops(program: Program) -> float:
-  """Of one call on all devices, as XLA counts them; 0 where it does not."""
-  costs = program.cost_analysis() or {}
-  return float(costs.get("flops", 0.0)) * jax.device_count()
-
-
 class _Loop:
   """One call of `train`, from its first step to its last."""
 
@@ -232,7 +132,7 @@ class _Loop:
     training: Training,
     log: Log,
     *,
-    programs: _Programs,
+    programs: Programs,
     progress: Progress,
     start: int,
   ):
@@ -284,7 +184,7 @@ class _Loop:
     position, batch = next(batches)
     waited = time.monotonic() - asked
     placed = self._layout.place_batch(batch)
-    program, flops = self._programs[_sizes(placed)]
+    program, flops = self._programs[sizes(placed)]
     state, metrics = program(state, placed)
     self._pending.append((step + 1, metrics))
     if len(self._pending) % IN_FLIGHT == 0:
@@ -360,7 +260,7 @@ class _Loop:
         "score": values[train.selection],
         "likelihood": values["likelihood"],
       }
-      self._checkpoints.save_best(step, _unshared(params), page)
+      self._checkpoints.save_best(step, unshared(params), page)
     else:
       progress.bad += 1
     self._clock()
@@ -374,21 +274,5 @@ class _Loop:
 
   def _save(self, step: int, state: TrainState) -> None:
     self._fetch()  # first: it raises where a loss is no number
-    state = _unshared(self._layout.take_state(state))
+    state = unshared(self._layout.take_state(state))
     self._checkpoints.save(step, state, self._progress)
-
-
-def _sizes(batch: dict[str, Any]) -> tuple[int, ...]:
-  """What tells the declared shapes of batches apart."""
-  return batch["source_id_BS"].shape + batch["target_id_BT"].shape
-
-
-def _unshared(tree: Any) -> Any:
-  """Arrays that no later step reuses, for Orbax to write in the background.
-
-  On a CPU its view of an array may be the buffer itself, which the next step,
-  to which the state is donated, is free to overwrite.
-  """
-  if jax.default_backend() != "cpu":
-    return tree
-  return jax.tree.map(jnp.copy, tree)

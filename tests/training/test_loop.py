@@ -20,7 +20,7 @@ from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
-from jaxsyn.training import loop
+from jaxsyn.training import loop, start
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Layout
@@ -44,7 +44,7 @@ class Said:
     if len(self.params) == self._stop_at:
       os.kill(os.getpid(), signal.SIGTERM)
     values = {"bleu": bleu, "likelihood": likelihood}
-    return loop.ValidationScores(values, (bleu, likelihood))
+    return start.ValidationScores(values, (bleu, likelihood))
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def train(tiny, prepared, tmp_path):
     checkpoints = Checkpoints(tmp_path, config.train.keep)
     try:
       return loop.train(
-        loop.Training(
+        start.Training(
           config=config,
           recipe=plan.recipe,
           layout=layout,
