@@ -22,7 +22,7 @@ from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.rank import score, top_k
 from jaxsyn.decode.search import NEVER, Decoding, Hypotheses, Sources, banned
-from jaxsyn.models.contract import EncoderDecoder
+from jaxsyn.models.contract import EncoderDecoder, taken
 
 
 @struct.dataclass
@@ -67,9 +67,11 @@ def beam_search(
     total = (loop.log_p_BN[:, :, None] + log_p_BNC).reshape(B, N * width)
     log_p_BC, where_BC = jax.lax.top_k(total, min(2 * N, N * width))
     beam_BC = where_BC // width
-    new_BC = _at(token_BNC.reshape(B, -1), where_BC)
+    new_BC = taken(token_BNC.reshape(B, -1), where_BC)
     token_BCT = jnp.where(
-      jnp.arange(T) == loop.at, new_BC[:, :, None], _at(loop.token_BNT, beam_BC)
+      jnp.arange(T) == loop.at,
+      new_BC[:, :, None],
+      taken(loop.token_BNT, beam_BC),
     )
     is_end_BC = new_BC == EOS
 
@@ -90,10 +92,10 @@ def beam_search(
     return _Search(
       at=loop.at + 1,
       open_B=loop.open_B & open_B & ~last_B,
-      token_BNT=_at(token_BCT, keep_BN),
+      token_BNT=taken(token_BCT, keep_BN),
       log_p_BN=log_p_BN,
-      last_BN=_at(new_BC, keep_BN),
-      cache=encoded.reorder(cache, _at(beam_BC, keep_BN)),
+      last_BN=taken(new_BC, keep_BN),
+      cache=encoded.reorder(cache, taken(beam_BC, keep_BN)),
       ended=ended,
     )
 
@@ -130,11 +132,5 @@ def _best(old: Hypotheses, new: Hypotheses, number: int) -> Hypotheses:
   both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], 1), old, new)
   score_BN, where_BN = jax.lax.top_k(both.score_BN, number)
   return Hypotheses(
-    _at(both.token_BNT, where_BN), score_BN, _at(both.log_p_BN, where_BN)
+    taken(both.token_BNT, where_BN), score_BN, taken(both.log_p_BN, where_BN)
   )
-
-
-def _at(x_BC: Array, where_BN: Array) -> Array:
-  """Entries of the second axis, for each sentence its own: (B, N, ...)."""
-  where_BN = where_BN.reshape(*where_BN.shape, *[1] * (x_BC.ndim - 2))
-  return jnp.take_along_axis(x_BC, where_BN, axis=1)

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
@@ -73,8 +74,11 @@ class EncoderDecoder(nn.Module):
     raise NotImplementedError
 
   def reorder(self, cache: Any, beam_BN: Array) -> Any:
-    """The cache after each hypothesis was continued from a beam's."""
-    raise NotImplementedError
+    """The cache after each hypothesis was continued from a beam's.
+
+    This one is of arrays that begin with the axes sentence, hypothesis.
+    """
+    return jax.tree.map(lambda x: taken(x, beam_BN), cache)
 
   def setup(self) -> None:
     spec, model = self.spec, self.spec.model
@@ -107,6 +111,12 @@ class EncoderDecoder(nn.Module):
     for name, _ in self.spec.parts.at_embeddings("encoder"):
       x_BSD = getattr(self, name).embed(x_BSD, view)
     return x_BSD
+
+
+def taken(x: Array, where_BN: Array) -> Array:
+  """Entries of the second axis, for each sentence its own: (B, N, ...)."""
+  where_BN = where_BN.reshape(*where_BN.shape, *[1] * (x.ndim - 2))
+  return jnp.take_along_axis(x, where_BN, axis=1)
 
 
 def make(spec: ModelSpec) -> EncoderDecoder:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
@@ -139,13 +138,6 @@ class GruModel(EncoderDecoder):
       self._embed_target(token_BN), cache, encoded.facts, encoded.source
     )
     return self._logits(t_BND), cache
-
-  def reorder(self, cache: DecoderState, beam_BN: Array) -> DecoderState:
-    def take(x: Any) -> Array:
-      index = beam_BN.reshape(*beam_BN.shape, *[1] * (x.ndim - 2))
-      return jnp.take_along_axis(x, index, axis=1)
-
-    return jax.tree.map(take, cache)
 
 
 @dataclasses.dataclass(frozen=True)

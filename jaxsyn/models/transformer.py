@@ -16,7 +16,7 @@ from jax import Array
 
 from jaxsyn.errors import InputError
 from jaxsyn.models.attention import Memory
-from jaxsyn.models.contract import EncoderDecoder
+from jaxsyn.models.contract import EncoderDecoder, taken
 from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
 from jaxsyn.models.spec import Family, ModelSpec
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
@@ -138,7 +138,8 @@ class TransformerModel(EncoderDecoder):
     return self._logits(x_BND), Cache(tuple(layers), slot_BNT)
 
   def reorder(self, cache: Cache, beam_BN: Array) -> Cache:
-    slot_BNT = jnp.take_along_axis(cache.slot_BNT, beam_BN[:, :, None], axis=1)
+    # Keys and values stay in their slots; whose these are is all that changes.
+    slot_BNT = taken(cache.slot_BNT, beam_BN)
     return dataclasses.replace(cache, slot_BNT=slot_BNT)
 
 
