@@ -23,8 +23,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.vocabulary import train
-from jaxsyn.data.store import manifest as manifests
-from jaxsyn.data.store import tfds_builder
+from jaxsyn.data.store import manifests, tfds_builder
 from preprocess import parse, raw, records, report
 from preprocess.split import RawSplit
 

@@ -28,8 +28,7 @@ from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.options import Batches, Data, Prepare
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.data.store import manifest as manifests
-from jaxsyn.data.store import tfds_builder
+from jaxsyn.data.store import manifests, tfds_builder
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, as_dict, config_dict, from_config

@@ -18,7 +18,7 @@ from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.workdir import Run

@@ -17,7 +17,7 @@ from absl import flags, logging
 from jaxsyn import cli, exits, lock, workdir
 from jaxsyn.config import Config, read_config
 from jaxsyn.data.loader.split import Change, Split, open_split
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.plan import resolve

@@ -22,7 +22,7 @@ from typing import Any
 from jaxsyn import files
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import changeable, flat
 from jaxsyn.training.reader import Reader

@@ -26,7 +26,7 @@ from jaxsyn import cli, exits, files, lock
 from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from preprocess import (
   clean,
   parse,

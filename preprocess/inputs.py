@@ -17,8 +17,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.stream import is_conllu
-from jaxsyn.data.store import fetch, parser_models
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import fetch, manifests, parser_models
 from jaxsyn.errors import InputError
 from jaxsyn.files import sha256_of
 from preprocess import options, raw

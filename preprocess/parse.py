@@ -29,7 +29,7 @@ from tqdm import tqdm
 from jaxsyn import files
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from preprocess.split import RawSplit
 

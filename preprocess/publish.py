@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxsyn import files
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 
 

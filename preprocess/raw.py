@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.data.store import fetch
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.files import sha256_of
 

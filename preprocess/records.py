@@ -12,7 +12,7 @@ from tqdm import tqdm
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from preprocess import constituents, report
 from preprocess.inputs import Inputs
 from preprocess.split import RawSplit

@@ -17,7 +17,7 @@ from jaxsyn import files
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from preprocess.split import RawSplit
 

@@ -17,8 +17,7 @@ from tqdm import tqdm
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
-from jaxsyn.data.store import fetch, integrity
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import fetch, integrity, manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.files import sha256_of

@@ -16,7 +16,7 @@ from jaxsyn import inspect, train, workdir
 from jaxsyn.config import read_config
 from jaxsyn.data.loader.columns import pad
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.files import write
 from jaxsyn.inspection.inspector import Inspector

@@ -14,8 +14,7 @@ from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import integrity
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve

@@ -15,7 +15,7 @@ from jaxsyn import files, train
 from jaxsyn.data.loader.column_cache import folder_of
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence.stream import sentences
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.session import Session
 from preprocess import build

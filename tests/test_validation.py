@@ -12,8 +12,7 @@ from scored import score
 from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import integrity
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward

@@ -9,7 +9,7 @@ from jaxsyn import train
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.session import Session
 from preprocess import build

@@ -18,8 +18,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.split import Split, open_split
 from jaxsyn.data.options import Data
-from jaxsyn.data.store import manifest as manifests
-from jaxsyn.data.store import tfds_builder
+from jaxsyn.data.store import manifests, tfds_builder
 from jaxsyn.data.store.records import Records
 
 SHA256 = "5" * 64

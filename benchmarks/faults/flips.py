@@ -28,8 +28,7 @@ from jaxsyn import files
 from jaxsyn.config import read_config
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import open_split
-from jaxsyn.data.store import integrity
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.records import Records
 from preprocess import build
 

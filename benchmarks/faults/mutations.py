@@ -31,8 +31,7 @@ from jaxsyn.data.sentence import conllu, tree
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.linearise import CLOSE
 from jaxsyn.data.sentence.text import lines_of
-from jaxsyn.data.store import fetch, tfrecord
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import fetch, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.records import Records

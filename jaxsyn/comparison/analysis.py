@@ -21,8 +21,7 @@ from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
 from jaxsyn.config import as_dict
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.data.store import integrity
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import integrity, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, significance
 from jaxsyn.scoring.results import Score

@@ -24,7 +24,7 @@ from typing import Any
 from jaxsyn import files, workdir
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, as_dict, read_config
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import MEASURED, At, from_config, neutral
 from jaxsyn.plan import resolve

@@ -23,8 +23,7 @@ from matplotlib.figure import Figure
 
 from jaxsyn import files
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.store import integrity
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import integrity, manifests
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.files import trees
 from jaxsyn.inspection.maps import Map

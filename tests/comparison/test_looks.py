@@ -10,7 +10,7 @@ import toy_folders
 
 from jaxsyn.comparison import looks
 from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
 

@@ -9,7 +9,7 @@ from configs import base
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of

@@ -13,8 +13,7 @@ from benchmarks.faults.harm import HARMS
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import parser
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
-from jaxsyn.data.store import manifest as manifests
-from jaxsyn.data.store import tfds_builder
+from jaxsyn.data.store import manifests, tfds_builder
 from jaxsyn.errors import InputError
 
 LINES = [f"the {a} {b}" for a in ("cat", "dog", "owl") for b in ("ran", "sat")]

@@ -13,7 +13,7 @@ import web_server
 from raw_corpora import corpus, records_of
 
 from jaxsyn import cli, files
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from preprocess import build, publish, verify
 

@@ -17,7 +17,7 @@ from jaxsyn import cli
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import build

@@ -7,7 +7,7 @@ import pytest
 from raw_corpora import chain, corpus, lines_of
 
 from jaxsyn.data.schema import EOS
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import build

@@ -11,7 +11,7 @@ from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import align, linearise
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import build, penn

@@ -12,7 +12,7 @@ from configs import quickstart as settings
 from configs import systems
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import quickstart

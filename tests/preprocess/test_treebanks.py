@@ -12,7 +12,7 @@ from raw_corpora import chain, corpus, lines_of, records_of
 from configs import pud
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import build

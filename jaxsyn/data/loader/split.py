@@ -28,7 +28,7 @@ from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.options import Batches, Data
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError

@@ -1,7 +1,7 @@
 """The second story: what a prepared folder is, and how it is read back.
 
 Reading order:
-  manifest        what the folder says of itself; `manifest_format`
+  manifests       what the folder says of itself; `manifest_format`
   integrity       sizes and checksums of its files
   tfrecord        frames of bytes with their checksums
   decoding        frames to arrays, hundreds at a time; `rows`, `example_check`

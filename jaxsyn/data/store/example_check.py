@@ -29,7 +29,7 @@ class Check:
     """Takes the bounds from a manifest.
 
     Args:
-      manifest: of `jaxsyn.data.store.manifest.read`.
+      manifest: of `jaxsyn.data.store.manifests.read`.
     """
     self._pieces = {s: e["size"] for s, e in manifest["vocabulary"].items()}
     self._labels = {s: len(e) for s, e in manifest["relations"].items()}

@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxsyn import files
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
 
@@ -30,7 +30,7 @@ def damaged(
 
   Args:
     directory: the prepared folder.
-    manifest: of `jaxsyn.data.store.manifest.read`.
+    manifest: of `jaxsyn.data.store.manifests.read`.
     deep: read all files; else only their sizes are looked at.
   """
   return {
@@ -49,7 +49,7 @@ def check(
 
   Args:
     directory: the prepared folder.
-    manifest: of `jaxsyn.data.store.manifest.read`.
+    manifest: of `jaxsyn.data.store.manifests.read`.
     name: of the file, relative to the directory.
   """
   name = pathlib.PurePath(name).as_posix()

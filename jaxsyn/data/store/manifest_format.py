@@ -2,7 +2,7 @@
 
 A prepared folder may come from somebody else, so nothing in its manifest is
 taken on trust: no number is out of bounds, and no name leads out of the folder.
-`jaxsyn.data.store.manifest` reads and writes it.
+`jaxsyn.data.store.manifests` reads and writes it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def records_sha256(shards: Sequence[str]) -> str:
 def check(manifest: Mapping[str, Any]) -> None:
   """Raises InputError for what is no manifest; names the field and the value.
 
-  That "files" has all files is for `jaxsyn.data.store.manifest` to check, which knows
+  That "files" has all files is for `jaxsyn.data.store.manifests` to check, which knows
   where they lie.
 
   Args:

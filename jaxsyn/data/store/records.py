@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jaxsyn.data import schema
-from jaxsyn.data.store import integrity, tfrecord
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import integrity, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.index import Index

@@ -32,8 +32,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.text import lines_of
-from jaxsyn.data.store import integrity, tfrecord
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import integrity, manifests, tfrecord
 from jaxsyn.data.store.decoding import kind_of
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.manifest_format import records_sha256

@@ -7,8 +7,7 @@ import pytest
 import toy_folders
 
 from jaxsyn import files
-from jaxsyn.data.store import integrity, records, tfds_builder
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import integrity, manifests, records, tfds_builder
 from jaxsyn.errors import InputError
 
 

@@ -12,8 +12,7 @@ from toy_folders import example, prepare
 from benchmarks.faults import mutants
 from jaxsyn import files
 from jaxsyn.data import schema
-from jaxsyn.data.store import decoding, records, tfrecord
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import decoding, manifests, records, tfrecord
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.manifest_format import records_sha256

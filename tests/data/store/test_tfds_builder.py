@@ -10,8 +10,13 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from configs import base
 from jaxsyn.data import schema
-from jaxsyn.data.store import decoding, records, tfds_builder, tfrecord
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import (
+  decoding,
+  manifests,
+  records,
+  tfds_builder,
+  tfrecord,
+)
 from jaxsyn.errors import InputError
 from preprocess import build
 

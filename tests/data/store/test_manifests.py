@@ -12,7 +12,7 @@ import toy_folders
 from benchmarks.faults import mutants
 from jaxsyn import files, workdir
 from jaxsyn.config import read_config
-from jaxsyn.data.store import manifest as manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 
