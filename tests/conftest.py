@@ -70,7 +70,7 @@ def eight_devices():
   _devices(8)
   yield
   os.environ.pop("PJRT_NPROC")
-  _devices(1)
+  _devices(int(os.environ["JAX_NUM_CPU_DEVICES"]))
 
 
 @pytest.fixture

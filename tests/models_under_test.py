@@ -177,12 +177,7 @@ def apply(params, batch, key, model, train):
   )
 
 
-# Compiling is most of the time of these tests: half of it without optimising.
-_apply = jax.jit(
-  apply,
-  static_argnames=("model", "train"),
-  compiler_options={"xla_backend_optimization_level": 0},
-)
+_apply = jax.jit(apply, static_argnames=("model", "train"))
 
 
 def logits(plan: Plan, params, batch, key: int = 0, train: bool = False):

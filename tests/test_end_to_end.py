@@ -204,7 +204,7 @@ def test_others_leave_a_running_training_as_it_is(
   workdir = tmp_path / "read"
   both = [
     subprocess.Popen(
-      command(workdir, {"train.save_every": 1, "train.keep": 1}),
+      command(workdir, {"train.save_every": 2, "train.keep": 1}),
       env=environment,
       cwd=ROOT,
       stdout=subprocess.PIPE,

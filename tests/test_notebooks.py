@@ -36,7 +36,6 @@ def test_attention_and_trees(prepared, tmp_path, monkeypatch):
     ("NOTEBOOK_STEPS", 2),
     ("NOTEBOOK_OPTIONS", json.dumps(TINY)),
     ("NOTEBOOK_PROBED", 8),
-    ("JAX_NUM_CPU_DEVICES", 1),
   ):
     monkeypatch.setenv(name, str(value))
   notebook = nbformat.read(
