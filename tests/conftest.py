@@ -23,15 +23,16 @@ QUICK = {
 }
 os.environ.update(QUICK)
 
-# Every program is compiled once in a run of the tests: its workers, and what
-# they start, keep them in one folder, which is empty at first and not the
-# user's. Workers begin with the environment of the process that starts them.
+# Programs are compiled once in a run of the tests: its workers, and what they
+# start, keep them in one folder, which is empty at first and not the user's.
+# Workers begin with the environment of the process that starts them.
 if "PYTEST_XDIST_WORKER" not in os.environ:
   _programs = tempfile.TemporaryDirectory(
     prefix="jaxsyn_programs_", ignore_cleanup_errors=True
   )
   os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
-  os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+  # Of the smallest, writing is dearer than compiling once a process.
+  os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -46,8 +47,12 @@ def same_verbosity():
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-  """Of commands in processes of their own, which compile as users' do."""
-  return {k: v for k, v in os.environ.items() if k not in QUICK}
+  """Of commands in processes of their own, which compile as users' do.
+
+  There are many of them: each program is compiled once for all.
+  """
+  kept = {k: v for k, v in os.environ.items() if k not in QUICK}
+  return kept | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 
 def _devices(count: int) -> None:
