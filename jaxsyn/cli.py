@@ -40,7 +40,7 @@ def config_flag() -> None:
     "of configs/papers, first a task: pascal.py:nc11_en_de:pascal. "
     "It is a Python program and is run: read one from elsewhere first. "
     "Any option can follow: --config.model.width=256; --helpconfig lists them, "
-    "--helpconfig=model those of a section.",
+    "--helpconfig=model those of a section; with --config, as it has them.",
   )
 
 
@@ -89,8 +89,12 @@ def parse(argv: Sequence[str], *, several: bool = False) -> flags.FlagValues:
     if f"--{name}" in argv or f"-{name}" in argv:
       app.usage(shorthelp=short, writeto_stdout=True)
       sys.exit(0)
+  asked: list[str] = []
   if "config" in values:
-    _help_config(argv)
+    asked = [word for word in argv if re.match("--?helpconfig", word)]
+    argv = [word for word in argv if word not in asked]
+    if asked and not any(re.match("--?config", word) for word in argv):
+      _help_config(asked[0])
     _check_config(values.read_flags_from_files(list(argv), force_gnu=False))
   try:
     rest = values(list(argv))[1:]
@@ -98,6 +102,8 @@ def parse(argv: Sequence[str], *, several: bool = False) -> flags.FlagValues:
     raise InputError(f"{error} (--help lists the flags)") from None
   if rest:
     raise InputError(f"unexpected argument {rest[0]!r} (--help: the flags).")
+  if asked:
+    _help_config(asked[0], values.config)
   if "config" in values and not several:
     check_chosen([values.config], overrides(values))
   return values
@@ -144,20 +150,25 @@ def module_of(path: str) -> types.ModuleType:
   return module
 
 
-def _help_config(argv: Sequence[str]) -> None:
-  """Prints the options of a config and exits, where that is asked for."""
-  for word in argv:
-    if match := re.fullmatch(r"--?helpconfig(?:=(?:config\.)?(.*))?", word):
-      about = f"config.{match[1]}" if match[1] else "config"
-      listed = text(Config, about)
-      if not listed:
-        sections = [row.name.removeprefix("config.") for row in describe(Config)
-                    if row.is_section and row.name.count(".") < 3]  # fmt: skip
-        raise InputError(
-          f"{word}: {moved(match[1]) or did_you_mean(match[1], sections)}"
-        )
-      print(listed)
-      sys.exit(0)
+def _help_config(
+  word: str, config: ml_collections.ConfigDict | None = None
+) -> None:
+  """Prints options and exits.
+
+  Args:
+    word: --helpconfig, or --helpconfig=SECTION.
+    config: whose values are shown; None: the defaults.
+  """
+  section = word.partition("=")[2].removeprefix("config.")
+  listed = text(Config, f"config.{section}".rstrip("."), config)
+  if not listed:
+    sections = [row.name.removeprefix("config.") for row in describe(Config)
+                if row.is_section and row.name.count(".") < 3]  # fmt: skip
+    raise InputError(
+      f"{word}: {moved(section) or did_you_mean(section, sections)}"
+    )
+  print(listed)
+  sys.exit(0)
 
 
 def _check_config(argv: Sequence[str]) -> None:

@@ -78,10 +78,17 @@ class Session:
     )
     self.change, self.cut = change, 0
     read = self._read(checkpoint)
+    asked = checkpoint or self.plan.config.decode.checkpoint
     self.params, self.notes = read.params, read.notes
-    self.chosen = parameters.title(
-      read, checkpoint or self.plan.config.decode.checkpoint
-    )
+    self.chosen = parameters.title(read, asked)
+    if (
+      asked == "best"
+      and len(read.steps) == 1
+      and not (read.score or self.notes)
+    ):
+      self.notes = (
+        f"no checkpoint was chosen by a validation yet: it is {self.chosen}",
+      )
     for note in self.notes:  # not by a log, which commands keep quiet
       print(f"{self.run.workdir}: {note}", file=sys.stderr)
     self._translate = Translator(

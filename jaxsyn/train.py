@@ -6,6 +6,8 @@ python -m jaxsyn.train --config configs/multi30k_en_de.py:pascal --workdir runs/
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import pathlib
 import sys
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ from jaxsyn.data.loader.split import Change, Split, open_split
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import flat
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 from jaxsyn.training import loop
@@ -89,15 +92,9 @@ def run(
   def open_log(start: int) -> Log:
     log = Log(pathlib.Path(folder), config.train.steps, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
-    if split.told:
-      log.say(split.told)
-    prepared = records.manifest["splits"]
-    for name in config.data.test:
-      if name not in prepared:
-        log.say(
-          f"config.data.test names {name}, which {config.data.directory} has "
-          f"not: nothing can be compared on it. {did_you_mean(name, prepared)}"
-        )
+    log.say(_length(config, split))
+    for told in filter(None, (split.told, _no_test(config, records))):
+      log.say(told)
     return log
 
   # What can be refused was, before there is a folder. Of several processes that
@@ -124,6 +121,52 @@ def run(
       checkpoints.close()
 
 
+def _length(config: Config, split: Split) -> str:
+  """How often the run is to see its pairs: 700 of them, 2,800 times by default."""
+  train, pairs = config.train, len(split.columns)
+  often = train.steps / max(1, len(split.plan.epoch(0)))
+  until = (
+    f"or {train.minutes:g} minutes"
+    if train.minutes
+    else ("unless config.train.minutes or config.train.patience ends it")
+  )
+  return (
+    f"{train.steps:,} steps, {often:,.1f} times {pairs:,} examples, {until}"
+  )
+
+
+def _no_test(config: Config, records: Records) -> str:
+  """Which splits to report on were not prepared; "" where all were."""
+  prepared = records.manifest["splits"]
+  return " ".join(
+    f"config.data.test names {name}, which {config.data.directory} has not: "
+    f"nothing can be compared on it. {did_you_mean(name, prepared)}"
+    for name in config.data.test
+    if name not in prepared
+  )
+
+
+def prepared_otherwise(config: Config, options: Mapping[str, Any]) -> str:
+  """Which options of preparing were given too late; "" for none.
+
+  Args:
+    config: of the run.
+    options: what followed --config, by dotted name.
+  """
+  said = {name for name in options if name.startswith("prepare.")}
+  if not said:
+    return ""
+  manifest = manifests.read(config.data.directory)
+  was = flat({"prepare": manifest["options"]})
+  now = flat({"prepare": dataclasses.asdict(config.prepare)})
+  return " ".join(
+    f"config.{name} does nothing here: {config.data.directory} was prepared with "
+    f"{was.get(name)!r}. Prepare it again."
+    for name in sorted(said)
+    if json.dumps(was.get(name)) != json.dumps(now.get(name))
+  )
+
+
 def _sizes(split: Split) -> str:
   """The batches of the run in words, for who has too little memory."""
   shapes = ", ".join(
@@ -139,6 +182,8 @@ def _main(values: flags.FlagValues) -> None:
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   set_up_jax()
   config = selection.settled(read_config(values.config))
+  if told := prepared_otherwise(config, cli.overrides(values)):
+    print(f"warning: {told}", file=sys.stderr)
   outcome = run(config, values.workdir)
   best = outcome.progress
   asked = outcome.reason.startswith("SIG")

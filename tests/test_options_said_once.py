@@ -248,6 +248,22 @@ def test_help_of_options_is_printed(parse, capsys, word, shown):
 
 
 @pytest.mark.parametrize(
+  ("words", "shown"),
+  [
+    ((), "--config.train.ema=0.998  (float from 0 to below 1; by default 0.0)"),
+    (
+      ("--config.train.ema=0",),
+      "--config.train.ema=0.0  (float from 0 to below",
+    ),
+  ],
+)
+def test_help_of_options_has_what_a_file_says(parse, capsys, words, shown):
+  with pytest.raises(SystemExit):
+    parse("--helpconfig=train.ema", FILE, *words)
+  assert capsys.readouterr().out.startswith(shown)
+
+
+@pytest.mark.parametrize(
   ("word", "message"),
   [
     ("optimizer", "--helpconfig=optimizer: .*Did you mean 'optimiser'"),

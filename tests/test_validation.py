@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import jax
 import numpy as np
@@ -99,7 +100,10 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
   asked = {"selection": "chrf", "steps": 20, "evaluate_every": 10}
   asked["validation_sentences"] = 8
   outcome = train.run(small(tiny, **asked), folder)
-  assert "the best checkpoint is that of chrF" in capsys.readouterr().out
+  said = capsys.readouterr().out
+  assert "the best checkpoint is that of chrF" in said
+  # 600 pairs in more than one batch.
+  assert re.search(r"20 steps, \d\.\d times 600 examples, unless", said)
   lines = (folder / "log.jsonl").read_text().splitlines()
   seen = [r for r in map(json.loads, lines) if r["kind"] == "validation"]
   assert [r["step"] for r in seen] == [10, 20]
@@ -196,3 +200,13 @@ def test_every_metric_can_select(tiny, metric):
   better = METRICS[metric].larger_is_better
   assert (right.values[metric] > half.values[metric]) == better
   assert right.compared > half.compared
+
+
+def test_options_of_preparing_that_come_too_late_are_told(tiny):
+  config = small(tiny)
+  config.prepare.vocabulary.size = 77
+  given = {"prepare.vocabulary.size": 77, "prepare.shards": 4, "train.steps": 6}
+  told = train.prepared_otherwise(read_config(config), given)
+  assert told.count("config.prepare.") == 1
+  assert "vocabulary.size does nothing here" in told
+  assert "was prepared with 300. Prepare it again." in told

@@ -134,6 +134,9 @@ def view_of(batch: Mapping[str, Array], side: str) -> View:
   letter = "S" if side == "source" else "T"
   id_BS = batch[f"{side}_id_B{letter}"]
   facts: dict[str, Any] = {"real_BS": id_BS != PAD}
+  # Arrays of a View bear their letters: tree_distance_BWW of the source is
+  # source_tree_distance_BWW of the batch; parent_mid_BS of the target is
+  # target_parent_mid_BT, as S is any side's own letter in a View.
   for field in dataclasses.fields(View):
     if not field.name[-1].isupper() or field.name in facts:
       continue

@@ -119,7 +119,10 @@ class TransformerModel(EncoderDecoder):
     B, N, T = cache.slot_BNT.shape
     own_1N1 = jnp.arange(N, dtype=jnp.int32)[None, :, None]
     slot_BNT = jnp.where(jnp.arange(T) == at, own_1N1, cache.slot_BNT)
-    # Slot m at time t is allowed to beam n if it is n's ancestor there.
+    # Slot m at time t is allowed to beam n if it is n's ancestor there: keys
+    # and values stay where they were written, and beams that change their
+    # parent move numbers alone. Of two beams at t = 2, where both went on from
+    # slot 1 at t = 1, and that from slot 0: slot_BNT is [0 1 0] and [0 1 1].
     mine_BNNT = slot_BNT[:, :, None, :] == jnp.arange(N)[None, None, :, None]
     mine_BNNT = mine_BNNT & (jnp.arange(T) <= at)
     allowed_B1NM = mine_BNNT.reshape(B, 1, N, N * T)

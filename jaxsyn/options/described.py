@@ -10,6 +10,8 @@ import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
+import ml_collections
+
 from jaxsyn.options.fields import (
   CONFIG,
   UNSAID,
@@ -80,10 +82,19 @@ def _row(at: At, own: Said, kind: str = "", default: str = "") -> Described:
   return Described(name, kind, default, unit, meaning, own.resume, own.neutral)
 
 
-def text(cls: type, begins: str = "config") -> str:
+def text(
+  cls: type,
+  begins: str = "config",
+  config: ml_collections.ConfigDict | None = None,
+) -> str:
   """The options whose dotted name begins so, for a terminal.
 
   Those of a section stand together, before the sections in it.
+
+  Args:
+    cls: a dataclass.
+    begins: a dotted name.
+    config: whose values are shown; None: the defaults.
   """
   sections: dict[str, list[str]] = {"config": []}
   for row in describe(cls):
@@ -93,15 +104,28 @@ def text(cls: type, begins: str = "config") -> str:
       sections.setdefault(row.name, []).append(f"\n{row.name}: {row.meaning}")
       continue
     unit = f" {row.unit}" if row.unit else ""
+    value = row.default if config is None else _value_in(config, row)
+    other = "" if value == row.default else f"; by default {row.default}"
     sections.setdefault(row.name.rpartition(".")[0], []).extend(
       [
-        f"  --{row.name}={row.default}{unit}  ({row.type})",
+        f"  --{row.name}={value}{unit}  ({row.type}{other})",
         textwrap.indent(textwrap.fill(row.meaning, 72), " " * 4),
       ]
     )
   return "\n".join(
     line for lines in sections.values() for line in lines
   ).strip()
+
+
+def _value_in(config: ml_collections.ConfigDict, row: Described) -> str:
+  """As Python writes it; the default where the config has no such section."""
+  value: Any = config
+  for name in row.name.split(".")[1:]:
+    if name not in value:
+      return row.default
+    value = value[name]
+  is_section = isinstance(value, ml_collections.ConfigDict)
+  return repr(value.to_dict() if is_section else value)
 
 
 @functools.cache

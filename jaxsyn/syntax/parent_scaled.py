@@ -54,14 +54,14 @@ class _ParentScaled(GaussianPart):
     self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     spec: ParentScaled = self.spec
-    where = view.parent_mid_BS, score_BHQM.shape[3]
+    parent_BQ, length_M = view.parent_mid_BS, score_BHQM.shape[3]
     constant = None
     if spec.weighting == "parent_only":
-      only_BHQM = parent_only_BQM(*where)[:, None]
-      exponent_BHQM = jnp.where(only_BHQM, 0.0, -jnp.inf)
+      only_BHQM = parent_only_BQM(parent_BQ, length_M)[:, None]
+      exponent_BHQM = jnp.where(only_BHQM, 0.0, -jnp.inf)  # weights 1 and 0
       constant = 1.0  # no density: with its peak the parent had 0.399
     else:
-      exponent_BHQM = self.exponent(parent_offset_BQM(*where))
+      exponent_BHQM = self.exponent(parent_offset_BQM(parent_BQ, length_M))
     ignored_BHQ1 = None
     if view.train and spec.ignore > 0.0:
       # Drawn for each sentence, head and querying subword (§3.2): the whole

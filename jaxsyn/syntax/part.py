@@ -29,8 +29,8 @@ Fact = Any
 class View:
   """What a part may know: one side's facts, and where attention stands.
 
-  Facts come from the batch (DESIGN of an example: `jaxsyn.data.schema`); those
-  a batch does not carry are None. Indices are right-padded and count from 0.
+  Facts come from the batch (`jaxsyn.data.schema` has them); those a batch does
+  not carry are None. Indices are right-padded and count from 0.
 
   Attributes:
     real_BS: True for subwords, the end sign included; False for pads.

@@ -234,6 +234,8 @@ def train_step(
     (grads,) = backward(_shares(recipe, counts))
     grads = total(grads)
   else:
+    # A term's share of the whole batch is known after its last part, so sums of
+    # gradients are kept for each term: Σ_terms share · Σ_parts ∇ sum.
     pending = {}
     for name, (before, seen) in state.pending.items():
       (of_term,) = backward(
@@ -244,7 +246,7 @@ def train_step(
     shares = _shares(recipe, {name: n for name, (_, n) in pending.items()})
     grads = jax.tree.map(
       lambda *of_terms: sum(s * g for s, g in zip(shares.values(), of_terms)),
-      *(pending[name][0] for name in shares),
+      *(pending[name][0] for name in shares),  # in the order of the shares
     )
   norm = optax.tree.norm(grads)
   step = state.step + 1

@@ -130,6 +130,7 @@ def tagged(
   id_S = example["source_id"]
   if len(id_S) == 1:
     return dict(example)
+  # The tag, the sentence, the tag again, EOS; -1 is what was not there before.
   place_S = [-1, *range(len(id_S) - 1), -1, len(id_S) - 1]
   own_S = np.full(len(place_S), tag)
   return rearranged(example, np.array(place_S), own_S)
