@@ -168,9 +168,9 @@ class Train:
     option(
       "bleu",
       "What is the best on the validation split: a metric of its translations, "
-      'or the "likelihood" of a target subword, for which nothing is translated. '
-      "A tie goes to the likelihood, and BLEU without a right 4-gram counts as "
-      "0, since a model learns for long before it has any.",
+      'or the "log_likelihood" of a target subword, for which nothing is '
+      "translated. A tie goes to the likelihood, and BLEU without a right 4-gram "
+      "counts as 0, since a model learns for long before it has any.",
     )
   )
   tokenizer: str = option(

@@ -102,7 +102,7 @@ class Validator:
   def __call__(self, params: Any) -> ValidationScores:
     """The scores, and the rank of these parameters.
 
-    Values are "loss" and its terms; "likelihood", the mean log probability of a
+    Values are "loss" and its terms; "log_likelihood", the mean log probability of a
     target subword, and "perplexity", of the same; what losses measure; the
     metric that selects, by its name; "tokenizer", its.
     """
@@ -127,8 +127,8 @@ class Validator:
       for wanted in ("terms", "shares")
     )
     values = report(terms, self._losses)
-    values["likelihood"] = mean["log_p", ""]
-    rank = [values["likelihood"]]
+    values["log_likelihood"] = mean["log_p", ""]
+    rank = [values["log_likelihood"]]
     values["perplexity"] = math.exp(min(-mean["log_p", ""], 100.0))
     values |= shares
     if self._translates:

@@ -38,7 +38,7 @@ OPTIONS = {
   "train.evaluate_every": 100,
   "train.save_every": 1,
   "train.log_every": 1,
-  "train.selection": "likelihood",
+  "train.selection": "log_likelihood",
   "decode.beam": 3,
   "decode.max_length_factor": 0.0,
 }

@@ -38,7 +38,7 @@ def small(tiny, **changes):
 
 def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
   """24 sentences over 8 devices, in lengths of their own."""
-  config = small(tiny, selection="likelihood")
+  config = small(tiny, selection="log_likelihood")
   config.batch.tokens = 600  # a few sentences a batch
   config = read_config(config)
   plan = resolve(config, manifests.read(prepared))
@@ -86,11 +86,13 @@ def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
       count += 1
 
   found = validator(params)
-  assert found.values["likelihood"] == pytest.approx(log_p / count, rel=1e-5)
+  assert found.values["log_likelihood"] == pytest.approx(
+    log_p / count, rel=1e-5
+  )
   assert found.values["perplexity"] == pytest.approx(
     math.exp(-log_p / count), rel=1e-5
   )
-  assert found.rank == [found.values["likelihood"]]
+  assert found.rank == [found.values["log_likelihood"]]
   assert not {"bleu", "tokenizer"} & set(found.values)  # none is translated
 
 
@@ -107,12 +109,12 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
   lines = (folder / "log.jsonl").read_text().splitlines()
   seen = [r for r in map(json.loads, lines) if r["kind"] == "validation"]
   assert [r["step"] for r in seen] == [10, 20]
-  best = max(seen, key=lambda r: (r["chrf"], r["likelihood"]))
+  best = max(seen, key=lambda r: (r["chrf"], r["log_likelihood"]))
   assert outcome.progress.best_step == best["step"]
   assert outcome.progress.best_score == best["chrf"] == seen[-1]["best_chrf"]
   for record in seen:
     assert "bleu" not in record and record["perplexity"] == pytest.approx(
-      math.exp(-record["likelihood"])
+      math.exp(-record["log_likelihood"])
     )
 
   session = Session(folder, beam=1)

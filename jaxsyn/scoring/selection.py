@@ -24,7 +24,7 @@ class Likelihood(Metric):
   title = "log-likelihood"
 
 
-LIKELIHOOD = "likelihood"
+LIKELIHOOD = "log_likelihood"
 SELECTIONS: Table[Metric] = Table("metric", {**METRICS, LIKELIHOOD: Likelihood})
 
 

@@ -258,7 +258,7 @@ class _Loop:
         "selection": train.selection,
         "tokenizer": train.tokenizer,
         "score": values[train.selection],
-        "likelihood": values["likelihood"],
+        "log_likelihood": values["log_likelihood"],
       }
       self._checkpoints.save_best(step, unshared(params), page)
     else:

@@ -38,7 +38,7 @@ class ValidationScores(NamedTuple):
 
   Attributes:
     values: for the log, by name: among them the score of config.train.selection
-      and "likelihood".
+      and "log_likelihood".
     rank: what is compared to find the best: the larger, the first number first.
   """
 

@@ -43,7 +43,7 @@ class Said:
     self.params.append(jax.device_get(params))
     if len(self.params) == self._stop_at:
       os.kill(os.getpid(), signal.SIGTERM)
-    values = {"bleu": bleu, "likelihood": likelihood}
+    values = {"bleu": bleu, "log_likelihood": likelihood}
     return start.ValidationScores(values, (bleu, likelihood))
 
 
@@ -163,7 +163,7 @@ def test_the_best_are_the_parameters_that_scored_best(train, tmp_path):
     "selection": "bleu",
     "tokenizer": "13a",
     "score": 7.0,
-    "likelihood": -9.0,
+    "log_likelihood": -9.0,
   }
   checkpoints.close()
   jax.tree.map(np.testing.assert_array_equal, found, said.params[1])

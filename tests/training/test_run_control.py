@@ -49,7 +49,7 @@ def make(prepared):
       evaluate_every=4,
       save_every=1,
       log_every=1,
-      selection="likelihood",  # which translates nothing
+      selection="log_likelihood",  # which translates nothing
       **options,
     )
     assert train.run(config, workdir).step == options["steps"]
