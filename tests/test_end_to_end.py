@@ -180,6 +180,24 @@ def test_killed_and_asked_to_stop_it_is_the_same_run(
   assert steps_logged(workdir)[-1][0] == expected[-1][0] == 60
 
 
+def test_over_eight_devices_it_is_the_same_run(
+  straight, command, environment, tmp_path
+):
+  """Data, parameters and heads are split, and programs optimised as users' are."""
+  cut = {f"train.mesh.{axis}": 2 for axis in ("data", "fsdp", "tensor")}
+  eight = {"JAX_NUM_CPU_DEVICES": "8", "PJRT_NPROC": "64"}
+  subprocess.run(
+    command(tmp_path / "run", {**cut, "train.steps": 15}),
+    env={**environment, **eight},
+    cwd=ROOT,
+    check=True,
+    capture_output=True,
+  )
+  ((step, loss),) = steps_logged(tmp_path / "run")
+  assert step == 15
+  assert loss == pytest.approx(dict(steps_logged(straight[0]))[15], rel=1e-5)
+
+
 def test_a_damaged_checkpoint_is_passed_over(
   straight, command, environment, tmp_path
 ):
