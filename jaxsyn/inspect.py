@@ -3,7 +3,8 @@
   python -m jaxsyn.inspect --workdir runs/pascal --input sentences.txt
 
 Each sentence is parsed and translated by the run, then read once more together
-with its translation. Written to the output folder, N the line of the input:
+with its translation. Written to the output folder, N the line of the input from
+0001 on:
 
   sentence_N.json                      all numbers, words, tree, translation
   sentence_N.tree.png                  the tree over the words
