@@ -105,8 +105,8 @@ class Optimiser:
   )
   learning_rate: Positive = option(
     4e-3,
-    'The peak for "inverse_sqrt"; the factor for "noam"; adadelta as '
-    'published has 1.0 and "constant".',
+    "Its peak, or what the schedule multiplies; adadelta as published has 1.0 "
+    'and "constant".',
   )
   schedule: Schedule = one_of(
     "jaxsyn.training.schedules:SCHEDULES",

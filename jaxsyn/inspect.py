@@ -75,7 +75,7 @@ def _main(values: flags.FlagValues) -> None:
   if probe["heads"]:
     print(as_text(probe))
   elif probe["sentences"]:
-    print("no probe: a recurrent encoder has no heads that look at words")
+    print("no probe: this encoder has no heads that look at words")
   print(
     f"{inspection.drawn} sentences drawn, {probe['sentences']} in the probe: "
     f"{inspection.output}"

@@ -207,6 +207,10 @@ def test_an_integer_is_a_float():
       r"parent_scaled\.heads: 4 is not one of the 4 heads",
     ),
     (
+      {"parts__encoder": {"parent_scaled": {"heads": (1, 2, 1)}}},
+      r"parent_scaled\.heads=\(1, 2, 1\) names one of the heads twice",
+    ),
+    (
       {"parts__encoder": {"parent_scaled": {"layers": (4,)}}},
       r"parent_scaled\.layers: 4 is not one of the 4 layers of the encoder",
     ),

@@ -22,6 +22,7 @@ from models_under_test import JOINT
 
 from configs import base, systems
 from jaxsyn.config import Config, read_config
+from jaxsyn.models.families import FAMILIES
 from jaxsyn.options import describe
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.settings import Settings
@@ -42,19 +43,23 @@ OPTIONS = {
   "decode.beam": 3,
   "decode.max_length_factor": 0.0,
 }
-FAMILIES = {
-  "transformer": {
-    "model.transformer.encoder_layers": 1,
-    "model.transformer.decoder_layers": 1,
-    "model.transformer.feed_forward": 16,
-  },
-  "gru": {"model.gru.hidden": 16},
+SIZES = {
+  "encoder_layers": 1,
+  "decoder_layers": 1,
+  "feed_forward": 16,
+  "hidden": 16,
 }
 PARSER = "data/quickstart/raw/quickstart.udpipe"
 
 
+def _sizes(family: str) -> dict[str, int]:
+  own = {field.name for field in dataclasses.fields(FAMILIES[family])}
+  return {f"model.{family}.{n}": v for n, v in SIZES.items() if n in own}
+
+
 def _after_config(family: str) -> str:
-  options = OPTIONS | FAMILIES[family] | {"prepare.parse.source_model": PARSER}
+  parser = {"prepare.parse.source_model": PARSER}
+  options = OPTIONS | _sizes(family) | parser
   words = (f"--config.{name}={value}" for name, value in options.items())
   return " ".join([r"\1", *words])
 
@@ -70,6 +75,7 @@ SUBSTITUTIONS = {
   r"(\w+\.get_config\(\"\w+\"\))": r"small(\1)",
   r"(files=\(.*\))\)": r"\1, held_out=24)",
   r'(\(\("corpus.en", "corpus.fr"\))\)': r"\1, held_out=24)",
+  r"held_out=1000": "held_out=24",
   r"\b1001-": "25-",
   r"\b1-1000\b": "1-24",
   # Less of the same.
@@ -83,7 +89,7 @@ sys.path.insert(0, ".")
 
 def small(config):
   config.update_from_flattened_dict({OPTIONS})
-  config.update_from_flattened_dict({FAMILIES}[config.model.family])
+  config.update_from_flattened_dict({dict(zip(FAMILIES, map(_sizes, FAMILIES)))}[config.model.family])
   return config
 
 """

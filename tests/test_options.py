@@ -247,3 +247,11 @@ def test_mutated_configs_are_read_or_refused():
       assert "config" in str(error), error
       refused += 1
   assert taken > 100 and refused > 500, (taken, refused)
+
+
+def test_an_option_set_to_none_can_still_be_set():
+  """As a system that takes all heads, and a command line that takes one."""
+  section = PARTS.section("parent_scaled", heads=None)
+  assert section.heads is None
+  section.heads = (2,)
+  assert section.heads == (2,)

@@ -98,9 +98,7 @@ class Table(Mapping[str, type[S]], Generic[S]):
 
   def section(self, name: str, **options: Any) -> ml_collections.ConfigDict:
     """The section of one choice: its defaults, and what differs from them."""
-    config = config_dict(self[name])
-    config.update(options)
-    return config
+    return config_dict(self[name](**options))
 
 
 class _Chooser(Generic[S]):

@@ -54,6 +54,8 @@ class OnHeads(Spec):
       ("layers", self.layers, site.layers),
       ("heads", self.heads, site.heads),
     ):
+      if values and len(set(values)) < len(values):
+        raise (at / field).error(f"={values} names one of the {field} twice.")
       for value in values or ():
         if not 0 <= value < size:
           raise (at / field).error(

@@ -138,7 +138,6 @@ def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
     learning_rate=1.0,
     clip=1.0,
     inverse_sqrt=dict(warmup=2),
-    **{name: dict(epsilon=1e-6)},
   )
   rule = optimiser.make(config, 128)
   grads = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
