@@ -66,7 +66,7 @@ def blocks(path: pathlib.Path) -> list[Block]:
 def features() -> dict[str, tuple[set[str], set[str]]]:
   """What docs/systems.md says that each system reads, and to translate."""
   page = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8")
-  rows = re.findall(r"^\| `(\w+)` \|.*\| (.*?) \|(.*?) \|$", page, re.MULTILINE)
+  rows = re.findall(r"^\| `(\w+)` \|.*\|(.*?)\|(.*?)\|$", page, re.MULTILINE)
   said = {
     name: (set(re.findall(r"`(\w+)`", all)), set(re.findall(r"`(\w+)`", own)))
     for name, all, own in rows

@@ -6,6 +6,7 @@ Everything is real: processes, signals, UDPipe, SentencePiece, Orbax.
 import json
 import os
 import pathlib
+import re
 import select
 import signal
 import subprocess
@@ -262,7 +263,10 @@ def test_others_leave_a_running_training_as_it_is(
   assert training.returncode == 0, training.communicate()
   assert "Traceback" not in training.communicate()[1]
   _, error = translating.communicate(timeout=120)
-  assert (translating.returncode, error) == (0, "")
+  assert translating.returncode == 0
+  # It came before the first validation, or after.
+  last = r"(.*: no checkpoint was chosen by a validation yet: .* step \d+\n)?"
+  assert re.fullmatch(last, error)
   assert_same_end(workdir, straight[0])
   names = sorted(path.name for path in workdir.iterdir())
   expected = sorted(path.name for path in straight[0].iterdir())

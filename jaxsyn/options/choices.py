@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import ml_collections
+from ml_collections.config_dict import placeholder
 
 from jaxsyn.errors import did_you_mean
 from jaxsyn.options.bounds import NameOf
@@ -98,7 +99,14 @@ class Table(Mapping[str, type[S]], Generic[S]):
 
   def section(self, name: str, **options: Any) -> ml_collections.ConfigDict:
     """The section of one choice: its defaults, and what differs from them."""
-    return config_dict(self[name](**options))
+    known = self.known(name, At(f"the table of {self.kind}s"))
+    config = config_dict(self[known])
+    for option, value in options.items():
+      if value is None and config[option] is not None:
+        # A plain None has no type, so that no command line could change it.
+        value = placeholder(type(config[option]))
+      config[option] = value
+    return config
 
 
 class _Chooser(Generic[S]):

@@ -21,6 +21,7 @@ from flax import struct, traverse_util
 from jax import Array
 
 from jaxsyn.errors import InputError
+from jaxsyn.shapes import agree
 
 COLLECTION = "maps"
 
@@ -66,6 +67,7 @@ def publish(module: nn.Module, kind: str, value: Array) -> None:
   """
   if module.is_initializing():
     return
+  agree(**{kind: value})
   where = module.where
   address = Address(where.place, where.layer, where.part, kind)
   module.sow(
