@@ -139,11 +139,25 @@ def _load(
 ) -> Columns:
   """The columns in a folder that is there; errors as of `_read`."""
   for _ in range(_PATIENCE):
-    with contextlib.suppress(FileNotFoundError):
+    before = _identity(folder)
+    try:
       return _read(folder, features, memory_gib)
-    # Perhaps another process puts its own, the same, in this place.
+    except (OSError, ValueError):
+      # A file that is gone, or of another folder than its page: perhaps another
+      # process puts its own, the same, in this place.
+      if before and before == _identity(folder):
+        raise
     time.sleep(0.05)
   return _read(folder, features, memory_gib)
+
+
+def _identity(folder: pathlib.Path) -> tuple[int, int] | None:
+  """What another folder of the same name has not; None where there is none."""
+  try:
+    now = folder.stat()
+  except OSError:
+    return None
+  return now.st_ino, now.st_ctime_ns
 
 
 def _read(

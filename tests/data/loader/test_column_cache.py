@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 
 import disks
 import numpy as np
@@ -283,6 +284,26 @@ def test_mapped_files_are_read_whole_once_a_boot(tmp_path, capsys, monkeypatch):
   assert read[3] < os.stat(path).st_ctime_ns
   boot.unlink()  # no Linux: read whole each time
   assert opened(cache, 0.0, never)
+
+
+@pytest.mark.parametrize("gib", MODES.values(), ids=MODES)
+def test_another_puts_its_own_there_while_it_is_read(
+  tmp_path, monkeypatch, gib
+):
+  cache, aside = tmp_path / "cache", tmp_path / "aside"
+  opened(cache, gib)
+  (cache / column_cache.STAMP).unlink(missing_ok=True)
+  checked = files.crc_of
+
+  def gone(path):
+    monkeypatch.setattr(files, "crc_of", checked)
+    shutil.copytree(cache, aside)
+    shutil.rmtree(cache)
+    threading.Timer(0.02, os.rename, (aside, cache)).start()
+    return checked(path)
+
+  monkeypatch.setattr(files, "crc_of", gone)
+  assert opened(cache, gib, never)
 
 
 def _at_once(cache, barrier, results):
