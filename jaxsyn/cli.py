@@ -91,7 +91,9 @@ def parse(argv: Sequence[str], *, several: bool = False) -> flags.FlagValues:
       sys.exit(0)
   asked: list[str] = []
   if "config" in values:
-    asked = [word for word in argv if re.match("--?helpconfig", word)]
+    asked = [
+      word for word in argv if re.fullmatch(r"--?helpconfig(=.*)?", word)
+    ]
     argv = [word for word in argv if word not in asked]
     if asked and not any(re.match("--?config", word) for word in argv):
       _help_config(asked[0])

@@ -122,13 +122,13 @@ def run(
 
 
 def _length(config: Config, split: Split) -> str:
-  """How often the run is to see its pairs: 700 of them, 2,800 times by default."""
+  """How often the run sees its examples: few pairs may be seen for hours."""
   train, pairs = config.train, len(split.columns)
   often = train.steps / max(1, len(split.plan.epoch(0)))
   until = (
     f"or {train.minutes:g} minutes"
     if train.minutes
-    else ("unless config.train.minutes or config.train.patience ends it")
+    else "unless config.train.minutes or config.train.patience ends it"
   )
   return (
     f"{train.steps:,} steps, {often:,.1f} times {pairs:,} examples, {until}"
