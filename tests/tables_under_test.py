@@ -19,6 +19,8 @@ from flax import linen as nn
 
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
+from jaxsyn.decode.beam import beam_step
+from jaxsyn.decode.search import Decoding
 
 ROWS = 4093  # of the table
 STEP, MORE = 1_000_003, 7919  # of the hash
@@ -66,6 +68,19 @@ def drawn(vocabulary: int, end: float, seed: int = 0) -> dict[str, jax.Array]:
   logits = rng.normal(0, 1.5, (ROWS, vocabulary))
   logits[:, EOS] += end
   return {"logits": jnp.asarray(logits, jnp.float32)}
+
+
+def searched(model, params, sources, *, decode: Decode, length: int):
+  """Hypotheses of sources that are searched together until all are finished."""
+  decoding = Decoding(model, params)
+  search = decoding.begin(
+    decoding.read(sources), beams=decode.beam, length=length, room=length
+  )
+  return jax.lax.while_loop(
+    lambda search: search.open_B.any(),
+    lambda search: beam_step(decoding, search, decode),
+    search,
+  ).ended
 
 
 def by(beam: int, penalty: str = "fairseq", **fields) -> Decode:

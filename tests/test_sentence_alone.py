@@ -92,8 +92,9 @@ def test_alone_and_in_any_batch_a_translation_is_the_same(
   for start in range(0, len(examples), 7):
     few = examples[start : start + 7]
     same(session.search([long, *few])[1:], together[start : start + 7])
-  # Of 16, 32 and 64 subwords, with as many words or twice as many.
-  assert session.compilations <= 6
+  # To read and to search widths of 16, 32 and 64: one sentence, few and many,
+  # which are moved when their caches grow.
+  assert session.compilations <= 3 * 2 * 3
 
 
 def test_a_run_translates_with_the_random_trees_it_was_trained_on(

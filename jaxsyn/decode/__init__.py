@@ -1,1 +1,1 @@
-"""Greedy and beam search over the model contract: search, rank, then the two."""
+"""Beam search over the model contract: search, rank, beam, programs, pool."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from jaxsyn.data.schema import BOS, EOS, PAD
+from jaxsyn.data.schema import BOS, PAD
+from jaxsyn.decode.rank import NEVER
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.syntax import View
-
-# A score no hypothesis has: finite, so that 0 * NEVER is no NaN. Tests are for
-# NEVER / 2: log probabilities, or NEVER again, may have been added to it.
-NEVER = -1e30
 
 
 @struct.dataclass
@@ -49,22 +47,99 @@ class Hypotheses:
   log_p_BN: Array
 
 
+@struct.dataclass
+class Read:
+  """Sources that a model has read.
+
+  Attributes:
+    encoded: what the model remembers of them.
+    limit_B: as of `Sources`.
+    is_B: rows that hold a sentence.
+  """
+
+  encoded: Any
+  limit_B: Array
+  is_B: Array
+
+
+@struct.dataclass
+class Search:
+  """Sentences on their way, each at a position of its own.
+
+  Every array begins with the axis of sentences, and nothing of a sentence
+  depends on another: any may leave and make room for one that waits.
+
+  Attributes:
+    encoded: what the model remembers of the sources.
+    limit_B: longest output of each in subwords, the end sign included.
+    at_B: subwords that were written so far.
+    open_B: still searching.
+    token_BNT: open hypotheses.
+    log_p_BN: their log probabilities.
+    last_BN: their last subwords.
+    cache: what the model remembers of them.
+    ended: the best hypotheses that have ended.
+  """
+
+  encoded: Any
+  limit_B: Array
+  at_B: Array
+  open_B: Array
+  token_BNT: Array
+  log_p_BN: Array
+  last_BN: Array
+  cache: Any
+  ended: Hypotheses
+
+
 class Decoding:
-  """A model that has read its sources: see `jaxsyn.models.contract`."""
+  """A model and its parameters: see `jaxsyn.models.contract`."""
 
-  def __init__(self, model: EncoderDecoder, params: Any, sources: Sources):
+  def __init__(self, model: EncoderDecoder, params: Any):
     self._model, self._params = model, params
+
+  def read(self, sources: Sources) -> Read:
+    """What is remembered of sources while they are searched."""
     encoded = self._call("encode", sources.id_BS, sources.view)
-    # Once: what a source is remembered by does not change while it is searched.
-    self._encoded = self._call("remember", encoded)
+    encoded = self._call("remember", encoded)
+    return Read(encoded, sources.limit_B, sources.view.real_BS.any(1))
 
-  def start(self, beams: int, length: int) -> Any:
-    """A cache of N beams a sentence, for outputs of T subwords."""
-    return self._call("start", self._encoded, beams, length)
+  def begin(self, read: Read, *, beams: int, length: int, room: int) -> Search:
+    """Searches before their first subword.
 
-  def advance(self, cache: Any, last_BN: Array, at: Array) -> tuple[Array, Any]:
+    Args:
+      read: the sources.
+      beams: N.
+      length: T, at least the largest limit of a sentence.
+      room: outputs that the cache has room for at first.
+    """
+    B, N = read.limit_B.size, beams
+    nothing_BNT = jnp.full((B, N, length), PAD, jnp.int32)
+    never_BN = jnp.full((B, N), NEVER)
+    return Search(
+      encoded=read.encoded,
+      limit_B=read.limit_B,
+      at_B=jnp.zeros(B, jnp.int32),
+      open_B=read.is_B,
+      token_BNT=nothing_BNT,
+      # One beam to begin with: N equal ones would find N times the same.
+      log_p_BN=never_BN.at[:, 0].set(0.0),
+      last_BN=jnp.full((B, N), BOS, jnp.int32),
+      cache=self._call("start", read.encoded, N, room),
+      ended=Hypotheses(nothing_BNT, never_BN, never_BN),
+    )
+
+  def advance(self, search: Search) -> tuple[Array, Any]:
     """logits_BNV after one subword more, in single precision, and the cache."""
-    logits_BNV, cache = self._call("advance", self._encoded, cache, last_BN, at)
+
+    def one(encoded: Any, cache: Any, last_N: Array, at: Array) -> Any:
+      alone = jax.tree.map(lambda x: x[None], (encoded, cache, last_N))
+      advanced = self._call("advance", *alone, at)
+      return jax.tree.map(lambda x: x[0], advanced)
+
+    logits_BNV, cache = jax.vmap(one)(
+      search.encoded, search.cache, search.last_BN, search.at_B
+    )
     # Of bfloat16 each log probability was 0.016 off, of 32,000 subwords.
     return logits_BNV.astype(jnp.float32), cache
 
@@ -76,18 +151,3 @@ class Decoding:
     return self._model.apply(
       {"params": self._params}, *arguments, method=method
     )
-
-
-def banned(size: int, last_B: Array) -> Array:
-  """Subwords that may not come next (boolean BV).
-
-  PAD and BOS are never produced, and at a sentence's last position only the end
-  sign is.
-
-  Args:
-    size: V.
-    last_B: where nothing but the end sign may.
-  """
-  token_V = jnp.arange(size)
-  never_V = (token_V == PAD) | (token_V == BOS)
-  return never_V | (last_B[:, None] & (token_V != EOS))

@@ -1,17 +1,18 @@
-"""Many examples to translations: sorted by length, in few static shapes.
+"""Many examples to translations: sorted by length, in few static sizes.
 
-Before this file: `beam` and `greedy`, one batch each. After it: the command
+Before this file: `pool`. After it: the command
 `jaxsyn.translate` and the validation during training, which both use it.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,17 +22,20 @@ from jaxsyn.data.loader.batch_plan import doubled
 from jaxsyn.data.loader.columns import Batch, pad, words_of
 from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.decode.beam import beam_search
-from jaxsyn.decode.greedy import greedy_search
-from jaxsyn.decode.search import NEVER, Hypotheses, Sources
-from jaxsyn.models.contract import EncoderDecoder, view_of
+from jaxsyn.decode.pool import ROOM, Pool
+from jaxsyn.decode.programs import Programs, Size
+from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.search import Hypotheses
+from jaxsyn.models.contract import EncoderDecoder
 
 Example = Mapping[str, np.ndarray]
+
 
 # Padded source lengths double: a program each, and little is lost, because a
 # source position costs far less than a step of the search.
 SHORTEST = 16
-FEW = 8  # rows of a batch when there are no more sentences than this
+READ = 32  # sentences that are read together
+FEW = 8  # sentences that take places together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,14 +56,6 @@ class Translation:
 
 
 NOTHING = Translation("", score=0.0, log_p=0.0, ids=())  # of an empty line
-
-
-class _Size(NamedTuple):
-  """Static sizes of a program: padded subwords and words, and rows."""
-
-  source: int
-  words: int
-  rows: int
 
 
 class Translator:
@@ -87,10 +83,10 @@ class Translator:
       features: of the source side that the model reads, beyond the ids.
       change: a caller's own function on every host batch.
     """
-    self._model, self._vocabulary, self._config = model, vocabulary, config
+    self._vocabulary, self._config = vocabulary, config
     self._features = tuple(dict.fromkeys(("source_id", *features)))
     self._change = change
-    self._programs: dict[Any, Any] = {}
+    self._programs = Programs(model, config, lambda size: self._batch([], size))
     # The loop of a search keeps one core busy, so on a CPU as many batches
     # run as there are cores.
     cpu = jax.default_backend() == "cpu"
@@ -98,7 +94,7 @@ class Translator:
 
   @property
   def compilations(self) -> int:
-    return len(self._programs)
+    return self._programs.compilations
 
   def __call__(
     self, params: Any, examples: Sequence[Example]
@@ -109,68 +105,80 @@ class Translator:
       params: of the model.
       examples: of `jaxsyn.data.sentence.example.encode`; targets are not read.
     """
-    jobs = self._jobs(examples)
-    # Before the threads: two of them would compile the same program.
-    for size in dict.fromkeys(size for size, _ in jobs):
-      self._program(params, size)
-    translations = [[NOTHING] for _ in examples]
 
-    def search(job: tuple[_Size, list[int]]) -> tuple[list[int], Any]:
+    def batch_of(
+      numbers: Sequence[int], size: Size
+    ) -> tuple[Batch, np.ndarray]:
+      return self._batch([examples[number] for number in numbers], size)
+
+    def search(job: tuple[Size, list[int]]) -> list[tuple[int, Hypotheses]]:
       size, numbers = job
-      batch, limit_B = self._batch([examples[i] for i in numbers], size)
-      return numbers, jax.device_get(
-        self._program(params, size)(params, batch, limit_B)
-      )
+      pool = Pool(self._programs, params, numbers, size=size, batch_of=batch_of)
+      return list(pool())
 
-    with ThreadPoolExecutor(self._threads) as pool:
-      for numbers, hypotheses in pool.map(search, jobs):
-        for row, number in enumerate(numbers):
-          translations[number] = self._nbest(hypotheses, row)
+    translations = [[NOTHING] for _ in examples]
+    with ThreadPoolExecutor(self._threads) as executor:
+      for finished in executor.map(search, self._jobs(examples)):
+        for number, hypotheses in finished:
+          translations[number] = self._nbest(hypotheses)
     return translations
 
-  def _jobs(self, examples: Sequence[Example]) -> list[tuple[_Size, list[int]]]:
+  def _jobs(
+    self, examples: Sequence[Example]
+  ) -> Iterator[tuple[Size, list[int]]]:
     """Which examples are searched together, and in which size."""
-    length = [len(example["source_id"]) for example in examples]
-    words = [words_of(example, self._features) for example in examples]
-    # An end sign alone is an empty line, whose translation is empty.
-    order = [i for i in range(len(examples)) if length[i] > 1]
-    # The longest first: what does not fit into memory is told at once.
-    order.sort(key=lambda i: (-length[i], i))
-    rows = self._config.sentences if len(order) > FEW else FEW
 
-    def count(width: int) -> int:
-      # Very long sentences come in smaller batches, within the same memory.
-      return max(1, min(rows, rows * 128 // width))
+    alike: dict[int, list[int]] = collections.defaultdict(list)
+    for number, example in enumerate(examples):
+      if (length := len(example["source_id"])) > 1:  # else an empty line
+        # Seldom wider than its subwords, so that sizes stay few.
+        width = max(length, words_of(example, self._features))
+        alike[doubled(width, SHORTEST)].append(number)
+    # The widest first: what does not fit into memory is told at once.
+    for words, numbers in sorted(alike.items(), reverse=True):
+      numbers.sort(key=lambda i: (-len(examples[i]["source_id"]), i))
+      source = doubled(len(examples[numbers[0]]["source_id"]), SHORTEST)
+      # Very wide sentences come fewer together, within the same memory.
+      most = max(1, min(1, 128 / words) * self._config.sentences)
+      few = min(FEW if len(numbers) > 1 else 1, int(most))
+      # Shares are fixed and not taken by who is first: a sentence keeps its
+      # neighbours, and the last digit of its score, from run to run.
+      shares = max(1, min(self._threads, len(numbers) // few))
+      share = -(-len(numbers) // shares)
+      length = longest_output(self._config, source)
+      places = min(doubled(share, few), int(most))
+      size = Size(
+        source=source,
+        words=words,
+        length=length,
+        places=places,
+        # Caches of few sentences are not worth a program for each room.
+        room=min(ROOM, length) if places > FEW else length,
+        rows=min(doubled(share, few), READ, int(most)),
+        few=few,
+      )
+      for first in range(shares):
+        yield size, numbers[first::shares]
 
-    jobs = []
-    while order:
-      width = doubled(length[order[0]], SHORTEST)
-      # Seldom wider than the subwords, so that programs stay few.
-      across = doubled(max(words[i] for i in order[: count(width)]), width)
-      number = count(across)
-      jobs.append((_Size(width, across, number), order[:number]))
-      order = order[number:]
-    return jobs
-
-  def _nbest(self, hypotheses: Hypotheses, row: int) -> list[Translation]:
+  def _nbest(self, hypotheses: Hypotheses) -> list[Translation]:
     nbest = []
     for n in range(self._config.nbest):
-      if hypotheses.score_BN[row, n] <= NEVER / 2:
+      if hypotheses.score_BN[n] <= NEVER / 2:
         break
-      token_T = hypotheses.token_BNT[row, n]
+      token_T = hypotheses.token_BNT[n]
       ids = tuple(int(t) for t in token_T[: np.count_nonzero(token_T) - 1])
       nbest.append(
         Translation(
           text=self._vocabulary.decode(ids),
-          score=float(hypotheses.score_BN[row, n]),
-          log_p=float(hypotheses.log_p_BN[row, n]),
+          score=float(hypotheses.score_BN[n]),
+          log_p=float(hypotheses.log_p_BN[n]),
           ids=ids,
         )
       )
     return nbest
 
   def _batch(
-    self, examples: Sequence[Example], size: _Size
+    self, examples: Sequence[Example], size: Size
   ) -> tuple[Batch, np.ndarray]:
     """The facts, and limit_B."""
     batch = pad(
@@ -184,27 +192,6 @@ class Translator:
     for row, example in enumerate(examples):
       limit_B[row] = longest_output(self._config, len(example["source_id"]))
     return changed(batch, self._change), limit_B
-
-  def _program(self, params: Any, size: _Size) -> Any:
-    if size not in self._programs:
-      search = greedy_search if self._config.beam == 1 else beam_search
-      length = longest_output(self._config, size.source)
-
-      def run(
-        params: Any, batch: Mapping[str, jax.Array], limit_B: jax.Array
-      ) -> Hypotheses:
-        view = view_of(batch, "source")
-        sources = Sources(batch["source_id_BS"], view, limit_B)
-        return search(
-          self._model, params, sources, decode=self._config, length=length
-        )
-
-      shapes = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
-        (params, *self._batch([], size)),
-      )
-      self._programs[size] = jax.jit(run).lower(*shapes).compile()
-    return self._programs[size]
 
 
 def longest_output(config: Decode, subwords: int) -> int:

@@ -26,6 +26,26 @@ class Memory(NamedTuple):
   v: Array
 
 
+class Remembered(NamedTuple):
+  """A memory as the products of every decoding step read it.
+
+  Laid out as `Memory`, it was copied in each step.
+  """
+
+  k_BHKM: Array
+  v_BHMK: Array
+
+  @classmethod
+  def of(cls, memory: Memory) -> Remembered:
+    k_BMHK, v_BMHK = memory
+    return cls(k_BMHK.transpose(0, 2, 3, 1), v_BMHK.transpose(0, 2, 1, 3))
+
+  def memory(self) -> Memory:
+    return Memory(
+      self.k_BHKM.transpose(0, 3, 1, 2), self.v_BHMK.transpose(0, 2, 1, 3)
+    )
+
+
 class Attention(nn.Module):
   """Multi-head attention (Vaswani et al. 2017, section 3.2) with parts.
 

@@ -15,8 +15,8 @@ from flax import struct
 from jax import Array
 
 from jaxsyn.errors import InputError
-from jaxsyn.models.attention import Memory
-from jaxsyn.models.contract import EncoderDecoder, taken
+from jaxsyn.models.attention import Memory, Remembered
+from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
 from jaxsyn.models.spec import Family, ModelSpec
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
@@ -31,7 +31,9 @@ class Encoded:
 
   memory_BSD: Array
   source: View
-  layers: tuple[Memory, ...] = ()  # keys and values, once they are remembered
+  layers: tuple[
+    Remembered, ...
+  ] = ()  # keys and values, once they are remembered
 
 
 @struct.dataclass
@@ -39,12 +41,10 @@ class Cache:
   """What decoding remembers of its own outputs.
 
   Attributes:
-    layers: keys and values of each layer, BNTHK, as they were written.
-    slot_BNT: in which of the N slots the ancestor of beam n at time t stands.
+    layers: keys and values of each layer, BNHTK.
   """
 
   layers: tuple[Memory, ...]
-  slot_BNT: Array
 
 
 class TransformerModel(EncoderDecoder):
@@ -99,51 +99,35 @@ class TransformerModel(EncoderDecoder):
 
   def remember(self, encoded: Encoded) -> Encoded:
     memory_BSD = encoded.memory_BSD
-    layers = tuple(layer.cross.remember(memory_BSD) for layer in self.decoder)
+    layers = tuple(
+      Remembered.of(layer.cross.remember(memory_BSD)) for layer in self.decoder
+    )
     return dataclasses.replace(encoded, layers=layers)
 
   def start(self, encoded: Encoded, beams: int, length: int) -> Cache:
-    model = self.spec.model
-    shape = (encoded.memory_BSD.shape[0], beams, length)
-    number = self.spec.family.heads
-    heads = (number, model.width // number)
-    empty = jnp.zeros((*shape, *heads), jnp.dtype(model.dtype))
-    return Cache(
-      layers=tuple(Memory(empty, empty) for _ in self.decoder),
-      slot_BNT=jnp.zeros(shape, jnp.int32),
-    )
+    model, heads = self.spec.model, self.spec.family.heads
+    B = encoded.memory_BSD.shape[0]
+    shape = (B, beams, heads, length, model.width // heads)
+    empty_BNHTK = jnp.zeros(shape, jnp.dtype(model.dtype))
+    return Cache(tuple(Memory(empty_BNHTK, empty_BNHTK) for _ in self.decoder))
 
   def advance(
     self, encoded: Encoded, cache: Cache, token_BN: Array, at: Array
   ) -> tuple[Array, Cache]:
-    B, N, T = cache.slot_BNT.shape
-    own_1N1 = jnp.arange(N, dtype=jnp.int32)[None, :, None]
-    slot_BNT = jnp.where(jnp.arange(T) == at, own_1N1, cache.slot_BNT)
-    # Slot m at time t is allowed to beam n if it is n's ancestor there: keys
-    # and values stay where they were written, and beams that change their
-    # parent move numbers alone. Of two beams at t = 2, where both went on from
-    # slot 1 at t = 1, and that from slot 0: slot_BNT is [0 1 0] and [0 1 1].
-    mine_BNNT = slot_BNT[:, :, None, :] == jnp.arange(N)[None, None, :, None]
-    mine_BNNT = mine_BNNT & (jnp.arange(T) <= at)
-    allowed_B1NM = mine_BNNT.reshape(B, 1, N, N * T)
+    position_T = jnp.arange(cache.layers[0].k.shape[3])
+    B, N = token_BN.shape
+    # Each hypothesis is a sentence of its own that asks from one position.
     target = View(
-      real_BS=jnp.ones((B, N * T), bool),
-      position_Q=jnp.full(N, at),
-      position_M=jnp.tile(jnp.arange(T), N),
+      real_BS=jnp.broadcast_to(position_T <= at, (B * N, position_T.size)),
+      position_Q=at[None],
+      position_M=position_T,
     )
     x_BND = self._place(self._embed(self.target_table, token_BN), target)
     layers = []
     for layer, past, memory in zip(self.decoder, cache.layers, encoded.layers):
-      x_BND, past = layer.step(
-        x_BND, past, memory, allowed_B1NM, target, encoded.source
-      )
+      x_BND, past = layer.step(x_BND, past, memory, target, encoded.source)
       layers.append(past)
-    return self._logits(x_BND), Cache(tuple(layers), slot_BNT)
-
-  def reorder(self, cache: Cache, beam_BN: Array) -> Cache:
-    # Keys and values stay in their slots; whose these are is all that changes.
-    slot_BNT = taken(cache.slot_BNT, beam_BN)
-    return dataclasses.replace(cache, slot_BNT=slot_BNT)
+    return self._logits(x_BND), Cache(tuple(layers))
 
 
 @dataclasses.dataclass(frozen=True)

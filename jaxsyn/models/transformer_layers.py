@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.models.attention import Attention, Memory
+from jaxsyn.models.attention import Attention, Memory, Remembered
 from jaxsyn.models.layers import Dropout, FeedForward, norm
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.syntax import View
@@ -112,32 +112,39 @@ class DecoderLayer(nn.Module):
     self,
     x_BND: Array,
     past: Memory,
-    memory: Memory,
-    allowed_B1NM: Array,
+    memory: Remembered,
     target: View,
     source: View,
   ) -> tuple[Array, Memory]:
-    """One target position of N beams a sentence; the past is in the cache.
+    """One target position of N hypotheses a sentence; `past` is their cache.
 
-    The beams of a sentence are so many queries, of one memory that holds the
-    past of all of them: M = N·T slots, of which each beam may see its own
-    ancestors. So a beam that changes its parent moves no keys or values.
+    Args:
+      x_BND: what enters the layer.
+      past: keys and values of each hypothesis (BNHTK).
+      memory: of the source, shared by a sentence's hypotheses.
+      target: of B·N sentences with one query each.
+      source: of the source side.
     """
     around = self.around_attention
     query_BND = around.enter(x_BND)
+    B, N, D = query_BND.shape
+    query_B1D = query_BND.reshape(B * N, 1, D)
     at = target.position_Q[0]
 
-    def keep(past_BNTHK: Array, new_BNHK: Array) -> Array:
+    def keep(past_BNHTK: Array, new_B1HK: Array) -> Array:
+      new_BNHTK = new_B1HK.reshape(B, N, -1, 1, new_B1HK.shape[-1])
       return jax.lax.dynamic_update_slice_in_dim(
-        past_BNTHK, new_BNHK[:, :, None].astype(past_BNTHK.dtype), at, axis=2
+        past_BNHTK, new_BNHTK.astype(past_BNHTK.dtype), at, axis=3
       )
 
-    past = Memory(*map(keep, past, self.attention.remember(query_BND)))
-    B, N, T, H, K = past.k.shape
-    slots = Memory(*(x.reshape(B, N * T, H, K) for x in past))
-    mixed_BND = self.attention.attend(query_BND, slots, allowed_B1NM, target)
-    x_BND = around.leave(x_BND, mixed_BND, train=target.train)
-    return self._rest(x_BND, memory, source), past
+    past = Memory(*map(keep, past, self.attention.remember(query_B1D)))
+    seen = Memory(
+      *(x.reshape(B * N, *x.shape[2:]).swapaxes(1, 2) for x in past)
+    )
+    allowed_B11T = target.real_BS[:, None, None, :]
+    mixed_B1D = self.attention.attend(query_B1D, seen, allowed_B11T, target)
+    x_BND = around.leave(x_BND, mixed_B1D.reshape(B, N, D), train=target.train)
+    return self._rest(x_BND, memory.memory(), source), past
 
   def _rest(self, x_BTD: Array, memory: Memory, source: View) -> Array:
     around = self.around_cross

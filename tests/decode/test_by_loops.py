@@ -4,12 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tables_under_test import Tables, by, drawn, search_by_loops
+from tables_under_test import Tables, by, drawn, search_by_loops, searched
 
 from jaxsyn.data.schema import PAD
-from jaxsyn.decode.beam import beam_search
-from jaxsyn.decode.greedy import greedy_search
-from jaxsyn.decode.search import NEVER, Sources
+from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.search import Sources
 from jaxsyn.syntax import View
 
 RNG = np.random.default_rng(0)
@@ -20,14 +19,14 @@ LENGTH = 24
 LIMITS = RNG.integers(1, LENGTH + 1, len(SOURCES))
 
 
-def found_by(function, params, sources, limits, decode, length=LENGTH):
+def found_by(params, sources, limits, decode, length=LENGTH):
   """Hypotheses of each sentence: (tokens, log_p, score) of those that ended."""
   id_BS = np.full((len(sources), max(map(len, sources))), PAD, np.int32)
   for row, ids in enumerate(sources):
     id_BS[row, : len(ids)] = ids
   model = Tables(params["logits"].shape[1])
   run = jax.jit(
-    lambda params, id_BS, limit_B: function(
+    lambda params, id_BS, limit_B: searched(
       model,
       params,
       Sources(id_BS, View(real_BS=id_BS != PAD), limit_B),
@@ -67,12 +66,12 @@ def assert_the_same(found, params, sources, limits, decode):
     (12, 0.5, by(4, alpha=1.5, stop="bound")),
     (12, 0.5, by(3, "gnmt", alpha=0.6, stop="bound")),
     (6, 0.0, by(5, alpha=0.0)),  # fewer subwords than continuations
-    (1100, 4.0, by(2)),  # `top_k` by chunks
+    (1100, 4.0, by(2)),  # the best by chunks
   ],
 )
 def test_a_beam_is_what_fairseq_would_find(vocabulary, end, decode):
   params = drawn(vocabulary, end)
-  found = found_by(beam_search, params, SOURCES, LIMITS, decode)
+  found = found_by(params, SOURCES, LIMITS, decode)
   assert_the_same(found, params, SOURCES, LIMITS, decode)
   # What is compared: some that end of themselves, and some at their limit.
   forced = [
@@ -84,27 +83,20 @@ def test_a_beam_is_what_fairseq_would_find(vocabulary, end, decode):
 @pytest.mark.parametrize("vocabulary, end", [(12, 0.5), (1100, 5.0)])
 def test_greedy_is_a_beam_of_one(vocabulary, end):
   params, decode = drawn(vocabulary, end), by(1, alpha=0.6)
-  found = found_by(greedy_search, params, SOURCES, LIMITS, decode)
+  found = found_by(params, SOURCES, LIMITS, decode)
   assert_the_same(found, params, SOURCES, LIMITS, decode)
 
 
 @pytest.mark.parametrize(
-  "function, beams, stop",
-  [
-    (greedy_search, 1, "first"),
-    (beam_search, 3, "first"),
-    (beam_search, 3, "bound"),
-  ],
+  "beams, stop", [(1, "first"), (3, "first"), (3, "bound")]
 )
-def test_what_never_ends_stops_at_its_own_limit(function, beams, stop):
+def test_what_never_ends_stops_at_its_own_limit(beams, stop):
   params = drawn(12, -60.0)
   sources, limits = [[7, 3], [9, 8, 3], [5, 3]], [3, 30, 1]
   decode = by(beams, stop=stop)
-  together = found_by(function, params, sources, limits, decode, length=30)
+  together = found_by(params, sources, limits, decode, length=30)
   for row, limit in enumerate(limits):
     assert {len(one[0]) for one in together[row]} == {limit}
   # Alone, with no more room than it needs.
-  (alone,) = found_by(
-    function, params, sources[:1], limits[:1], decode, length=3
-  )
+  (alone,) = found_by(params, sources[:1], limits[:1], decode, length=3)
   assert [one[0] for one in alone] == [one[0] for one in together[0]]

@@ -16,13 +16,11 @@ from models_under_test import (
   sentence,
   shape_of,
 )
-from tables_under_test import by
+from tables_under_test import by, searched
 
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.beam import beam_search
-from jaxsyn.decode.greedy import greedy_search
-from jaxsyn.decode.rank import PENALTIES, top_k
-from jaxsyn.decode.search import NEVER, Sources
+from jaxsyn.decode.rank import NEVER, PENALTIES, continuations
+from jaxsyn.decode.search import Sources
 from jaxsyn.models.contract import view_of
 from jaxsyn.training.losses import token_log_probability
 
@@ -40,26 +38,18 @@ def model(request):
   return plan, parameters(plan, batch_of(PAIRS))
 
 
-@functools.partial(
-  jax.jit, static_argnames=("search", "model", "decode", "length")
-)
-def searched(params, batch, *, search, model, decode, length):
+@functools.partial(jax.jit, static_argnames=("model", "decode", "length"))
+def found_in(params, batch, *, model, decode, length):
   id_BS = batch["source_id_BS"]
   limit_B = jnp.full(len(id_BS), length)
   sources = Sources(id_BS, view_of(batch, "source"), limit_B)
-  return search(model, params, sources, decode=decode, length=length)
+  return searched(model, params, sources, decode=decode, length=length)
 
 
-def find(search_function, plan, params, batch, decode, length):
+def find(plan, params, batch, decode, length):
   """Every sentence may be as long as there is room."""
-  found = searched(
-    params,
-    batch,
-    search=search_function,
-    model=plan.recipe.model,
-    decode=decode,
-    length=length,
-  )
+  model = plan.recipe.model
+  found = found_in(params, batch, model=model, decode=decode, length=length)
   return jax.device_get(found)
 
 
@@ -76,9 +66,7 @@ def forced(plan, params, batch, token_BT):
 def test_scores_are_those_of_forced_decoding(model, penalty):
   plan, params = model
   batch = batch_of(PAIRS)
-  found = find(
-    beam_search, plan, params, batch, by(4, penalty, alpha=0.6), length=9
-  )
+  found = find(plan, params, batch, by(4, penalty, alpha=0.6), length=9)
   assert (found.score_BN > NEVER / 2).all()
   for n in range(4):
     token_BT = found.token_BNT[:, n]
@@ -100,14 +88,19 @@ def test_penalties_by_hand():
   assert PENALTIES["gnmt"](7.0, 2.0) == 4.0
 
 
-def test_a_beam_of_one_is_greedy_search(model):
+def test_a_beam_of_one_takes_the_likeliest_subword_each_time(model):
   plan, params = model
   batch = batch_of(PAIRS)
-  one = find(beam_search, plan, params, batch, by(1), length=9)
-  greedy = find(greedy_search, plan, params, batch, by(1), length=9)
-  np.testing.assert_array_equal(one.token_BNT, greedy.token_BNT)
-  np.testing.assert_allclose(one.score_BN, greedy.score_BN, atol=1e-5)
-  np.testing.assert_allclose(one.log_p_BN, greedy.log_p_BN, atol=1e-5)
+  found = find(plan, params, batch, by(1), length=9)
+  token_BT = found.token_BNT[:, 0]
+  batch = {k: v for k, v in batch.items() if k.startswith("source")}
+  batch["target_id_BT"] = jnp.asarray(token_BT)
+  out_BTV = np.array(logits(plan, params, batch))
+  out_BTV[..., [PAD, BOS]] = NEVER
+  for row, tokens in enumerate(token_BT):
+    length = np.count_nonzero(tokens)
+    free = length - (length == 9)  # its last is the end sign, whatever
+    np.testing.assert_array_equal(tokens[:free], out_BTV[row, :free].argmax(-1))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
@@ -127,7 +120,7 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
   recipe = plan.recipe.replace(model=type(plan.recipe.model)(spec))
   plan = dataclasses.replace(plan, spec=spec, recipe=recipe)
   decode = by(16, alpha=alpha, stop="bound")
-  found = find(beam_search, plan, small, batch, decode, length=3)
+  found = find(plan, small, batch, decode, length=3)
   outputs = [
     (*middle, EOS)
     for size in (0, 1, 2)
@@ -150,14 +143,10 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
     assert (found.score_BN[row, 13:] <= NEVER / 2).all()
 
 
-@pytest.mark.parametrize(
-  "beams, function", [(1, greedy_search), (3, beam_search)]
-)
-def test_a_sentence_is_translated_alike_alone_and_in_a_batch(
-  model, beams, function
-):
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_sentence_is_translated_alike_alone_and_in_a_batch(model, beams):
   plan, params = model
-  find_by = functools.partial(find, function, plan, params)
+  find_by = functools.partial(find, plan, params)
   together = find_by(batch_of(PAIRS, extra=4), by(beams), length=12)
   shape = dataclasses.replace(shape_of(PAIRS), rows=1)
   for row, pair in enumerate(PAIRS):
@@ -172,8 +161,8 @@ def test_rows_of_padding_give_nothing(model):
   plan, params = model
   batch = batch_of(PAIRS)
   batch = {k: v.at[1].set(0) if v.ndim else v for k, v in batch.items()}
-  for function, beams in ((beam_search, 2), (greedy_search, 1)):
-    found = find(function, plan, params, batch, by(beams), length=9)
+  for beams in (2, 1):
+    found = find(plan, params, batch, by(beams), length=9)
     assert (found.token_BNT[1] == PAD).all()
     assert (found.score_BN[1] <= NEVER / 2).all()
     assert (found.score_BN[0] > NEVER / 2).all()
@@ -181,7 +170,7 @@ def test_rows_of_padding_give_nothing(model):
 
 def test_outputs_hold_no_pad_or_bos_before_the_end(model):
   plan, params = model
-  found = find(beam_search, plan, params, batch_of(PAIRS), by(4), length=30)
+  found = find(plan, params, batch_of(PAIRS), by(4), length=30)
   for tokens in found.token_BNT.reshape(-1, 30):
     length = np.count_nonzero(tokens)
     assert (tokens[:length] != BOS).all()
@@ -189,11 +178,32 @@ def test_outputs_hold_no_pad_or_bos_before_the_end(model):
     assert tokens[length - 1] == EOS and (tokens[: length - 1] != EOS).all()
 
 
-@pytest.mark.parametrize("size", [40, 5000, 5001])
-def test_top_k_is_exact(size):
+@pytest.mark.parametrize("size", [7, 40, 3000, 3001])
+def test_continuations_are_the_best_of_all(size):
   rng = np.random.default_rng(size)
-  x = jnp.asarray(rng.integers(0, 300, (3, 2, size)), jnp.float32)  # with ties
-  for got, expected in zip(
-    jax.jit(functools.partial(top_k, k=9))(x), jax.lax.top_k(x, 9)
-  ):
-    np.testing.assert_array_equal(got, expected)
+  # Logits in steps of a quarter: many are equal, and rounding parts none.
+  logits_BNV = rng.integers(-20, 20, (4, 3, size)) / 4
+  log_p_BN = -rng.integers(0, 40, (4, 3)) / 4
+  log_p_BN[1, 1:] = NEVER  # a search that begins
+  last_B = np.array([False, False, True, False])
+  found = continuations(
+    *(jnp.asarray(x, jnp.float32) for x in (logits_BNV, log_p_BN)),
+    jnp.asarray(last_B),
+    9,
+  )
+  lse_BN = np.log(np.exp(logits_BNV).sum(-1))
+  for row, (log_p, beam, token) in enumerate(zip(*map(np.asarray, found))):
+    all_of_it = [
+      (log_p_BN[row, n] + logits_BNV[row, n, v] - lse_BN[row, n], n, v)
+      for n in range(3)
+      for v in ([EOS] if last_B[row] else range(size))
+      if v not in (PAD, BOS) and log_p_BN[row, n] > NEVER / 2
+    ]
+    # Of equal ones the earlier hypothesis, and the lower subword.
+    best = sorted(all_of_it, key=lambda one: (-round(one[0], 5), *one[1:]))[:9]
+    number = len(best)
+    assert (log_p[number:] <= NEVER / 2).all()
+    np.testing.assert_allclose(
+      log_p[:number], [one[0] for one in best], atol=1e-5
+    )
+    assert [*zip(beam[:number], token[:number])] == [one[1:] for one in best]

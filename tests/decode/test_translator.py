@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from models_under_test import config_of
-from tables_under_test import Tables, drawn
+from tables_under_test import Tables, drawn, search_by_loops
 
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
@@ -47,6 +47,19 @@ def ids(found):
   return [[best.ids for best in one] for one in found]
 
 
+def test_sentences_that_share_places_are_found_as_alone(make):
+  """Three hundred, of all lengths, more than there are places."""
+  translate, params = make(3), drawn(SIZE, 3.0)
+  lengths = np.random.default_rng(1).integers(2, 60, 300)
+  examples = [source(int(subwords)) for subwords in lengths]
+  found = ids(translate(params, examples))
+  for number in range(0, 300, 9):
+    source_ids = examples[number]["source_id"].tolist()
+    limit = longest_output(translate._config, len(source_ids))
+    expected = search_by_loops(params, source_ids, limit, translate._config)
+    assert found[number] == [one.tokens[:-1] for one in expected]
+
+
 @pytest.mark.parametrize("beam", [1, 2])
 def test_an_output_without_an_end_has_the_length_of_its_source(make, beam):
   translate, params = make(beam), drawn(SIZE, -60.0)
@@ -74,8 +87,8 @@ def test_words_beyond_the_subwords_cost_few_programs(make):
   examples = [source(n, words=int(n * rng.uniform(0, 2))) for n in subwords]
   assert max(len(one["source_head"]) for one in examples) > 50
   found = translate(params, examples)
-  # Programs of 64 rows: 32 subwords with 64 words, 16 with 16 or with 32.
-  assert translate.compilations <= 4
+  # 64 words, 32 and 16: to read, to search, and with fewer places at the end.
+  assert translate.compilations <= 3 * 4
   for i in range(0, 200, 25):
     assert ids(translate(params, examples[i : i + 1])) == ids(found[i : i + 1])
 
@@ -87,5 +100,7 @@ def test_a_sentence_of_very_many_words_is_searched_in_few_rows(make):
   (alone,) = ids(translate(params, [source(3, 1000)]))
   found = translate(params, [source(3, 1000), *map(source, range(2, 12))])
   assert ids(found[:1]) == [alone]
-  wide = [size for size in translate._programs if size.words > 512]
-  assert sorted(size.rows for size in wide) == [1, 8]  # not 8 and 64
+  sizes = {
+    key[1] for key in translate._programs._programs if key[0] == "search"
+  }
+  assert sorted(size.places for size in sizes if size.words > 512) == [1]

@@ -1,0 +1,130 @@
+"""Sentences that are searched together, in places that are used again.
+
+A batch is done when its slowest sentence is. Here a finished sentence leaves
+and the next that waits takes its place, at a position of its own: the programs
+keep their static sizes, and nearly all of their work is for open sentences.
+
+Before this file: `programs`. After it: `translator`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxsyn.data.loader.batch_plan import doubled
+from jaxsyn.data.loader.columns import Batch
+from jaxsyn.decode.programs import STEPS, Programs, Size
+from jaxsyn.decode.search import Hypotheses
+
+ROOM = 16  # outputs that a cache has room for at first; doubled when it is full
+FEWER = 4  # a search moves to fewer places when so many times fewer are taken
+
+
+class Pool:
+  """A search that goes on while sentences of about one length come and go."""
+
+  def __init__(
+    self,
+    programs: Programs,
+    params: Any,
+    numbers: Sequence[int],
+    *,
+    size: Size,
+    batch_of: Callable[[Sequence[int], Size], tuple[Batch, np.ndarray]],
+  ):
+    """Sets it up.
+
+    Args:
+      programs: of the model.
+      params: of the model.
+      numbers: of the sentences, in the order in which they take places.
+      size: at first; it holds any of the sentences.
+      batch_of: from at most `size.rows` numbers to a batch and its limits.
+    """
+    self._programs, self._params, self._batch_of = programs, params, batch_of
+    self._to_read = collections.deque(numbers)
+    self._read: Any = None
+    # Numbers that were read and wait, with their rows of what was read.
+    self._waiting: collections.deque[tuple[int, int]] = collections.deque()
+    self._size = size
+    self._places: list[int | None] = [None] * size.places
+    self._search = programs.empty(size, params)
+    self._filled = STEPS  # room that the steps until the next look need
+
+  def __call__(self) -> Iterator[tuple[int, Hypotheses]]:
+    """Numbers of sentences and their hypotheses, as they are finished."""
+    while self._to_read or self._waiting or self._taken():
+      self._fit()
+      self._advance()
+      yield from self._leave()
+
+  def _taken(self) -> list[tuple[int, int]]:
+    """Places with a sentence, and its number."""
+    return [(p, one) for p, one in enumerate(self._places) if one is not None]
+
+  def _fit(self) -> None:
+    """Changes to a size for what is not finished, if it is worth the move."""
+    old, taken = self._size, self._taken()
+    unfinished = len(taken) + len(self._waiting) + len(self._to_read)
+    places, room = old.places, old.room
+    if unfinished <= places // FEWER:
+      places = doubled(unfinished, old.few)
+    if self._filled > room:
+      room = min(doubled(self._filled, ROOM), old.length)
+    size = self._size = dataclasses.replace(old, places=places, room=room)
+    if size == old:
+      return
+    place_B = np.full(places, old.places, np.int32)
+    place_B[: len(taken)] = [place for place, _ in taken]
+    self._search = self._programs.move(
+      old, size, self._params, self._search, place_B
+    )
+    self._places = [number for _, number in taken]
+    self._places += [None] * (places - len(taken))
+
+  def _read_more(self) -> None:
+    number = min(len(self._to_read), self._size.rows)
+    read = [self._to_read.popleft() for _ in range(number)]
+    self._waiting.extend(enumerate(read))
+    batch, limit_R = self._batch_of(read, self._size)
+    self._read = self._programs.read(self._size, self._params, batch, limit_R)
+
+  def _advance(self) -> None:
+    """Lets sentences take free places, and searches on."""
+    size = self._size
+    if not self._waiting and self._to_read:
+      self._read_more()
+    free = [p for p, number in enumerate(self._places) if number is None]
+    entering = min(len(free), len(self._waiting), size.few)
+    row_P = np.zeros(size.few, np.int32)
+    place_P = np.full(size.few, size.places, np.int32)
+    for number, place in enumerate(free[:entering]):
+      row_P[number], self._places[place] = self._waiting.popleft()
+      place_P[number] = place
+    if self._waiting or self._to_read:
+      # At once, while more can enter.
+      wanted = size.few if entering == len(free) else 0
+    else:  # until those that are left fit into a smaller size
+      kept = size.places // FEWER
+      wanted = size.places - (kept if kept >= size.few else 0)
+    self._search = self._programs.search(
+      size, self._params, self._search, self._read, row_P, place_P, wanted
+    )
+
+  def _leave(self) -> Iterator[tuple[int, Hypotheses]]:
+    """Frees the places of sentences that are finished."""
+    open_B, at_B = jax.device_get((self._search.open_B, self._search.at_B))
+    done = [taken for taken in self._taken() if not open_B[taken[0]]]
+    if done:
+      ended = jax.device_get(self._search.ended)
+    for place, number in done:
+      self._places[place] = None
+      yield number, jax.tree.map(operator.itemgetter(place), ended)
+    self._filled = int((at_B * open_B).max()) + STEPS

@@ -1,0 +1,221 @@
+"""What a pool of sentences runs on the device, in few static sizes.
+
+Before this file: `search`, and `beam`, a step of it. After it: `pool`.
+
+Letters: P sentence that takes a place; R sentence that was read.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxsyn.config import Decode
+from jaxsyn.data.loader.columns import Batch
+from jaxsyn.decode.beam import beam_step
+from jaxsyn.decode.search import Decoding, Read, Search, Sources
+from jaxsyn.models.contract import EncoderDecoder, view_of
+
+# Steps between two looks at what is finished. With one, a loop copied all
+# caches in each step: it gives memory back where it took it.
+STEPS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+  """Static sizes of a pool.
+
+  Attributes:
+    source: padded subwords of a sentence.
+    words: padded words of it.
+    length: T, longest output.
+    places: B, sentences that are searched together.
+    room: outputs that the cache has room for.
+    rows: R, sentences that are read together.
+    few: P, sentences that take their places together.
+  """
+
+  source: int
+  words: int
+  length: int
+  places: int
+  room: int
+  rows: int
+  few: int
+
+
+class Programs:
+  """Functions of a model, compiled at first use of a size.
+
+  Attributes:
+    compilations: programs made so far.
+  """
+
+  def __init__(
+    self,
+    model: EncoderDecoder,
+    decode: Decode,
+    nothing: Callable[[Size], tuple[Batch, np.ndarray]],
+  ):
+    """Sets it up.
+
+    Args:
+      model: that translates.
+      decode: how to search.
+      nothing: a batch of padding of a size, and its limits.
+    """
+    self._model, self._decode, self._nothing = model, decode, nothing
+    self._programs: dict[Any, Any] = {}
+    self._sizes: dict[Size, Any] = {}
+    self._locks: dict[Any, Any] = collections.defaultdict(threading.Lock)
+
+  @property
+  def compilations(self) -> int:
+    return len(self._programs)
+
+  def read(
+    self, size: Size, params: Any, batch: Batch, limit_R: np.ndarray
+  ) -> Read:
+    """Sentences, read by the model."""
+    key = size.source, size.words, size.rows
+    return self._run("read", key, self._read, params, batch, limit_R)
+
+  def search(
+    self,
+    size: Size,
+    params: Any,
+    search: Search,
+    read: Read,
+    row_P: np.ndarray,
+    place_P: np.ndarray,
+    free: int,
+  ) -> Search:
+    """Searches on until enough places are free or the cache is nearly full.
+
+    Args:
+      size: of the search.
+      params: of the model.
+      search: all places; its memory is used again.
+      read: sentences, some of which take places.
+      row_P: which do.
+      place_P: where; the number of places stands for nowhere.
+      free: wanted number of places without an open sentence.
+    """
+
+    def run(
+      params: Any,
+      search: Search,
+      read: Read,
+      row_P: Array,
+      place_P: Array,
+      free: Array,
+    ) -> Search:
+      entering = jax.tree.map(lambda x: x[row_P], read)
+      begun = self._begin(size, params, entering)
+      search = jax.tree.map(
+        lambda x, new: x.at[place_P].set(new, mode="drop"), search, begun
+      )
+      decoding = Decoding(self._model, params)
+
+      def goes_on(search: Search) -> Array:
+        # Limits end a sentence before the largest room is too small.
+        filled = jnp.max(search.at_B * search.open_B) + STEPS
+        is_full = (filled > size.room) & (size.room < size.length)
+        return (jnp.sum(~search.open_B) < free) & ~is_full
+
+      def steps(search: Search) -> Search:
+        for _ in range(STEPS):
+          search = beam_step(decoding, search, self._decode)
+        return search
+
+      return jax.lax.while_loop(goes_on, steps, search)
+
+    arguments = params, search, read, row_P, place_P, np.int32(free)
+    return self._run("search", size, run, *arguments, donate=1)
+
+  def empty(self, size: Size, params: Any) -> Search:
+    """Places without sentences."""
+    return jax.tree.map(
+      lambda x: jnp.zeros(x.shape, x.dtype), self._shapes(size, params)
+    )
+
+  def move(
+    self, old: Size, new: Size, params: Any, search: Search, place_B: np.ndarray
+  ) -> Search:
+    """The search in another size.
+
+    Args:
+      old: its size.
+      new: the other; it holds all open sentences.
+      params: of the model.
+      search: in the old size.
+      place_B: for each place of the new size, which old one it continues; any
+        number beyond these for none.
+    """
+
+    def move(search: Search, place_B: Array) -> Search:
+      moved = jax.tree.map(
+        lambda x, like: _fitted(x[place_B], like.shape),
+        search,
+        self._shapes(new, params),
+      )
+      open_B = moved.open_B & (place_B < old.places)
+      return dataclasses.replace(moved, open_B=open_B)
+
+    return self._run("move", (old, new), move, search, place_B)
+
+  def _read(
+    self, params: Any, batch: Mapping[str, Array], limit_R: Array
+  ) -> Read:
+    view = view_of(batch, "source")
+    sources = Sources(batch["source_id_BS"], view, limit_R)
+    return Decoding(self._model, params).read(sources)
+
+  def _begin(self, size: Size, params: Any, read: Read) -> Search:
+    return Decoding(self._model, params).begin(
+      read, beams=self._decode.beam, length=size.length, room=size.room
+    )
+
+  def _shapes(self, size: Size, params: Any) -> Any:
+    """What a search of a size is made of."""
+
+    def begun(params: Any, *batch: Any) -> Search:
+      return self._begin(size, params, self._read(params, *batch))
+
+    if size not in self._sizes:
+      rows = jax.eval_shape(begun, params, *self._nothing(size))
+      self._sizes[size] = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((size.places, *x.shape[1:]), x.dtype),
+        rows,
+      )
+    return self._sizes[size]
+
+  def _run(
+    self,
+    name: str,
+    key: Any,
+    function: Callable[..., Any],
+    *arguments: Any,
+    donate: Any = (),
+  ) -> Any:
+    # Of two threads that come to a size together one compiles it.
+    with self._locks[name, key]:
+      if (name, key) not in self._programs:
+        program = jax.jit(function, donate_argnums=donate)
+        self._programs[name, key] = program.lower(*arguments).compile()
+    return self._programs[name, key](*arguments)
+
+
+def _fitted(x: Array, shape: tuple[int, ...]) -> Array:
+  """Axes after the first cut at their end, or filled up with zeros."""
+  x = x[:, *(slice(size) for size in shape[1:])]
+  more = [(0, size - had) for size, had in zip(shape[1:], x.shape[1:])]
+  return jnp.pad(x, [(0, 0), *more])

@@ -1,0 +1,109 @@
+"""A search in another size is the same search, whatever the family."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models_under_test import batch_of, parameters, plan_of, sentence
+from tables_under_test import by
+
+from configs.systems import SYSTEMS
+from jaxsyn.decode.programs import Programs, Size
+from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.search import Decoding, Sources
+from jaxsyn.models.contract import view_of
+
+PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(7, 5, 3)]
+LIMITS = np.array([25, 40, 33], np.int32)
+
+
+def source_of(batch):
+  return {k: np.asarray(v) for k, v in batch.items() if k.startswith("source")}
+
+
+@pytest.mark.parametrize(
+  "system", ["dependency_relative_both", "gru_double_sdr"]
+)
+def test_a_search_goes_on_in_another_size(system):
+  plan = plan_of(system)
+  batch = batch_of(PAIRS)
+  params = parameters(plan, batch)
+  source = source_of(batch)
+  shape = source["source_id_BS"].shape
+
+  def nothing(size):
+    empty = {k: np.zeros_like(v) for k, v in source.items()}
+    return empty, np.ones(shape[0], np.int32)
+
+  def size(places, room):
+    return Size(
+      source=shape[1],
+      words=9,
+      length=40,
+      places=places,
+      room=room,
+      rows=3,
+      few=3,
+    )
+
+  programs = Programs(plan.recipe.model, by(2), nothing)
+  read = programs.read(size(3, 40), params, source, LIMITS)
+  everywhere = np.arange(3, dtype=np.int32)
+  nowhere = np.full(3, 99, np.int32)
+
+  def found(sizes, places_of):
+    """Where sentences stand after a search that moves through sizes."""
+    now = sizes[0]
+    search = programs.empty(now, params)
+    search = programs.search(
+      now, params, search, read, everywhere, everywhere, now.places
+    )
+    for size, place_B in zip(sizes[1:], places_of, strict=True):
+      search = programs.move(
+        now, size, params, search, np.array(place_B, np.int32)
+      )
+      now = size
+      search = programs.search(
+        now, params, search, read, everywhere, nowhere, now.places
+      )
+    return jax.device_get(search)
+
+  whole = found([size(3, 40)], [])
+  assert not whole.open_B.any() and (whole.ended.score_BN > NEVER / 2).all()
+  assert (whole.at_B > 16).all()
+  # A cache of 16 outputs is full; then 32, with more places, in another order.
+  moved = found(
+    [size(3, 16), size(5, 32), size(4, 40)], [[2, 0, 1, 3, 3], [1, 0, 2, 9]]
+  )
+  for row, place in enumerate([0, 2, 1]):
+    np.testing.assert_array_equal(
+      moved.ended.token_BNT[place], whole.ended.token_BNT[row]
+    )
+    np.testing.assert_allclose(
+      moved.ended.score_BN[place], whole.ended.score_BN[row], atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_is_remembered_begins_with_the_sentences(system):
+  plan = plan_of(system)
+  batch = batch_of(PAIRS)
+  source = source_of(batch)
+
+  def shapes(rows, room):
+    few = {k: jnp.asarray(v[:rows]) if v.ndim else v for k, v in source.items()}
+
+    def begun(params):
+      view = view_of(few, "source")
+      sources = Sources(few["source_id_BS"], view, jnp.full(rows, 9))
+      decoding = Decoding(plan.recipe.model, params)
+      read = decoding.read(sources)
+      return decoding.begin(read, beams=2, length=9, room=room)
+
+    params = jax.eval_shape(lambda: parameters(plan, batch))
+    return [x.shape for x in jax.tree.leaves(jax.eval_shape(begun, params))]
+
+  few, many, roomy = shapes(2, 4), shapes(3, 4), shapes(2, 7)
+  for two, three, seven in zip(few, many, roomy, strict=True):
+    assert (two[0], three[0]) == (2, 3) and two[1:] == three[1:]
+    assert all(a == b or (a, b) == (4, 7) for a, b in zip(two, seven))
