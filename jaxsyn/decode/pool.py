@@ -53,6 +53,8 @@ class Pool:
     self._read: Any = None
     # Numbers that were read and wait, with their rows of what was read.
     self._waiting: collections.deque[tuple[int, int]] = collections.deque()
+    if not programs.caches_grow(size, params):
+      size = dataclasses.replace(size, room=size.length)
     self._size = size
     self._places: list[int | None] = [None] * size.places
     self._search = programs.empty(size, params)

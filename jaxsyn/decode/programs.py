@@ -75,6 +75,7 @@ class Programs:
     self._model, self._decode, self._nothing = model, decode, nothing
     self._programs: dict[Any, Any] = {}
     self._sizes: dict[Size, Any] = {}
+    self._grows: bool | None = None
     self._locks: dict[Any, Any] = collections.defaultdict(threading.Lock)
 
   @property
@@ -171,6 +172,16 @@ class Programs:
       return dataclasses.replace(moved, open_B=open_B)
 
     return self._run("move", (old, new), move, search, place_B)
+
+  def caches_grow(self, size: Size, params: Any) -> bool:
+    """Whether caches with more room are larger: a recurrent state is not."""
+    if self._grows is None:
+      small, large = (
+        self._shapes(dataclasses.replace(size, room=room), params).cache
+        for room in (1, 2)
+      )
+      self._grows = bool(small != large)
+    return self._grows
 
   def _read(
     self, params: Any, batch: Mapping[str, Array], limit_R: Array
