@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,9 @@ from jaxsyn.decode.translator import Translation, Translator
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, from_config
 from jaxsyn.plan import Plan, resolve
-from jaxsyn.sources import SourceReader
+from jaxsyn.sources import Example, ParallelReader, SourceReader
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.reader import Parameters
-
-Example = Mapping[str, np.ndarray]
 
 
 class Session:
@@ -76,6 +74,7 @@ class Session:
     self.sources = SourceReader(
       self.run, self.plan, longest=longest, parser=parser
     )
+    self._reader = ParallelReader(self.sources)
     self.change, self.cut = change, 0
     read = self._read(checkpoint)
     asked = checkpoint or self.plan.config.decode.checkpoint
@@ -106,15 +105,44 @@ class Session:
 
   def example(self, source: Source) -> Example:
     """The arrays of one source sentence, a raw line or its parse."""
-    fitted = self.sources.fit(source)
-    self.cut += fitted.is_cut
-    return self.sources.example(fitted.read)
+    (example,) = self.begin_examples([source])()
+    return example
 
   def __call__(self, sources: Iterable[Source]) -> list[list[Translation]]:
     """The n best translations of each sentence, best first, in order."""
-    return self.search([self.example(source) for source in sources])
+    return self.begin(list(sources))()
 
-  def search(self, examples: Sequence[Example]) -> list[list[Translation]]:
+  def begin(
+    self, sources: Sequence[Source]
+  ) -> Callable[[], list[list[Translation]]]:
+    """Starts to parse sentences; the function that is returned translates them.
+
+    So the next block is parsed, by processes beside this one, while one is
+    searched: see `jaxsyn.sources.ParallelReader`.
+    """
+    examples = self.begin_examples(sources)
+    return lambda: self.search(examples())
+
+  def begin_examples(
+    self, sources: Sequence[Source]
+  ) -> Callable[[], list[Example]]:
+    """Starts to parse sentences; the function waits for their arrays."""
+    reading = self._reader.begin(sources)
+
+    def examples() -> list[Example]:
+      read = reading()
+      self.cut += sum(is_cut for _, is_cut in read)
+      return [example for example, _ in read]
+
+    return examples
+
+  def close(self) -> None:
+    """Ends the processes that parse, if there are any; more may come."""
+    self._reader.close()
+
+  def search(
+    self, examples: Sequence[Mapping[str, np.ndarray]]
+  ) -> list[list[Translation]]:
     """The n best translations of examples that are made already."""
     decode = self.plan.config.decode
     longest = max((len(e["source_id"]) for e in examples), default=0)

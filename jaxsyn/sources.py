@@ -1,13 +1,16 @@
 """Sentences to be translated, made into what a run's model reads.
 
 As `preprocess` made those that it was trained on: the same NFC, subwords, trees
-and tags. Before this file: `jaxsyn.data.sentence`. After it: `session`.
+and tags. Many at a time are read by processes beside this one, which load no
+JAX. Before this file: `jaxsyn.data.sentence`, `workers`. After it: `session`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,8 +23,23 @@ from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.plan import Plan
-from jaxsyn.workdir import Run
+from jaxsyn.workers import Workers, cores
+
+if TYPE_CHECKING:  # they load JAX
+  from jaxsyn.plan import Plan
+  from jaxsyn.workdir import Run
+
+# Lines that are parsed here: to start the others takes as long.
+FEW = 200
+_BLOCK = 16  # lines that a process is given at a time
+_DIED = (
+  "a parser process died, perhaps for want of memory: end other programs, or "
+  "parse beforehand and translate CoNLL-U (--conllu). What came before the lines "
+  "that it had is answered."
+)
+
+
+Example = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,21 +87,32 @@ class SourceReader:
     Raises:
       InputError: a vocabulary is not the run's, or the data lacks a feature.
     """
-    self._run, self._plan, self.longest = run, plan, longest
+    self.longest = longest
     features = manifests.features_for(run.manifest, plan.translation_features)
     self.features = tuple(f for f in features if f.startswith("source"))
     self.vocabularies = run.vocabulary("source"), run.vocabulary("target")
-    self._encoding = manifests.encoding(run.manifest)
+    self._folder, self._manifest = run.workdir, run.manifest
+    self._encoding = {
+      **manifests.encoding(run.manifest),
+      "vocabularies": self.vocabularies,
+      "tree": run.config.data.tree,
+      "seed": run.config.seed,
+      "tag": plan.tag,
+    }
     self._nfc = run.manifest["options"]["clean"]["nfc"]
     self._parser_file = parser or manifests.parser_file(
       run.workdir, run.manifest, "source"
     )
+    self._beam = run.config.prepare.parse.beam
     self._parser: UDPipe | None = None
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {**self.__dict__, "_parser": None}  # which another process opens
 
   @property
   def tree(self) -> str:
     """Which tree the model reads: as config.data.tree says, or "none"."""
-    tree = self._run.config.data.tree
+    tree = self._encoding["tree"]
     return TREES.name_of(tree) if len(self.features) > 1 else "none"
 
   def fit(self, source: Source) -> Fitted:
@@ -107,19 +136,23 @@ class SourceReader:
     Raises:
       InputError: there is none, or another than the run's.
     """
+    return self.parser(line)
+
+  @property
+  def parser(self) -> UDPipe:
+    """The run's own parser, opened when it is first needed; see `parse`."""
     if self._parser is None:
       if not self._parser_file:
         raise InputError(
-          f"{self._run.workdir} has no parser: its trees came as CoNLL-U, or it "
+          f"{self._folder} has no parser: its trees came as CoNLL-U, or it "
           "has none. Give CoNLL-U (--conllu), or name a UDPipe model "
           "(--parser)."
         )
-      beam = self._run.config.prepare.parse.beam
-      self._parser = UDPipe(self._parser_file, beam)
-      manifests.check_parser(self._run.manifest, self._parser)
-    return self._parser(line)
+      self._parser = UDPipe(self._parser_file, self._beam)
+      manifests.check_parser(self._manifest, self._parser)
+    return self._parser
 
-  def example(self, source: Source) -> dict[str, np.ndarray]:
+  def example(self, source: Source) -> Example:
     """The arrays that the model reads of a source.
 
     Args:
@@ -129,12 +162,68 @@ class SourceReader:
       source = source if isinstance(source, str) else source.text
     elif isinstance(source, str):
       source = self.parse(source)
-    return encode(
-      source,
-      None,
-      vocabularies=self.vocabularies,
-      **self._encoding,
-      tree=self._run.config.data.tree,
-      seed=self._run.config.seed,
-      tag=self._plan.tag,
-    )
+    return encode(source, None, **self._encoding)
+
+  def read(self, source: Source) -> tuple[Example, bool]:
+    """The arrays of a source, and whether it was too long: `fit`, `example`."""
+    fitted = self.fit(source)
+    return self.example(fitted.read), fitted.is_cut
+
+  def read_all(self, sources: Iterable[Source]) -> list[tuple[Example, bool]]:
+    """`read` of each."""
+    return [self.read(source) for source in sources]
+
+  def opened(self) -> SourceReader:
+    """The same reader; its parser is open already."""
+    self._parser = self.parser
+    return self
+
+
+class ParallelReader:
+  """Reads blocks of sources, long ones while other work is done.
+
+  Attributes:
+    reader: as given.
+  """
+
+  def __init__(self, reader: SourceReader):
+    self.reader = reader
+    self._workers: Workers[SourceReader] | None = None
+
+  def begin(
+    self, sources: Sequence[Source]
+  ) -> Callable[[], list[tuple[Example, bool]]]:
+    """Starts to read a block.
+
+    Of more than FEW lines the parsing is done by processes, one a core, that
+    stay until `close`; all else is done here, before this returns.
+
+    Returns:
+      a function that waits for what `SourceReader.read` gives of each, in order.
+
+    Raises:
+      InputError: there is no parser, or another than the run's; or, by the
+        function, a process was killed.
+    """
+    lines = 0 if self.reader.tree == "none" else _lines(sources)
+    if lines <= FEW:
+      read = self.reader.read_all(sources)
+      return lambda: read
+    if self._workers is None:
+      make = self.reader.opened
+      self._workers = Workers(make, cores(), died=_DIED)
+    blocks = [
+      self._workers.submit(SourceReader.read_all, sources[i : i + _BLOCK])
+      for i in range(0, len(sources), _BLOCK)
+    ]
+    return lambda: [one for block in blocks for one in block.result()]
+
+  def close(self) -> None:
+    """Ends the processes."""
+    if self._workers is not None:
+      self._workers.close()
+      self._workers = None
+
+
+def _lines(sources: Iterable[Source]) -> int:
+  return sum(isinstance(source, str) for source in sources)

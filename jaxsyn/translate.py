@@ -5,13 +5,16 @@
 
 Lines are parsed with the run's own parser where the system reads trees, and
 answered in order as plain text: those of a file in batches of similar length,
-those of a program or a terminal as they come. Line N answers line N.
+the next ones parsed meanwhile by processes of their own; those of a program or
+a terminal as they come. Line N answers line N.
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from absl import flags, logging
@@ -29,6 +32,7 @@ from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 
 Given = Source | Faulty | None
+Translate = Callable[[], list[list[Translation]]]
 
 
 def run(
@@ -43,10 +47,29 @@ def run(
     buffer: at most so many sentences are sorted by length and translated
       together.
   """
-  for chunk in stream.chunks(sources, buffer):
-    given = [s.text if isinstance(s, Faulty) else s for s in chunk]
-    translations = iter(session([s for s in given if s is not None]))
+  for given, translate in _begun(session, sources, buffer):
+    translations = iter(translate())
     yield from ([NOTHING] if s is None else next(translations) for s in given)
+
+
+def _begun(
+  session: Session, sources: Iterable[Given], buffer: int
+) -> Iterator[tuple[list[Source | None], Translate]]:
+  """Blocks to be searched; one more is being parsed already, if it is there."""
+  blocks: collections.deque[tuple[list[Source | None], Translate]]
+  blocks = collections.deque()
+  try:
+    for chunk in stream.chunks(sources, buffer):
+      given = [s.text if isinstance(s, Faulty) else s for s in chunk]
+      real = [s for s in given if s is not None]
+      blocks.append((given, session.begin(real)))
+      # A writer that pauses waits for all answers.
+      while len(blocks) > (len(chunk) == buffer):
+        yield blocks.popleft()
+  except Exception:  # what came before it is answered
+    yield from blocks
+    raise
+  yield from blocks
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -70,7 +93,10 @@ def _main(values: flags.FlagValues) -> None:
   )
   faults: list[str] = []
   sources = _sources(values, faults)
-  with text.writer(values.output) as write:
+  with (
+    contextlib.closing(session),
+    text.writer(values.output) as write,
+  ):
     for number, nbest in enumerate(run(session, sources, values.buffer)):
       for line in _lines(number, nbest, values):
         write(line)

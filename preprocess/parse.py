@@ -10,16 +10,13 @@ one chunk.
 
 from __future__ import annotations
 
-import concurrent.futures.process
+import concurrent.futures
+import functools
 import gzip
 import itertools
-import multiprocessing
-import os
 import pathlib
 import re
-import signal
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,10 +28,15 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
+from jaxsyn.workers import Workers, cores
 from preprocess.split import RawSplit
 
 _CUT = 128  # a chunk ends where the hash of its line is 0 modulo this ...
 _LONGEST = 512  # ... or after so many lines
+_DIED = (
+  "a parser process died, perhaps for want of memory. Run the same command again,"
+  " what is parsed stays; --config.prepare.workers=1 needs least."
+)
 _ID = re.compile(r"^# sent_id = (\d+)", re.MULTILINE)
 
 
@@ -64,7 +66,7 @@ def parse(
 
   Args:
     lines: one sentence a line; stays one whatever it holds.
-    parser: each process loads its own copy of it.
+    parser: the processes load it anew.
     cache: folder of the chunks.
     workers: processes; 0 is one a core.
     what: label of the progress bar.
@@ -84,7 +86,7 @@ def parse(
     if path not in jobs and _read(path) is None:
       jobs[path] = texts
   missing = sum(map(len, jobs.values()))
-  workers = min(workers or len(os.sched_getaffinity(0)), len(jobs))
+  workers = min(workers or cores(), len(jobs))
   print(f"{what}: {len(lines):,} lines, {missing:,} to do", flush=True)
   started = time.monotonic()
   with tqdm(
@@ -216,34 +218,11 @@ def _run(
     for path, texts in jobs.items():
       yield _parse_chunk(parser, path, texts)
     return
-  # Not forked: a notebook may have threads (JAX) that a fork would not carry.
-  pool = concurrent.futures.ProcessPoolExecutor(
-    workers,
-    mp_context=multiprocessing.get_context("spawn"),
-    initializer=_start_worker,
-    initargs=(str(parser.path), parser.beam),
-  )
-  try:
-    waiting: set[concurrent.futures.Future[int]] = set()
-    rest = iter(jobs.items())
-    while True:
-      # A few in hand are enough, and a failure is seen at once.
-      for job in itertools.islice(rest, 2 * workers - len(waiting)):
-        waiting.add(pool.submit(_work, *job))
-      if not waiting:
-        return
-      done, waiting = concurrent.futures.wait(
-        waiting, return_when=concurrent.futures.FIRST_COMPLETED
-      )
-      for future in done:
-        yield future.result()
-  except concurrent.futures.process.BrokenProcessPool:
-    raise InputError(
-      "a parser process died, perhaps for want of memory. Run the same command"
-      " again, what is parsed stays; --config.prepare.workers=1 needs least."
-    ) from None
-  finally:
-    pool.shutdown(wait=True, cancel_futures=True)
+  make = functools.partial(UDPipe, parser.path, parser.beam)
+  with Workers(make, workers, died=_DIED) as crew:
+    chunks = [crew.submit(_parse_chunk, *job) for job in jobs.items()]
+    for chunk in concurrent.futures.as_completed(chunks):
+      yield chunk.result()
 
 
 def _parse_chunk(
@@ -252,23 +231,3 @@ def _parse_chunk(
   trees = (parser.conllu(text, str(i)) for i, text in enumerate(texts))
   write_text(path, itertools.chain([f"{_first(path)}\n"], trees))
   return len(texts)
-
-
-_PARSER: list[UDPipe] = []  # of this worker process
-
-
-def _start_worker(path: str, beam: int) -> None:
-  """Loads the parser of a process, and ends with the main process."""
-  signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process tells us
-  threading.Thread(target=_end_with_parent, daemon=True).start()
-  _PARSER.append(UDPipe(path, beam))
-
-
-def _end_with_parent() -> None:
-  if parent := multiprocessing.parent_process():
-    parent.join()  # also where it was killed
-  os._exit(1)
-
-
-def _work(path: pathlib.Path, texts: Sequence[str]) -> int:
-  return _parse_chunk(_PARSER[0], path, texts)

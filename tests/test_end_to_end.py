@@ -426,6 +426,28 @@ def test_what_can_be_read_of_a_line_is_translated(straight, tmp_path):
   assert answers("skip") == [expected[0], "", expected[2]]
 
 
+def test_one_block_is_read_ahead_but_none_past_a_pause(straight):
+  from jaxsyn import translate
+
+  session = Session(straight[0], beam=1)
+  lines = [f"The {word} arrived ." for word in ("duck", "cow", "farmer")] * 2
+  expected = [best[0].text for best in session(lines)]
+  read = []
+
+  def given():
+    for item in (*lines[:5], None, lines[5]):
+      read.append(item)
+      yield item
+    raise InputError("no more.")
+
+  answers, seen = translate.run(session, given(), buffer=2), []
+  with pytest.raises(InputError, match="no more"):
+    for best in answers:
+      seen.append((best[0].text, len(read)))
+  assert [text for text, _ in seen] == expected
+  assert [number for _, number in seen] == [4, 4, 6, 6, 6, 7]
+
+
 def test_a_translation_that_does_not_fit_says_what_to_lower(
   straight, little_memory
 ):

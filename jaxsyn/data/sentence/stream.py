@@ -82,6 +82,7 @@ def chunks(
 ) -> Iterator[list[Source | Faulty]]:
   """Lists of what is there, in order: up to a PAUSE, or so many.
 
+  A list of fewer, perhaps of none, says that nothing more is there for now.
   Where the items end in an exception, what came before it is given first.
   """
   chunk: list[Source | Faulty] = []
@@ -89,7 +90,7 @@ def chunks(
     for item in items:
       if item is not PAUSE:
         chunk.append(item)
-      if len(chunk) == most or (item is PAUSE and chunk):
+      if len(chunk) == most or item is PAUSE:
         yield chunk
         chunk = []
   except Exception:

@@ -1,0 +1,126 @@
+"""Processes that work beside this one: results, faults, and their end."""
+
+import functools
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxsyn.errors import InputError
+from jaxsyn.workers import Workers
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def add(made, number):
+  if number < 0:
+    raise InputError(f"{number} is too small.")
+  return made + number
+
+
+def told(made):
+  return os.getpid(), set(sys.modules)
+
+
+def sleep(made, path):
+  pathlib.Path(path).touch()
+  time.sleep(60)
+
+
+def gone(pid):
+  """Waits for a process to end."""
+  end = time.monotonic() + 20
+  while time.monotonic() < end:
+    try:
+      state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ")[1][0]
+    except FileNotFoundError:
+      return True
+    if state == "Z":
+      return True
+    time.sleep(0.01)
+  return False
+
+
+def wait_for(path):
+  while not path.exists():
+    time.sleep(0.01)
+
+
+def test_all_work_with_what_the_first_made():
+  with Workers(functools.partial(int, "40"), 2, died="died") as workers:
+    sums = [workers.submit(add, i) for i in range(-1, 100)]
+    assert [s.result() for s in sums[1:]] == list(range(40, 140))
+    with pytest.raises(InputError, match=r"^-1 is too small\.$"):
+      sums[0].result()
+    seen = [workers.submit(told).result() for _ in range(4)]
+    pids = {pid for pid, _ in seen}
+    assert len(pids) == 2 and os.getpid() not in pids
+    for _, loaded in seen:  # not the program that runs here, and nothing heavy
+      assert not loaded & {"jax", "numpy", "absl"}
+  assert all(map(gone, pids))
+
+
+def test_a_thing_that_cannot_be_made_is_told_by_each_call():
+  with Workers(functools.partial(int, "forty"), 2, died="died") as workers:
+    for _ in range(3):
+      with pytest.raises(ValueError, match="'forty'"):
+        workers.submit(add, 1).result()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_one_that_is_killed_is_told(number, tmp_path):
+  with Workers(functools.partial(int, "0"), 2, died="one died.") as workers:
+    pids = set()
+    while len(pids) < 2:
+      pids.add(workers.submit(told).result()[0])
+    calls = [workers.submit(sleep, tmp_path / str(i)) for i in range(2)]
+    for i in range(2):
+      wait_for(tmp_path / str(i))
+    os.kill(sorted(pids)[number], signal.SIGKILL)
+    while not any(call.done() for call in calls):
+      time.sleep(0.01)
+    (dead,) = (call for call in calls if call.done())
+    with pytest.raises(InputError, match=r"^one died\.$"):
+      dead.result()
+  assert all(map(gone, pids))
+
+
+def test_closing_waits_for_no_work(tmp_path):
+  workers = Workers(functools.partial(int, "0"), 1, died="died")
+  first, second = (
+    workers.submit(sleep, tmp_path / name) for name in ("first", "second")
+  )
+  wait_for(tmp_path / "first")
+  began = time.monotonic()
+  workers.close()
+  assert time.monotonic() - began < 10
+  assert isinstance(first.exception(), InputError) and second.cancelled()
+  assert not (tmp_path / "second").exists()
+
+
+def test_they_end_with_the_process_that_started_them(tmp_path):
+  code = (
+    "import functools, sys\n"
+    "from jaxsyn.workers import Workers\n"
+    "from tests.test_workers import sleep, told\n"
+    "workers = Workers(functools.partial(int, '0'), 2, died='died')\n"
+    "print(workers.submit(told).result()[0], flush=True)\n"
+    "workers.submit(sleep, sys.argv[1]).result()\n"
+  )
+  process = subprocess.Popen(
+    [sys.executable, "-c", code, str(tmp_path / "begun")],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    cwd=ROOT,
+    text=True,
+  )
+  pid = int(process.stdout.readline())
+  wait_for(tmp_path / "begun")
+  process.kill()
+  # Standard error is open until the last of them has ended.
+  assert process.communicate(timeout=20)[1] == ""
+  assert gone(pid)
