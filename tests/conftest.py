@@ -15,8 +15,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # see `eight_devices`
 # Most of the time would go into making tiny programs fast. So the tests compile
 # quickly in this process: without LLVM's passes, and by XLA's older emitters of
-# loops, since those by MLIR take three times as long. Commands in processes of
-# their own compile as those of users do: see `environment`.
+# loops, since those by MLIR take three times as long; and so do most commands in
+# processes of their own: see `users_environment`.
 QUICK = {
   "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
   "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
@@ -47,12 +47,17 @@ def same_verbosity():
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-  """Of commands in processes of their own, which compile as users' do.
+  """Of commands in processes of their own.
 
   There are many of them: each program is compiled once for all.
   """
-  kept = {k: v for k, v in os.environ.items() if k not in QUICK}
-  return kept | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+  return os.environ | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+
+
+@pytest.fixture(scope="session")
+def users_environment(environment) -> dict[str, str]:
+  """The same, but that programs are optimised as users' are: in twice the time."""
+  return {k: v for k, v in environment.items() if k not in QUICK}
 
 
 def _devices(count: int) -> None:

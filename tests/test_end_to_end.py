@@ -182,14 +182,14 @@ def test_killed_and_asked_to_stop_it_is_the_same_run(
 
 
 def test_over_eight_devices_it_is_the_same_run(
-  straight, command, environment, tmp_path
+  straight, command, users_environment, tmp_path
 ):
   """Data, parameters and heads are split, and programs optimised as users' are."""
   cut = {f"train.mesh.{axis}": 2 for axis in ("data", "fsdp", "tensor")}
   eight = {"JAX_NUM_CPU_DEVICES": "8", "PJRT_NPROC": "64"}
   subprocess.run(
     command(tmp_path / "run", {**cut, "train.steps": 15}),
-    env={**environment, **eight},
+    env={**users_environment, **eight},
     cwd=ROOT,
     check=True,
     capture_output=True,
