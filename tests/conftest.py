@@ -8,6 +8,7 @@ import pathlib
 import resource
 import tempfile
 
+import costs
 import pytest
 from absl import logging
 
@@ -35,6 +36,14 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
   os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser):
+  parser.addoption("--write-costs", action="store_true", help=costs.__doc__)
+
+
+def pytest_configure(config):
+  config.pluginmanager.register(costs.Costs(config.option.write_costs))
 
 
 @pytest.fixture(autouse=True)

@@ -82,15 +82,17 @@ def chunks(
 ) -> Iterator[list[Source | Faulty]]:
   """Lists of what is there, in order: up to a PAUSE, or so many.
 
-  A list of fewer, perhaps of none, says that nothing more is there for now.
-  Where the items end in an exception, what came before it is given first.
+  One of fewer says that nothing more is there for now; after a full one it may
+  be empty. Where the items end in an exception, what came before it is given first.
   """
   chunk: list[Source | Faulty] = []
+  full = False  # was the last one
   try:
     for item in items:
       if item is not PAUSE:
         chunk.append(item)
-      if len(chunk) == most or item is PAUSE:
+      if len(chunk) == most or (item is PAUSE and (chunk or full)):
+        full = len(chunk) == most
         yield chunk
         chunk = []
   except Exception:

@@ -48,6 +48,12 @@ def test_what_is_there_is_taken_and_a_slow_writer_is_answered():
   assert found == [["a", "b"], ["cd"], ["e", "f"]]
 
 
+def test_a_full_list_is_followed_by_one_that_tells_of_the_pause():
+  with pipe(b"a\nb\nc\nd\n", b"e", b"\nf\ng\nh\n") as path:
+    found = list(chunks(sentences(path, trees=False), 2))
+  assert found == [["a", "b"], ["c", "d"], [], ["e", "f"], ["g", "h"]]
+
+
 def test_an_answer_comes_before_the_next_line_is_written():
   there, here = os.pipe()
   with os.fdopen(here, "wb", buffering=0) as writer:
