@@ -62,7 +62,9 @@ class Workers(Generic[Made]):
       stdout=subprocess.DEVNULL,
       pass_fds=handles,
       env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-      start_new_session=True,  # Ctrl-C goes to this process alone
+      # Ctrl-C goes to this process alone. No session of its own: Linux shares
+      # its cores between sessions, and `nice` would count for nothing.
+      process_group=0,
     )
     for connection in theirs:
       connection.close()

@@ -1,15 +1,15 @@
 """What each test costs, and by that which of them are quick: `pytest -m quick`.
 
 The rule: of each file, those of least cost, as many as fit into SECONDS of
-processor time, so that every file, and every room of the code, is touched. A
-test costs what is written in FILE and what the fixtures do that it needs; one
-that is not there is new, and quick. A fixture that takes more than SHARED
-seconds (a corpus, a training) is for the whole suite alone.
+processor time, so that every room of the code is touched (a test sees to it). A
+test costs what FILE says, and what the fixtures do that it needs; one that is
+not there is new, and quick. What needs a fixture of more than SHARED seconds (a
+corpus, a training) is for the whole suite alone.
 
-  python -m pytest --write-costs
+  python -m pytest -n 2 --dist worksteal --write-costs
 
-measures all that is run, in any number of processes, and writes the file anew.
-A line is of a test function or of a fixture: what each case takes on average.
+runs all tests, measures them, and writes the file anew. A line is of a test
+function, the mean of its cases, or of a fixture.
 """
 
 from __future__ import annotations
