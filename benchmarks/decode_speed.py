@@ -65,6 +65,7 @@ def run(
 
   began = time.perf_counter()
   best = [nbest[0] for nbest in session(lines)]
+  session.close()
   figures["first_pass"] = time.perf_counter() - began, "s"
   tokens = _tokens(best)
   with measured("parse"):

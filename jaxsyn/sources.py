@@ -34,8 +34,7 @@ FEW = 200
 _BLOCK = 16  # lines that a process is given at a time
 _DIED = (
   "a parser process died, perhaps for want of memory: end other programs, or "
-  "parse beforehand and translate CoNLL-U (--conllu). What came before the lines "
-  "that it had is answered."
+  "parse beforehand and translate CoNLL-U (--conllu)."
 )
 
 
