@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # they load JAX
   from jaxsyn.plan import Plan
   from jaxsyn.workdir import Run
 
-# Lines that are parsed here: to start the others takes as long.
+# Lines that are parsed here: to start the processes takes as long.
 FEW = 200
 _BLOCK = 16  # lines that a process is given at a time
 _DIED = (
@@ -204,8 +204,8 @@ class ParallelReader:
       InputError: there is no parser, or another than the run's; or, by the
         function, a process was killed.
     """
-    lines = 0 if self.reader.tree == "none" else _lines(sources)
-    if lines <= FEW:
+    lines = sum(isinstance(source, str) for source in sources)
+    if self.reader.tree == "none" or lines <= FEW:
       read = self.reader.read_all(sources)
       return lambda: read
     if self._workers is None:
@@ -222,7 +222,3 @@ class ParallelReader:
     if self._workers is not None:
       self._workers.close()
       self._workers = None
-
-
-def _lines(sources: Iterable[Source]) -> int:
-  return sum(isinstance(source, str) for source in sources)
