@@ -14,6 +14,7 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.models.layers import Dropout
+from jaxsyn.models.product import product
 from jaxsyn.shapes import agree
 from jaxsyn.syntax import Spec, View, Where
 from jaxsyn.syntax.maps import publish
@@ -68,6 +69,7 @@ class Attention(nn.Module):
         axis=axis,
         dtype=self.where.dtype,
         kernel_init=nn.initializers.xavier_uniform(),
+        dot_general=product,
       )
 
     self.query, self.key, self.value = project(-1), project(-1), project(-1)

@@ -17,6 +17,7 @@ from jax import Array
 
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import BOS, PAD
+from jaxsyn.models.layers import Embedding
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.shapes import split
 from jaxsyn.syntax import View
@@ -87,8 +88,8 @@ class EncoderDecoder(nn.Module):
   def setup(self) -> None:
     spec, model = self.spec, self.spec.model
 
-    def table(size: int) -> nn.Embed:
-      return nn.Embed(
+    def table(size: int) -> Embedding:
+      return Embedding(
         size,
         model.width,
         dtype=model.dtype,
@@ -106,7 +107,7 @@ class EncoderDecoder(nn.Module):
   def _embedding_init(self) -> nn.initializers.Initializer:
     return nn.initializers.normal(self.spec.model.width**-0.5)
 
-  def _embed(self, table: nn.Embed, id_BS: Array) -> Array:
+  def _embed(self, table: Embedding, id_BS: Array) -> Array:
     return table(id_BS)
 
   def _embed_source(self, id_BS: Array, view: View) -> Array:

@@ -1,6 +1,6 @@
 """The small pieces the encoder-decoders are made of.
 
-Before this file: nothing. After it: `attention`, then the families.
+Before this file: `product`. After it: `attention`, then the families.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jax import Array
+
+from jaxsyn.models.product import product
 
 ACTIVATIONS = {"relu": jax.nn.relu, "gelu": jax.nn.gelu}
 
@@ -67,8 +69,21 @@ def dense(features: int, dtype: str, name: str | None = None) -> nn.Dense:
     features,
     dtype=dtype,
     kernel_init=nn.initializers.xavier_uniform(),
+    dot_general=product,
     name=name,
   )
+
+
+class Embedding(nn.Embed):
+  """Flax's, with the product of this project where it is an output layer."""
+
+  def attend(self, query: Array) -> Array:
+    """Logits, or another score, of each entry (..., V)."""
+    query, embedding = self.promote_dtype(
+      query, self.embedding, dtype=self.dtype
+    )
+    over = ((query.ndim - 1,), (0,)), ((), ())
+    return product(query, embedding.T, over)
 
 
 def norm(dtype: str) -> nn.LayerNorm:

@@ -17,7 +17,7 @@ from jax import Array
 from jaxsyn.errors import InputError
 from jaxsyn.models.attention import Memory, Remembered
 from jaxsyn.models.contract import EncoderDecoder
-from jaxsyn.models.layers import Dropout, dense, norm, sinusoids
+from jaxsyn.models.layers import Dropout, Embedding, dense, norm, sinusoids
 from jaxsyn.models.spec import Family, ModelSpec
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
 from jaxsyn.options import At, option
@@ -63,7 +63,7 @@ class TransformerModel(EncoderDecoder):
       self.encoder_norm = norm(model.dtype)
       self.decoder_norm = norm(model.dtype)
 
-  def _embed(self, table: nn.Embed, id_BS: Array) -> Array:
+  def _embed(self, table: Embedding, id_BS: Array) -> Array:
     return super()._embed(table, id_BS) * self.spec.model.width**0.5
 
   def _place(self, x_BSD: Array, view: View) -> Array:
