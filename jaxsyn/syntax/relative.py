@@ -38,25 +38,26 @@ def _one_hot_QML(label_1QM: Array, labels: int, dtype: jnp.dtype) -> Array:
 
 
 @jax.custom_vjp
-def spread(value_BHQL: Array, label_BQM: Array) -> Array:
+def spread(value_BQHL: Array, label_BQM: Array) -> Array:
   """What a query has for the label of each pair.
 
-  out[b,h,q,m] = value[b,h,q,label[b,q,m]]
+  out[b,h,q,m] = value[b,q,h,label[b,q,m]]
 
   Gathering and, backwards, scattering are slow on many machines. So labels
   that all sentences share (B = 1 in label_BQM) make a matrix product; labels
   of each sentence a chain of choices, its price growing with their number.
 
   Args:
-    value_BHQL: floats.
+    value_BQHL: floats; heads within queries, as a product leaves them.
     label_BQM: from 0, of a small number L; -1: no label, the value is 0.
 
   Returns: out_BHQM.
   """
-  labels = value_BHQL.shape[-1]
+  labels = value_BQHL.shape[-1]
   if len(label_BQM) == 1 and labels > FEW:
-    one_hot_QML = _one_hot_QML(label_BQM, labels, value_BHQL.dtype)
-    return jnp.einsum("BHQL,QML->BHQM", value_BHQL, one_hot_QML)
+    one_hot_QML = _one_hot_QML(label_BQM, labels, value_BQHL.dtype)
+    return jnp.einsum("BQHL,QML->BHQM", value_BQHL, one_hot_QML)
+  value_BHQL = jnp.swapaxes(value_BQHL, 1, 2)
   out_BHQM = jnp.zeros((), value_BHQL.dtype)
   for label in range(labels):
     out_BHQM = jnp.where(
@@ -69,18 +70,18 @@ def spread(value_BHQL: Array, label_BQM: Array) -> Array:
 def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
   """The sum over the pairs of each label: `spread` the other way round.
 
-  out[b,h,q,l] = Σ_m weight[b,h,q,m] · [label[b,q,m] = l]
+  out[b,q,h,l] = Σ_m weight[b,h,q,m] · [label[b,q,m] = l]
 
   Args:
     weight_BHQM: floats.
     label_BQM: as in `spread`.
     labels: how many there are, L.
 
-  Returns: out_BHQL.
+  Returns: out_BQHL.
   """
   if len(label_BQM) == 1:
     one_hot_QML = _one_hot_QML(label_BQM, labels, weight_BHQM.dtype)
-    return jnp.einsum("BHQM,QML->BHQL", weight_BHQM, one_hot_QML)
+    return jnp.einsum("BHQM,QML->BQHL", weight_BHQM, one_hot_QML)
   # One reduction with a sum a label reads the weights once.
   exact = jnp.promote_types(weight_BHQM.dtype, jnp.float32)
   of_label = tuple(
@@ -93,16 +94,17 @@ def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
     lambda one, other: tuple(a + b for a, b in zip(one, other)),
     (3,),
   )
-  return jnp.stack(sums, -1).astype(weight_BHQM.dtype)
+  sum_BHQL = jnp.stack(sums, -1).astype(weight_BHQM.dtype)
+  return jnp.swapaxes(sum_BHQL, 1, 2)
 
 
 # Both are linear and each is the other's transpose, so each is the other's
 # derivative. JAX's own of a reduction of many sums takes a CPU about a hundred
 # times as long (6 labels, 48 subwords: 4 ms for 0.04).
 spread.defvjp(
-  lambda value_BHQL, label_BQM: (
-    spread(value_BHQL, label_BQM),
-    (label_BQM, value_BHQL.shape[-1]),
+  lambda value_BQHL, label_BQM: (
+    spread(value_BQHL, label_BQM),
+    (label_BQM, value_BQHL.shape[-1]),
   ),
   lambda kept, out_BHQM: (collect(out_BHQM, *kept), None),
 )
@@ -111,7 +113,7 @@ collect.defvjp(
     collect(weight_BHQM, label_BQM, labels),
     label_BQM,
   ),
-  lambda labels, label_BQM, out_BHQL: (spread(out_BHQL, label_BQM), None),
+  lambda labels, label_BQM, out_BQHL: (spread(out_BQHL, label_BQM), None),
 )
 
 
@@ -175,10 +177,10 @@ class LabelledPart(HeadsPart):
     if self.key_LK is None:
       return score_BHQM
     key_LK = self.key_LK[: self.used(view)].astype(q_BQHK.dtype)
-    of_label_BHQL = jnp.einsum(
-      "BQHK,LK->BHQL", q_BQHK, key_LK, preferred_element_type=jnp.float32
+    of_label_BQHL = jnp.einsum(
+      "BQHK,LK->BQHL", q_BQHK, key_LK, preferred_element_type=jnp.float32
     )
-    bias_BHQM = spread(of_label_BHQL, self.label_BQM(view))
+    bias_BHQM = spread(of_label_BQHL, self.label_BQM(view))
     publish(self, "bias_BHQM", bias_BHQM)
     return on_heads(self.spec.heads, score_BHQM + bias_BHQM, score_BHQM)
 
@@ -186,9 +188,9 @@ class LabelledPart(HeadsPart):
     if self.value_LK is None:
       return mixed_BQHK
     value_LK = self.value_LK[: self.used(view)].astype(mixed_BQHK.dtype)
-    of_label_BHQL = collect(weight_BHQM, self.label_BQM(view), self.used(view))
+    of_label_BQHL = collect(weight_BHQM, self.label_BQM(view), self.used(view))
     new_BQHK = mixed_BQHK + jnp.einsum(
-      "BHQL,LK->BQHK", of_label_BHQL.astype(mixed_BQHK.dtype), value_LK
+      "BQHL,LK->BQHK", of_label_BQHL.astype(mixed_BQHK.dtype), value_LK
     )
     return on_heads(self.spec.heads, new_BQHK, mixed_BQHK, axis=2)
 

@@ -138,13 +138,13 @@ def test_spread_and_collect_are_each_the_others_transpose(rows, labels):
   rng = np.random.default_rng(1)
   label = rng.integers(-1, labels, (rows, Q, M))
   label[0, 0, :2] = [-1, labels - 1]
-  value, out = numbers(B, H, Q, labels), numbers(B, H, Q, M)
-  wanted, sums = np.zeros((B, H, Q, M)), np.zeros((B, H, Q, labels))
+  value, out = numbers(B, Q, H, labels), numbers(B, H, Q, M)
+  wanted, sums = np.zeros((B, H, Q, M)), np.zeros((B, Q, H, labels))
   for b, h, q, m in np.ndindex(B, H, Q, M):
     one = label[b % rows, q, m]
     if one >= 0:
-      wanted[b, h, q, m] = value[b, h, q, one]
-      sums[b, h, q, one] += out[b, h, q, m]
+      wanted[b, h, q, m] = value[b, q, h, one]
+      sums[b, q, h, one] += out[b, h, q, m]
   label = jnp.asarray(label)
   got, back = jax.vjp(lambda value: spread(value, label), value)
   np.testing.assert_allclose(got, wanted, atol=1e-6)
