@@ -14,7 +14,7 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.models.layers import Dropout
-from jaxsyn.models.product import product
+from jaxsyn.product import product
 from jaxsyn.shapes import agree
 from jaxsyn.syntax import Spec, View, Where
 from jaxsyn.syntax.maps import publish

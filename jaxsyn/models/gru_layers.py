@@ -18,6 +18,7 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.models.layers import Dropout
+from jaxsyn.product import product
 from jaxsyn.syntax import View
 
 Initializer = Callable[..., Array]
@@ -64,6 +65,7 @@ def linear(
     use_bias=bias,
     dtype=dtype,
     kernel_init=INITIALISATIONS[initialisation],
+    dot_general=product,
   )
 
 
@@ -88,10 +90,13 @@ class Cell(nn.Module):
     # Gates have an axis of their own: cut out of one axis, a mesh that splits it
     # would cut through them.
     size = (GATES, self.units)
-    self.input = nn.DenseGeneral(size, dtype=self.dtype, kernel_init=kind)
-    self.recurrent = nn.DenseGeneral(
-      size, use_bias=False, dtype=self.dtype, kernel_init=kind
-    )
+    settings: dict[str, Any] = {
+      "dtype": self.dtype,
+      "kernel_init": kind,
+      "dot_general": product,
+    }
+    self.input = nn.DenseGeneral(size, **settings)
+    self.recurrent = nn.DenseGeneral(size, use_bias=False, **settings)
 
   def __call__(self, x: Array, state: Array, seen: Array) -> Array:
     """The next state; of any leading axes.

@@ -1,6 +1,6 @@
 """The small pieces the encoder-decoders are made of.
 
-Before this file: `product`. After it: `attention`, then the families.
+Before this file: nothing. After it: `attention`, then the families.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.models.product import product
+from jaxsyn.product import product
 
 ACTIVATIONS = {"relu": jax.nn.relu, "gelu": jax.nn.gelu}
 

@@ -17,6 +17,7 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.options import option, other_default
+from jaxsyn.product import product
 from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
@@ -59,8 +60,8 @@ class _Gated(nn.Module):
     vector = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
     own_gate_HK = self.param("own_gate_HK", vector, shape)  # V
     context_gate_HK = self.param("context_gate_HK", vector, shape)  # V'
-    context_BSHK = jnp.einsum(
-      "BSD,DHK->BSHK", context_BSD, context_DHK.astype(x_BSHK.dtype)
+    context_BSHK = product(
+      context_BSD, context_DHK.astype(x_BSHK.dtype), (((2,), (0,)), ((), ()))
     )
 
     def read(y_BSHK: Array, gate_HK: Array) -> Array:

@@ -1,7 +1,4 @@
-"""The matrix product of a layer, with a gradient that suits a CPU.
-
-Before this file: nothing. After it: `layers`.
-"""
+"""The matrix product of a layer, with a gradient that suits a CPU."""
 
 from __future__ import annotations
 
