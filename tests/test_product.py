@@ -1,0 +1,41 @@
+"""The product of a layer is `lax.dot_general`, and so is its gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxsyn.product import product
+
+# Axes of what a layer is given, of its weight, and how many are contracted.
+SHAPES = {
+  "wider": ((3, 5, 4), (4, 9), 1),
+  "narrower": ((3, 5, 9), (9, 4), 1),
+  "to heads": ((3, 5, 8), (8, 2, 6), 1),
+  "from heads": ((3, 5, 2, 6), (2, 6, 8), 2),
+  "one vector": ((9,), (9, 4), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", SHAPES)
+def test_value_and_gradients_are_those_of_dot_general(case, dtype):
+  x_shape, weight_shape, axes = SHAPES[case]
+  rng = np.random.default_rng(0)
+  x, weight = (
+    jnp.asarray(rng.normal(size=shape), dtype)
+    for shape in (x_shape, weight_shape)
+  )
+  last = tuple(range(x.ndim - axes, x.ndim))
+  numbers = ((last, tuple(range(axes))), ((), ()))
+  wanted, wanted_back = jax.vjp(
+    lambda *both: jax.lax.dot_general(*both, numbers), x, weight
+  )
+  got, back = jax.vjp(lambda *both: product(*both, numbers), x, weight)
+  out = jnp.asarray(rng.normal(size=wanted.shape), dtype)
+  close = 1e-6 if dtype == "float32" else 2e-2
+  for one, other in zip((got, *back(out)), (wanted, *wanted_back(out))):
+    assert one.dtype == other.dtype and one.shape == other.shape
+    np.testing.assert_allclose(
+      one.astype(np.float32), other.astype(np.float32), rtol=close, atol=close
+    )
