@@ -15,11 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # by itself. Each imports only from itself and from rooms before it.
 ROOMS = [
   *("jaxsyn.__init__", "jaxsyn.errors", "jaxsyn.files", "jaxsyn.lock"),
-<<<<<<< HEAD
-  *("jaxsyn.exits", "jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.options"),
-=======
-  *("jaxsyn.exits", "jaxsyn.shapes", "jaxsyn.product", "jaxsyn.options"),
->>>>>>> 57801ce (Recurrent layers and contexts take the same product; the gold logit is looked up)
+  *("jaxsyn.exits", "jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product"),
+  "jaxsyn.options",
   *("jaxsyn.data.__init__", "jaxsyn.data.options", "jaxsyn.data.annotations"),
   *("jaxsyn.data.schema", "jaxsyn.data.sentence", "jaxsyn.data.store"),
   *("jaxsyn.data.loader", "jaxsyn.config"),

@@ -5,6 +5,8 @@ Before this file: nothing. After it: `attention`, then the families.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -79,9 +81,8 @@ class Embedding(nn.Embed):
 
   def attend(self, query: Array) -> Array:
     """Logits, or another score, of each entry (..., V)."""
-    query, embedding = self.promote_dtype(
-      query, self.embedding, dtype=self.dtype
-    )
+    promoted: Any = self.promote_dtype(query, self.embedding, dtype=self.dtype)
+    query, embedding = promoted
     over = ((query.ndim - 1,), (0,)), ((), ())
     return product(query, embedding.T, over)
 
