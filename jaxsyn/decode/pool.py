@@ -53,9 +53,7 @@ class Pool:
     self._read: Any = None
     # Numbers that were read and wait, with their rows of what was read.
     self._waiting: collections.deque[tuple[int, int]] = collections.deque()
-    if not programs.caches_grow(size, params):
-      size = dataclasses.replace(size, room=size.length)
-    self._size = size
+    self._size = size = next(grown(programs, size, params))
     self._places: list[int | None] = [None] * size.places
     self._search = programs.empty(size, params)
     self._filled = STEPS  # room that the steps until the next look need
@@ -79,7 +77,7 @@ class Pool:
     if unfinished <= places // FEWER:
       places = doubled(unfinished, old.few)
     if self._filled > room:
-      room = min(doubled(self._filled, ROOM), old.length)
+      room = min(doubled(self._filled, room), old.length)
     size = self._size = dataclasses.replace(old, places=places, room=room)
     if size == old:
       return
@@ -130,3 +128,18 @@ class Pool:
       self._places[place] = None
       yield number, jax.tree.map(operator.itemgetter(place), ended)
     self._filled = int((at_B * open_B).max()) + STEPS
+
+
+def grown(programs: Programs, size: Size, params: Any) -> Iterator[Size]:
+  """The sizes that a pool goes through while its cache grows.
+
+  Args:
+    programs: of the model.
+    size: of the pool, as asked.
+    params: of the model, or their shapes.
+  """
+  room = size.room if programs.caches_grow(size, params) else size.length
+  while room < size.length:
+    yield dataclasses.replace(size, room=room)
+    room *= 2
+  yield dataclasses.replace(size, room=size.length)

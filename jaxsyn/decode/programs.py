@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -86,8 +86,9 @@ class Programs:
     self, size: Size, params: Any, batch: Batch, limit_R: np.ndarray
   ) -> Read:
     """Sentences, read by the model."""
-    key = size.source, size.words, size.rows
-    return self._run("read", key, self._read, params, batch, limit_R)
+    return self._read_program(size, params, batch, limit_R)(
+      params, batch, limit_R
+    )
 
   def search(
     self,
@@ -111,36 +112,8 @@ class Programs:
       free: wanted number of places without an open sentence.
     """
 
-    def run(
-      params: Any,
-      search: Search,
-      read: Read,
-      row_P: Array,
-      place_P: Array,
-      free: Array,
-    ) -> Search:
-      entering = jax.tree.map(lambda x: x[row_P], read)
-      begun = self._begin(size, params, entering)
-      search = jax.tree.map(
-        lambda x, new: x.at[place_P].set(new, mode="drop"), search, begun
-      )
-      decoding = Decoding(self._model, params)
-
-      def goes_on(search: Search) -> Array:
-        # Limits end a sentence before the largest room is too small.
-        filled = jnp.max(search.at_B * search.open_B) + STEPS
-        is_full = (filled > size.room) & (size.room < size.length)
-        return (jnp.sum(~search.open_B) < free) & ~is_full
-
-      def steps(search: Search) -> Search:
-        for _ in range(STEPS):
-          search = beam_step(decoding, search, self._decode)
-        return search
-
-      return jax.lax.while_loop(goes_on, steps, search)
-
     arguments = params, search, read, row_P, place_P, np.int32(free)
-    return self._run("search", size, run, *arguments, donate=1)
+    return self._search_program(size, *arguments)(*arguments)
 
   def empty(self, size: Size, params: Any) -> Search:
     """Places without sentences."""
@@ -171,7 +144,17 @@ class Programs:
       open_B = moved.open_B & (place_B < old.places)
       return dataclasses.replace(moved, open_B=open_B)
 
-    return self._run("move", (old, new), move, search, place_B)
+    program = self._program("move", (old, new), move, (search, place_B))
+    return program(search, place_B)
+
+  def compile(self, size: Size, params: Any) -> None:
+    """Makes the programs of a size; shapes of parameters will do."""
+    batch = self._nothing(size)
+    self._read_program(size, params, *batch)
+    read = jax.eval_shape(self._read, params, *batch)
+    row_P = np.zeros(size.few, np.int32)
+    search = self._shapes(size, params)
+    self._search_program(size, params, search, read, row_P, row_P, np.int32(0))
 
   def caches_grow(self, size: Size, params: Any) -> bool:
     """Whether caches with more room are larger: a recurrent state is not."""
@@ -189,6 +172,43 @@ class Programs:
     view = view_of(batch, "source")
     sources = Sources(batch["source_id_BS"], view, limit_R)
     return Decoding(self._model, params).read(sources)
+
+  def _read_program(self, size: Size, *arguments: Any) -> Any:
+    key = size.source, size.words, size.rows
+    return self._program("read", key, self._read, arguments)
+
+  def _search_program(self, size: Size, *arguments: Any) -> Any:
+    """See `search`."""
+
+    def run(
+      params: Any,
+      search: Search,
+      read: Read,
+      row_P: Array,
+      place_P: Array,
+      free: Array,
+    ) -> Search:
+      entering = jax.tree.map(lambda x: x[row_P], read)
+      begun = self._begin(size, params, entering)
+      search = jax.tree.map(
+        lambda x, new: x.at[place_P].set(new, mode="drop"), search, begun
+      )
+      decoding = Decoding(self._model, params)
+
+      def goes_on(search: Search) -> Array:
+        # Limits end a sentence before the largest room is too small.
+        filled = jnp.max(search.at_B * search.open_B) + STEPS
+        is_full = (filled > size.room) & (size.room < size.length)
+        return (jnp.sum(~search.open_B) < free) & ~is_full
+
+      def steps(search: Search) -> Search:
+        for _ in range(STEPS):
+          search = beam_step(decoding, search, self._decode)
+        return search
+
+      return jax.lax.while_loop(goes_on, steps, search)
+
+    return self._program("search", size, run, arguments, donate=1)
 
   def _begin(self, size: Size, params: Any, read: Read) -> Search:
     return Decoding(self._model, params).begin(
@@ -209,12 +229,12 @@ class Programs:
       )
     return self._sizes[size]
 
-  def _run(
+  def _program(
     self,
     name: str,
     key: Any,
     function: Callable[..., Any],
-    *arguments: Any,
+    arguments: Sequence[Any],
     donate: Any = (),
   ) -> Any:
     # Of two threads that come to a size together one compiles it.
@@ -222,7 +242,7 @@ class Programs:
       if (name, key) not in self._programs:
         program = jax.jit(function, donate_argnums=donate)
         self._programs[name, key] = program.lower(*arguments).compile()
-    return self._programs[name, key](*arguments)
+    return self._programs[name, key]
 
 
 def _fitted(x: Array, shape: tuple[int, ...]) -> Array:

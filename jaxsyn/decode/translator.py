@@ -23,7 +23,7 @@ from jaxsyn.data.loader.batch_plan import doubled
 from jaxsyn.data.loader.columns import Batch, pad, words_of
 from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.decode.pool import ROOM, Pool
+from jaxsyn.decode.pool import ROOM, Pool, grown
 from jaxsyn.decode.programs import Programs, Size
 from jaxsyn.decode.rank import NEVER
 from jaxsyn.decode.search import Hypotheses
@@ -37,6 +37,7 @@ Example = Mapping[str, np.ndarray]
 SHORTEST = 16
 READ = 32  # sentences that are read together
 FEW = 8  # sentences that take places together
+SMALL = 64  # hypotheses of whose outputs the cache has room for all at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +130,15 @@ class Translator:
           translations[number] = self._nbest(hypotheses)
     return translations
 
+  def compile(self, params: Any, examples: Sequence[Example]) -> None:
+    """Makes the programs that these examples need; shapes of params will do.
+
+    Not those of the last few, which move to fewer places.
+    """
+    for size in dict.fromkeys(size for size, _ in self._jobs(examples)):
+      for larger in grown(self._programs, size, params):
+        self._programs.compile(larger, params)
+
   def _jobs(
     self, examples: Sequence[Example]
   ) -> Iterator[tuple[Size, list[int]]]:
@@ -158,8 +168,8 @@ class Translator:
         words=words,
         length=length,
         places=places,
-        # Caches of few sentences are not worth a program for each room.
-        room=min(ROOM, length) if places > FEW else length,
+        # Small caches are not worth a program for each room.
+        room=length if places * self._config.beam <= SMALL else ROOM,
         rows=min(doubled(share, few), READ, int(most)),
         few=few,
       )
