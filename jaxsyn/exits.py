@@ -25,6 +25,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -60,6 +61,19 @@ _PATHLESS = (
 )
 
 
+# What threads are still at, though nobody waits for it, and cannot be told to end.
+_left_behind: list[Future[Any]] = []
+
+
+def leave_behind(work: Future[Any]) -> None:
+  """Lets a command end although a thread may still be at this work.
+
+  Python would wait for the thread: XLA's compilers take up to minutes.
+  """
+  if not work.done():
+    _left_behind.append(work)
+
+
 class Ended(BaseException):
   """A signal asked the process to end; no Exception, as KeyboardInterrupt."""
 
@@ -76,6 +90,7 @@ def guarded(function: Callable[[], Any]) -> None:
       _log_plainly()
       function()
       sys.stdout.flush()
+    _leave(0)
   except InputError as error:
     _stop(f"error: {error}", 2)
   except KeyboardInterrupt:
@@ -207,4 +222,15 @@ def _stop(message: str, status: int) -> None:
       # Python flushes once more at exit, and would change the status; let what
       # is left go nowhere.
       os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+  _leave(status)
   sys.exit(status)
+
+
+def _leave(status: int) -> None:
+  """Ends the process if Python's own way would wait for `leave_behind`."""
+  if all(work.done() for work in _left_behind):
+    return
+  for stream in (sys.stdout, sys.stderr):
+    with contextlib.suppress(OSError):
+      stream.flush()
+  os._exit(status)

@@ -99,6 +99,16 @@ class Validator:
       change=change,
     )
 
+  def compile(self, params: Any) -> None:
+    """Makes all programs of a call; see `jaxsyn.training.start.Validation`."""
+    for batch in self._split.empty():
+      self._program(params, self._layout.place_rows(batch))
+    if self._translates:
+      self._translator.compile(params, self._examples)
+
+  def _program(self, params: Any, placed: Any) -> Any:
+    return self._layout.compile("evaluate", self._evaluate, params, placed)
+
   def __call__(self, params: Any) -> ValidationScores:
     """The scores, and the rank of these parameters.
 
@@ -111,11 +121,8 @@ class Validator:
       lambda: np.zeros(2)
     )
     for batch in self._split.in_order():
-      measured = jax.device_get(
-        self._layout.call(
-          "evaluate", self._evaluate, params, self._layout.place_rows(batch)
-        )
-      )
+      placed = self._layout.place_rows(batch)
+      measured = jax.device_get(self._program(params, placed)(params, placed))
       pairs = {("log_p", ""): measured["log_p"]}
       for kind in ("terms", "shares"):
         pairs |= {(kind, name): pair for name, pair in measured[kind].items()}

@@ -229,8 +229,11 @@ class Batches:
   tokens: Count = option(
     4096, "Rows times the longer of the two padded lengths.", unit="subwords"
   )
-  shapes: Annotated[int, Range(1, 1000)] = option(
-    12, "How many (source, target) lengths to choose from the data."
+  shapes: Annotated[int, Range(0, 1000)] = option(
+    0,
+    "How many (source, target) lengths to choose from the data. Each is a "
+    "program to be compiled; 0: as many as save more padding than that costs, "
+    "few for few pairs and never more than 12.",
   )
   length_multiple: Annotated[int, Range(1, 2**16)] = option(
     1, "Padded lengths are multiples of this; 8 for a TPU.", unit="subwords"

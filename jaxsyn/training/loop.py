@@ -12,9 +12,9 @@ import dataclasses
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -27,15 +27,10 @@ from jaxsyn.errors import InputError
 from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.log import Log
+from jaxsyn.training.mesh import Program
 from jaxsyn.training.meter import Meter, real_subwords
-from jaxsyn.training.start import (
-  Programs,
-  Training,
-  compiled,
-  restored,
-  sizes,
-  unshared,
-)
+from jaxsyn.training.programs import Programs
+from jaxsyn.training.start import Training, abstract_state, unshared
 from jaxsyn.training.step import Metrics, TrainState
 
 # On CPU, collectives of too many programs in flight dead-lock a thread pool
@@ -52,8 +47,8 @@ class TrainingEnd:
     reason: "steps", "minutes", "patience" or the name of a signal.
     progress: as in the last checkpoint.
     shapes: static shapes of the plan.
-    compilations: of the training step; as many as shapes, all before the
-      first step, or none where the run was finished already.
+    compilations: of the training step, at most as many as shapes; none where
+      the run was finished already.
   """
 
   step: int
@@ -92,22 +87,33 @@ def train(training: Training) -> TrainingEnd:
     InputError: the loss is not a number; the message names the step and the
       last good checkpoint.
   """
-  state, progress = restored(training)
-  start = int(jax.device_get(training.layout.take_state(state).step))
+  layout, split = training.layout, training.split
+  abstract = abstract_state(training.recipe, layout, split.empty()[0])
+  kept = training.checkpoints.restore(abstract)
+  start, state, progress = kept or (0, None, Progress())
   if reason := over(training.config, start, progress):
-    shapes = len(training.split.plan.shapes)
+    shapes = len(split.plan.shapes)
     return TrainingEnd(start, reason, progress, shapes=shapes, compilations=0)
   log = training.open_log(start)
   if start:
     log.say(f"going on from step {start}")
+  programs = None
   try:
-    programs = compiled(training, state, log)
-    loop = _Loop(
-      training, log, programs=programs, progress=progress, start=start
-    )
     with StopSignals() as signals:
+      programs = Programs(
+        training,
+        abstract,
+        log,
+        start=start,
+        position=Position(progress.epoch, progress.batch),
+      )
+      loop = _Loop(
+        training, log, programs=programs, progress=progress, start=start
+      )
       return loop.run(state, signals)
   finally:
+    if programs:
+      programs.close()
     log.close()
     training.checkpoints.wait()
 
@@ -122,6 +128,23 @@ def over(config: Config, step: int, progress: Progress) -> str:
   if train.patience and progress.bad >= train.patience:
     return "patience"
   return ""
+
+
+class _Ready(NamedTuple):
+  """What a step takes: a batch, its program, and how they came.
+
+  Attributes:
+    position: after the batch.
+    batch: this host's rows.
+    waited: seconds until the batch was there.
+    program, flops: of its shape.
+  """
+
+  position: Position
+  batch: Batch
+  waited: float
+  program: Program
+  flops: float
 
 
 class _Loop:
@@ -145,26 +168,46 @@ class _Loop:
     self._meter = Meter(training.config, training.recipe.losses, start)
     self._pending: list[tuple[int, Metrics]] = []  # still on the device
 
-  def run(self, state: TrainState, signals: StopSignals) -> TrainingEnd:
-    """Steps until there is a reason to end."""
+  def run(
+    self, restored: TrainState | None, signals: StopSignals
+  ) -> TrainingEnd:
+    """Steps until there is a reason to end.
+
+    Args:
+      restored: the state of a checkpoint; None: a fresh run's.
+      signals: that ask it to end.
+    """
     train, split = self._config.train, self._training.split
     progress = self._progress
     position = Position(progress.epoch, progress.batch)
-    batches = ahead(split.batches(position), train.prefetch)
+
+    def ended() -> bool:  # of several processes none ends alone: see _reason
+      return bool(signals.name) and jax.process_count() == 1
+
+    state = restored
+    if state is None:
+      state = self._programs.first_state(ended)
+    else:
+      state = self._layout.place_state(state)
     step, reason = self._start, self._reason(self._start, signals)
+    batches = ahead(split.batches(position), train.prefetch)
     with contextlib.closing(batches):
       while not reason:
-        state = self._step(state, step, batches)
-        step += 1
-        reason = self._reason(step, signals)
+        ready = self._next(batches, ended)
+        if ready is None:  # nothing was done with the batch
+          reason = signals.name
+        else:
+          state = self._step(state, step, ready)
+          step += 1
+          reason = self._reason(step, signals)
         if step % train.log_every == 0 or reason:
           self._report(step)
         ends = reason in ("steps", "minutes")
         # Before it is saved: who goes on from there does not evaluate it again.
-        if step % train.evaluate_every == 0 or ends:
+        if ready and (step % train.evaluate_every == 0 or ends):
           self._evaluate(step, state)
           reason = reason or self._reason(step, signals)
-        if step % train.save_every == 0 or reason:
+        if (step % train.save_every == 0 or reason) and step > self._start:
           self._save(step, state)
     return TrainingEnd(
       step,
@@ -174,25 +217,29 @@ class _Loop:
       compilations=self._layout.compilations["train"],
     )
 
-  def _step(
+  def _next(
     self,
-    state: TrainState,
-    step: int,
     batches: Iterator[tuple[Position, Batch]],
-  ) -> TrainState:
-    asked = time.monotonic()
+    ended: Callable[[], bool],
+  ) -> _Ready | None:
+    """The next batch and its program; None: ended() came before that."""
+    asked, before = time.monotonic(), self._programs.waited
     position, batch = next(batches)
     waited = time.monotonic() - asked
-    placed = self._layout.place_batch(batch)
-    program, flops = self._programs[sizes(placed)]
-    state, metrics = program(state, placed)
+    compiled = self._programs.step(batch, ended)
+    self._meter.pause(self._programs.waited - before)
+    return compiled and _Ready(position, batch, waited, *compiled)
+
+  def _step(self, state: TrainState, step: int, ready: _Ready) -> TrainState:
+    placed = self._layout.place_batch(ready.batch)
+    state, metrics = ready.program(state, placed)
     self._pending.append((step + 1, metrics))
     if len(self._pending) % IN_FLIGHT == 0:
       jax.block_until_ready(metrics)
-    self._meter.batch(batch, flops, waited)
-    progress = self._progress
+    self._meter.batch(ready.batch, ready.flops, ready.waited)
+    progress, position = self._progress, ready.position
     progress.epoch, progress.batch = position.epoch, position.batch
-    progress.tokens += real_subwords(batch)[1] * jax.process_count()
+    progress.tokens += real_subwords(ready.batch)[1] * jax.process_count()
     self._log.advance()
     return state
 
@@ -210,9 +257,13 @@ class _Loop:
     return sums.agreed(reason) if meet else ""
 
   def _clock(self) -> None:
-    """Brings the minutes of the run, all calls together, up to date."""
-    spent = (time.monotonic() - self._began) / 60
-    self._progress.minutes = self._before + spent
+    """Brings the minutes of the run, all calls together, up to date.
+
+    Without those spent on waiting for compilers: with config.train.minutes a
+    run is as long as one whose programs are kept from another.
+    """
+    spent = time.monotonic() - self._began - self._programs.waited
+    self._progress.minutes = self._before + spent / 60
 
   def _fetch(self) -> None:
     """Fetches what is still on the device; raises if a loss is no number."""
@@ -245,6 +296,7 @@ class _Loop:
   def _evaluate(self, step: int, state: TrainState) -> None:
     self._fetch()
     began = time.monotonic()
+    self._programs.validation()
     params = self._layout.take_state(state).evaluated
     values, rank = self._training.validate(params)
     train, progress = self._config.train, self._progress

@@ -139,7 +139,7 @@ def check_maps(recipe: Recipe, batch: Mapping[str, Any]) -> None:
 
 
 def first_state(
-  recipe: Recipe, batch: Mapping[str, Any], seed: int
+  recipe: Recipe, batch: Mapping[str, Any], seed: int | Array
 ) -> TrainState:
   """The state before the first step; sizes come from any batch."""
   init, run = jax.random.split(jax.random.key(seed))

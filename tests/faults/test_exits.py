@@ -203,6 +203,25 @@ def test_signals_leave_what_was_answered(number):
   assert said == f"{name}\n"
 
 
+@pytest.mark.parametrize("status", [0, 2])
+def test_a_thread_that_nobody_waits_for_holds_no_command_up(status):
+  code = (
+    "import time; from concurrent.futures import ThreadPoolExecutor\n"
+    "from jaxsyn import errors, exits\n"
+    "def command():\n"
+    "  exits.leave_behind(ThreadPoolExecutor().submit(time.sleep, 60))\n"
+    "  print('answered')\n"
+    f"  if {status}: raise errors.InputError('wrong')\n"
+    "exits.guarded(command)"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+    timeout=30,
+  )  # fmt: skip
+  assert (done.returncode, done.stdout) == (status, "answered\n")
+  assert done.stderr == ("error: wrong\n" if status else "")
+
+
 def test_no_file_of_ours_takes_the_place_of_a_closed_stream(place):
   code = (
     "import os; from jaxsyn import exits;"

@@ -5,10 +5,13 @@ of parameters is written out here, so that it can be reasoned about.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
 import signal
+import threading
+import time
 
 import jax
 import numpy as np
@@ -23,6 +26,7 @@ from jaxsyn.scoring import selection
 from jaxsyn.training import loop, start
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
+from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout
 
 
@@ -38,6 +42,9 @@ class Said:
     self._scores = [s if isinstance(s, tuple) else (s, -9.0) for s in scores]
     self._stop_at, self.params = stop_at, []
 
+  def compile(self, params):
+    """Nothing is to be compiled."""
+
   def __call__(self, params):
     bleu, likelihood = self._scores[len(self.params)]
     self.params.append(jax.device_get(params))
@@ -47,21 +54,33 @@ class Said:
     return start.ValidationScores(values, (bleu, likelihood))
 
 
+class Gated(Layout):
+  """Compiles a shape after a function of its number, from 0, has returned."""
+
+  def __init__(self, config, gate):
+    super().__init__("jit", config)
+    self._gate, self._seen = gate, itertools.count()
+
+  def compile_train(self, step, state, batch):
+    self._gate(next(self._seen))
+    return super().compile_train(step, state, batch)
+
+
 @pytest.fixture
 def train(tiny, prepared, tmp_path):
   """A function: trains in one folder by what a validation says."""
   records = Records(prepared, "train")
 
-  def run(said, **changes):
+  def run(said, *, shapes=1, gate=lambda number: None, **changes):
     config = tiny("transformer")
     config.model.update(width=16)
     config.model.transformer.update(encoder_layers=1, feed_forward=16)
-    config.batch.update(shapes=1, tokens=600)
+    config.batch.update(shapes=shapes, tokens=600)
     config.train.update(steps=40, evaluate_every=1, save_every=100, keep=1)
     config.train.update(changes)
     config = selection.settled(read_config(config))
     plan = resolve(config, records.manifest)
-    layout = Layout(config.train.parallelism, config.train.mesh)
+    layout = Gated(config.train.mesh, gate)
     split = open_split(
       records,
       (),
@@ -178,6 +197,77 @@ def test_what_is_no_number_is_never_the_best(train):
   message = "validation loss became NaN or infinite at step 2.*checkpoint: 1 in"
   with pytest.raises(InputError, match=message):
     train(Said(5.0, (6.0, float("nan"))), save_every=1)
+
+
+@pytest.fixture
+def straight(train, tmp_path):
+  """Losses of six steps of two shapes, whose programs come as they come."""
+  said = Said(1.0)
+  ended = train(said, shapes=2, steps=6, evaluate_every=6, log_every=1)
+  assert (ended.step, ended.compilations) == (6, 2)
+  losses = steps_of(tmp_path)
+  shutil.rmtree(tmp_path)
+  tmp_path.mkdir()
+  return losses, said.params[0]
+
+
+def steps_of(folder) -> list[tuple]:
+  lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+  return [(r["step"], r["loss"]) for r in lines if r["kind"] == "train"]
+
+
+def test_batches_come_in_one_order_however_late_a_program_is(
+  train, straight, tmp_path, capsys
+):
+  def late(number):
+    time.sleep(1.0 * number)
+
+  said = Said(1.0)
+  train(said, shapes=2, gate=late, steps=6, evaluate_every=6, log_every=1)
+  assert steps_of(tmp_path) == straight[0]
+  jax.tree.map(np.testing.assert_array_equal, said.params[0], straight[1])
+  assert capsys.readouterr().out.count("waits until its shape") == 1
+
+
+def test_a_signal_while_a_program_is_waited_for_ends_it_at_once(
+  train, straight, tmp_path
+):
+  compilers = threading.Event()
+
+  def stuck(at):
+    def gate(number):
+      if number == at:
+        os.kill(os.getpid(), signal.SIGTERM)
+        compilers.wait()
+
+    return gate
+
+  options = {"shapes": 2, "steps": 6, "evaluate_every": 6, "log_every": 1}
+  first = train(Said(), gate=stuck(0), **options)
+  assert (first.reason, first.step, first.compilations) == ("SIGTERM", 0, 0)
+  assert not list((tmp_path / "checkpoints").iterdir())
+  second = train(Said(), gate=stuck(1), **options)
+  assert (second.reason, second.compilations) == ("SIGTERM", 1)
+  assert 0 < second.step < 6
+  compilers.set()  # what is still compiled then is in nobody's way
+  said = Said(1.0)
+  assert train(said, **options).reason == "steps"
+  assert steps_of(tmp_path) == straight[0]
+  jax.tree.map(np.testing.assert_array_equal, said.params[0], straight[1])
+
+
+def test_a_fault_of_a_compiler_ends_the_run_as_one_before_it_would(train):
+  def fail(number):
+    if number:
+      raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 GiB")
+
+  with (
+    pytest.raises(
+      InputError, match=r"memory \(RESOURCE_EXHAUSTED: 9 GiB\) a\."
+    ),
+    enough_memory("a", "b"),
+  ):
+    train(Said(), shapes=2, gate=fail, evaluate_every=100)
 
 
 def test_ended_for_a_reason_is_read_from_config_and_progress(tiny):

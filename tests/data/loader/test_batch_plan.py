@@ -33,6 +33,36 @@ def test_two_lengths_of_four_pairs():
   assert choose_lengths(source, source, 5) == [(2, 2), (4, 4)]
 
 
+def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
+  """The number that is chosen costs least: an epoch's positions, and programs."""
+  for copies, wanted in ((1, 4), (4, 8), (12, 12)):
+    pairs = [np.tile(side, copies) for side in lengths]
+    cost = {
+      k: sum(p.shape.positions for p in plan.epoch(0))
+      + batch_plan.WORTH * len(plan.shapes)
+      for k in range(1, batch_plan.MOST + 1)
+      for plan in [BatchPlan(*pairs, tokens=2048, shapes=k, seed=1)]
+    }
+    plan = BatchPlan(*pairs, tokens=2048, shapes=0, seed=5)
+    chosen = len(plan.shapes)
+    assert cost[chosen] <= min(cost.values()) * 1.001
+    assert chosen == wanted
+    again = BatchPlan(*pairs, tokens=2048, shapes=chosen, seed=0)
+    assert plan.shapes == again.shapes  # whatever the seed
+
+
+@pytest.mark.parametrize("start", [Position(), Position(3, 2)])
+def test_shapes_are_known_in_the_order_of_their_use(lengths, start):
+  plan = BatchPlan(*lengths, tokens=512, shapes=8, seed=0)
+  coming = [p.shape for _, p in itertools.islice(plan.walk(start), 900)]
+  used = plan.first_used(start, 900)
+  assert len(used) == 8
+  assert used == {shape: coming.index(shape) for shape in plan.shapes}
+  assert list(used.values()) == sorted(used.values())
+  few = plan.first_used(start, 3)  # and no others, where a run is that short
+  assert list(few) == list(dict.fromkeys(coming[:3]))
+
+
 def test_rows_keep_the_budget(lengths):
   plan = BatchPlan(*lengths, tokens=512, shapes=5, seed=0)
   assert len(plan.shapes) == 5

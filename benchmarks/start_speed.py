@@ -1,0 +1,99 @@
+"""How long a command takes to its first step: the real one, in a process.
+
+  python -m benchmarks.start_speed --config configs/multi30k_en_de.py
+
+Prints, one line a figure (name=value unit), for a cold start (no programs and
+no columns are kept from before) and for a warm one, seconds and processor
+seconds until the first step is done, and until the STEPS first are; whether
+the shapes are all compiled by then is up to the data. With --before, another
+checkout of the project is measured in turns with this one.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import ml_collections
+from absl import flags
+
+from benchmarks.figures import show
+from jaxsyn import cli
+
+STEPS = 50
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def measure(
+  command: list[str], root: pathlib.Path, programs: pathlib.Path
+) -> dict[str, tuple[float, str]]:
+  """Figures of a run that logs every step and is ended after so many.
+
+  Args:
+    command: of the training, without --workdir.
+    root: folder of the checkout that runs it.
+    programs: folder of compiled programs.
+  """
+  figures = {}
+  environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(programs)}
+  with tempfile.TemporaryDirectory() as folder:
+    began = time.perf_counter()
+    process = subprocess.Popen(
+      [*command, "--workdir", f"{folder}/run"],
+      cwd=root,
+      env=environment,
+      stdout=subprocess.PIPE,
+      text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+      name = {"step 1 ": "first_step", f"step {STEPS} ": f"{STEPS}_steps"}
+      for mark, what in name.items():
+        if line.startswith("train ") and mark in line:
+          seconds = time.perf_counter() - began
+          figures[what] = seconds, "s"
+          figures[f"{what}_cpu"] = _processor_seconds(process.pid), "cpu-s"
+    process.wait()
+  return figures
+
+
+def _processor_seconds(pid: int) -> float:
+  """Of a process that runs, all its threads."""
+  stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+  user, system = stat.rpartition(")")[2].split()[11:13]
+  return (int(user) + int(system)) / TICK
+
+
+def _main(values: flags.FlagValues) -> None:
+  config: ml_collections.ConfigDict = values.config
+  columns = pathlib.Path(config.data.directory, "work", "columns").resolve()
+  command = [sys.executable, "-m", "jaxsyn.train"]
+  command += [word for word in sys.argv[1:] if "--config" in word]
+  command += [
+    f"--config.train.steps={STEPS}",
+    "--config.train.log_every=1",
+    f"--config.train.evaluate_every={2 * STEPS}",
+    "--config.train.selection=log_likelihood",
+  ]
+  roots = {"": pathlib.Path.cwd()}
+  if values.before:
+    roots |= {"before.": pathlib.Path(values.before).resolve()}
+  for _ in range(values.turns):
+    for name, root in roots.items():
+      with tempfile.TemporaryDirectory() as programs:
+        shutil.rmtree(columns, ignore_errors=True)
+        for state in ("cold", "warm"):
+          figures = measure(command, root, pathlib.Path(programs))
+          show({f"{name}{state}.{n}": f for n, f in figures.items()})
+
+
+if __name__ == "__main__":
+  cli.config_flag()
+  flags.DEFINE_integer("turns", 1, "Of measuring.", lower_bound=1)
+  flags.DEFINE_string("before", "", "Another checkout, measured in turns.")
+  cli.main(_main)

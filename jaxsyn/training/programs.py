@@ -1,0 +1,192 @@
+"""The programs of a run, compiled in the background in the order of first use.
+
+Training begins with the first step's; the others are made while it goes on. What
+comes in which order never depends on when a program is ready: who needs one
+that is not waits for it.
+
+Before this file: `start`, which says what a run is. After it: `loop`.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxsyn import exits
+from jaxsyn.data.loader.batch_plan import Planned, Position
+from jaxsyn.data.loader.columns import Batch
+from jaxsyn.training.log import Log
+from jaxsyn.training.mesh import Program
+from jaxsyn.training.start import Training
+from jaxsyn.training.step import TrainState, first_state, train_step
+
+# XLA uses several cores for half of a compilation; two at a time fill two.
+WORKERS = 2
+POLL = (
+  0.1  # seconds from a signal, while a program is waited for, to its answer
+)
+
+FIRST = "the first state"
+VALIDATION = "validation"
+
+
+class Programs:
+  """What a run calls, by what it is needed for.
+
+  Attributes:
+    waited: seconds that were spent on waiting in all.
+  """
+
+  def __init__(
+    self,
+    training: Training,
+    abstract: TrainState,
+    log: Log,
+    *,
+    start: int,
+    position: Position,
+  ):
+    """Begins to compile.
+
+    Args:
+      training: the run.
+      abstract: of `abstract_state`.
+      log: told what is waited for.
+      start: step that is gone on from; 0: the first state is needed, too.
+      position: of the next batch.
+    """
+    self._training, self._log, self.waited = training, log, 0.0
+    self._closed = threading.Event()
+    self._began: float | None = time.monotonic()
+    self._stepped = self._told = False
+    train, plan = training.config.train, training.split.plan
+    left = train.steps - start
+    used = plan.first_used(position, left)
+    nobody = np.empty(0, np.int64)
+    jobs: list[tuple[int, Any, Callable[[], Any]]] = []
+    for shape, at in used.items():
+      # Here: a caller's own function on batches may not be called by threads.
+      batch = training.split.batch(Planned(shape, nobody))
+      make = functools.partial(self._step, abstract, batch)
+      jobs.append((at, _sizes(batch), make))
+    due = min(train.evaluate_every - start % train.evaluate_every, left)
+    validation = functools.partial(
+      training.validate.compile, abstract.evaluated
+    )
+    jobs.append((due, VALIDATION, validation))
+    jobs.sort(key=lambda job: job[0])  # where equal, the step comes first
+    if start == 0:
+      jobs.insert(0, (0, FIRST, self._first_state))
+    self._pool = ThreadPoolExecutor(WORKERS, "compiler")
+    self._futures: dict[Any, Future[Any]] = {}
+    now = 2 if start == 0 else 1  # jobs without which there is no step
+    for number, (_, name, make) in enumerate(jobs):
+      before = [] if number < now else list(self._futures.values())[:now]
+      self._futures[name] = self._pool.submit(self._run, make, before)
+    log.say(
+      f"compiling the step for {len(used)} shapes, in the order of their use; "
+      "training begins with the first"
+    )
+
+  def _run(self, make: Callable[[], Any], before: list[Future[Any]]) -> Any:
+    # The first step's alone have the processor until they are there.
+    wait(before)
+    return None if self._closed.is_set() else make()
+
+  def _step(self, abstract: TrainState, batch: Batch) -> tuple[Program, float]:
+    layout = self._training.layout
+    step = functools.partial(train_step, recipe=self._training.recipe)
+    state, placed = layout.placed(abstract), layout.place_batch(batch)
+    program = layout.compile_train(step, state, placed)
+    return program, _flops(program)
+
+  def _first_state(self) -> Callable[[], TrainState]:
+    training = self._training
+    make = functools.partial(first_state, training.recipe)
+    # The seed is an argument, so that all seeds share a program.
+    arguments = training.split.empty()[0], np.uint32(training.config.seed)
+    program = training.layout.compile("first state", make, *arguments)
+    return lambda: program(*arguments)
+
+  def first_state(self, ended: Callable[[], bool]) -> TrainState | None:
+    """The state of a fresh run, in place; None: ended() came before it."""
+    make = self._get(FIRST, ended)
+    return make and self._training.layout.place_state(make())
+
+  def step(
+    self, batch: Batch, ended: Callable[[], bool]
+  ) -> tuple[Program, float] | None:
+    """The compiled step for a host batch, and its FLOPs on all devices.
+
+    Args:
+      batch: of one of the plan's shapes.
+      ended: whether what is waited for will not be used.
+
+    Returns: None where ended() came before the program.
+
+    Raises:
+      whatever any compilation raised so far, also of another shape.
+    """
+    name = _sizes(batch)
+    late = self._stepped and not self._futures[name].done()
+    if late and not self._told:
+      self._told = True
+      self._log.say("the next batch waits until its shape is compiled")
+    self._stepped = True
+    return self._get(name, ended)
+
+  def validation(self) -> None:
+    """Returns when those of the validation are there."""
+    self._get(VALIDATION, lambda: False)
+
+  def _get(self, name: Any, ended: Callable[[], bool]) -> Any:
+    future, began = self._futures[name], time.monotonic()
+    ready = future.done()
+    while not future.done():
+      self._raise_failures()
+      if ended():
+        return None
+      wait([future], timeout=POLL)
+    self._raise_failures()
+    if not ready:
+      self.waited += time.monotonic() - began
+    if self._began and all(each.done() for each in self._futures.values()):
+      self._log.say(f"compiled in {time.monotonic() - self._began:.0f} s")
+      self._began = None
+    return future.result()
+
+  def _raise_failures(self) -> None:
+    # Those of other shapes as well: better now than when their turn comes.
+    for future in self._futures.values():
+      if future.done() and (error := future.exception()):
+        raise error
+
+  def close(self) -> None:
+    """Ends what is not begun; what is under way nobody waits for.
+
+    Where several processes train together it is: one that leaves without the
+    others' good-bye looks like one that died.
+    """
+    self._closed.set()
+    alone = jax.process_count() == 1
+    self._pool.shutdown(wait=not alone, cancel_futures=True)
+    for future in self._futures.values():
+      exits.leave_behind(future)
+
+
+def _sizes(batch: Mapping[str, np.ndarray]) -> tuple[int, ...]:
+  """What tells the declared shapes of host batches apart."""
+  return batch["source_id_BS"].shape + batch["target_id_BT"].shape
+
+
+def _flops(program: Program) -> float:
+  """Of one call on all devices, as XLA counts them; 0 where it does not."""
+  costs = program.cost_analysis() or {}
+  return float(costs.get("flops", 0.0)) * jax.device_count()
