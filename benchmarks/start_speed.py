@@ -4,15 +4,16 @@
 
 Prints, one line a figure (name=value unit), for a cold start (no programs and
 no columns are kept from before) and for a warm one, seconds and processor
-seconds until the first step is done, and until the STEPS first are; whether
-the shapes are all compiled by then is up to the data. With --before, another
-checkout of the project is measured in turns with this one.
+seconds until the first step is done, and until the STEPS first are,
+with what is compiled meanwhile. With --before=FOLDER, another checkout of the
+project is measured in turns with this one, --turns=N of them.
 """
 
 from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from absl import flags
 from benchmarks.figures import show
 from jaxsyn import cli
 
-STEPS = 50
+STEPS = 20
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -73,7 +74,8 @@ def _main(values: flags.FlagValues) -> None:
   config: ml_collections.ConfigDict = values.config
   columns = pathlib.Path(config.data.directory, "work", "columns").resolve()
   command = [sys.executable, "-m", "jaxsyn.train"]
-  command += [word for word in sys.argv[1:] if "--config" in word]
+  own = re.compile("--?(turns|before)=")  # all others are of the training
+  command += [word for word in sys.argv[1:] if not own.match(word)]
   command += [
     f"--config.train.steps={STEPS}",
     "--config.train.log_every=1",

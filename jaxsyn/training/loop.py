@@ -184,11 +184,13 @@ class _Loop:
     def ended() -> bool:  # of several processes none ends alone: see _reason
       return bool(signals.name) and jax.process_count() == 1
 
-    state = restored
-    if state is None:
-      state = self._programs.first_state(ended)
+    if restored is None:
+      first = self._programs.first_state(ended)
+      if first is None:
+        return self._end(self._start, signals.name)
+      state = first
     else:
-      state = self._layout.place_state(state)
+      state = self._layout.place_state(restored)
     step, reason = self._start, self._reason(self._start, signals)
     batches = ahead(split.batches(position), train.prefetch)
     with contextlib.closing(batches):
@@ -209,11 +211,14 @@ class _Loop:
           reason = reason or self._reason(step, signals)
         if (step % train.save_every == 0 or reason) and step > self._start:
           self._save(step, state)
+    return self._end(step, reason)
+
+  def _end(self, step: int, reason: str) -> TrainingEnd:
     return TrainingEnd(
       step,
       reason,
-      progress,
-      shapes=len(split.plan.shapes),
+      self._progress,
+      shapes=len(self._training.split.plan.shapes),
       compilations=self._layout.compilations["train"],
     )
 

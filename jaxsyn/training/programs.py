@@ -70,6 +70,7 @@ class Programs:
     left = train.steps - start
     used = plan.first_used(position, left)
     nobody = np.empty(0, np.int64)
+    make: Callable[[], Any]
     jobs: list[tuple[int, Any, Callable[[], Any]]] = []
     for shape, at in used.items():
       # Here: a caller's own function on batches may not be called by threads.
