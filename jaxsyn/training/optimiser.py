@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Annotated, Any
 
+import jax
 import optax
 
 from jaxsyn.config import Optimiser
 from jaxsyn.options import Choice, Table, option
-from jaxsyn.options.bounds import Epsilon, Rate
+from jaxsyn.options.bounds import Epsilon, Range, Rate
+from jaxsyn.training import muon
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +50,35 @@ class Adadelta(Rule):
     return optax.scale_by_adadelta(rho=self.rho, eps=self.epsilon)
 
 
-RULES: Table[Rule] = Table("optimiser", {"adam": Adam, "adadelta": Adadelta})
+@dataclasses.dataclass(frozen=True)
+class Muon(Adam):
+  """Jordan et al. 2024: an update of a matrix has singular values near 1.
+
+  That of the layers' weights is the momentum with its singular values made
+  equal by Newton-Schulz iterations, times .2 · √(the longer side), which has
+  the root mean square of Adam's (Liu et al. 2025, arXiv:2502.16982, Eq. 4).
+  Embeddings, an output projection of its own, biases and all else go by Adam,
+  with the same learning rate.
+  """
+
+  momentum: Rate = option(0.95, "Decay of the momentum, Nesterov's.")
+  iterations: Annotated[int, Range(1, 100)] = option(
+    5, "Newton-Schulz, of the fifth degree."
+  )
+
+  def make(self) -> optax.GradientTransformation:
+    def kinds(params: optax.Params) -> Any:
+      return jax.tree_util.tree_map_with_path(
+        lambda path, _: "matrix" if muon.is_matrix(path) else "other", params
+      )
+
+    matrices = muon.by_muon(self.momentum, self.iterations)
+    return optax.partition({"matrix": matrices, "other": super().make()}, kinds)
+
+
+RULES: Table[Rule] = Table(
+  "optimiser", {"adam": Adam, "adadelta": Adadelta, "muon": Muon}
+)
 
 
 def make(config: Optimiser, width: int) -> optax.GradientTransformation:

@@ -131,6 +131,44 @@ def test_clipping_is_by_the_norm_of_all_gradients_and_comes_first():
   jax.tree.map(np.testing.assert_array_equal, update, plain)
 
 
+def test_muon_makes_singular_values_equal():
+  rng = np.random.default_rng(2)
+  shapes = {
+    "query": (16, 2, 4),  # DHK: 16 x 8
+    "output": (2, 4, 16),  # HKD: 8 x 16, of the heads' outputs
+    "inner": (16, 8),
+  }
+  params = {
+    name: {"kernel": jnp.zeros(shape), "bias": jnp.zeros(shape[-1])}
+    for name, shape in shapes.items()
+  }
+  tree = {"layer": params, "output": {"kernel": jnp.zeros((16, 5))}}
+  grads = jax.tree.map(
+    lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), tree
+  )
+  config = section(name="muon", schedule="constant", learning_rate=1.0)
+  update, _ = _first_update(config, tree, grads)
+  for name, side in (("query", 0), ("output", -1), ("inner", 0)):
+    sizes = (16, 8) if side == 0 else (8, 16)
+    u, _, v = np.linalg.svd(
+      grads["layer"][name]["kernel"].reshape(sizes), full_matrices=False
+    )
+    matrix = update["layer"][name]["kernel"].reshape(sizes)
+    # -lr · .2 · √16 · u s v with each s near 1: the iteration ends in a band.
+    scale_DD = -u.T @ matrix @ v.T / (0.2 * 16**0.5)
+    np.testing.assert_allclose(scale_DD, np.eye(8), atol=0.35)
+  # All else goes by Adam, whose first update is the sign; so an output
+  # projection to the vocabulary.
+  plain, _ = _first_update(
+    section(schedule="constant", learning_rate=1.0), tree, grads
+  )
+  for own, adam in (
+    (update["output"]["kernel"], plain["output"]["kernel"]),
+    (update["layer"]["inner"]["bias"], plain["layer"]["inner"]["bias"]),
+  ):
+    np.testing.assert_array_equal(own, adam)
+
+
 @pytest.mark.parametrize("name", optimiser.RULES)
 def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
   config = section(
@@ -140,17 +178,18 @@ def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
     inverse_sqrt=dict(warmup=2),
   )
   rule = optimiser.make(config, 128)
-  grads = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
+  grads = np.random.default_rng(1).normal(size=(6, 3, 2)).astype(np.float32)
 
   @jax.jit
   def step(state, grad):
-    update, opt = rule.update({"w": grad}, state["opt"], state["params"])
+    grads = {"kernel": grad, "embedding": grad}
+    update, opt = rule.update(grads, state["opt"], state["params"])
     return {
       "params": jax.tree.map(jnp.add, state["params"], update),
       "opt": opt,
     }
 
-  params = {"w": jnp.ones(3)}
+  params = {"kernel": jnp.ones((3, 2)), "embedding": jnp.ones((3, 2))}
   state = {"params": params, "opt": rule.init(params)}
   abstract = jax.eval_shape(lambda: state)
   for number, grad in enumerate(grads):
@@ -163,5 +202,6 @@ def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
     state = step(state, grad)
     if number >= 3:
       restored = step(restored, grad)
-  assert not np.array_equal(state["params"]["w"], params["w"])
+  for name, before in params.items():
+    assert not np.array_equal(state["params"][name], before)
   jax.tree.map(np.testing.assert_array_equal, restored, state)
