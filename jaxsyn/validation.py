@@ -104,7 +104,11 @@ class Validator:
     for batch in self._split.empty():
       self._program(params, self._layout.place_rows(batch))
     if self._translates:
-      self._translator.compile(params, self._examples)
+      # Without their place: a translator has a device to itself.
+      shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), params
+      )
+      self._translator.compile(shapes, self._examples)
 
   def _program(self, params: Any, placed: Any) -> Any:
     return self._layout.compile("evaluate", self._evaluate, params, placed)

@@ -452,13 +452,13 @@ def test_a_translation_that_does_not_fit_says_what_to_lower(
   straight, little_memory
 ):
 
-  session = Session(straight[0], sentences=65_536, beam=100)
+  session = Session(straight[0], sentences=65_536, beam=1000)
   with pytest.raises(
     InputError,
     match=r"(?s)out of memory \(.*translating 65536 sentences at a time with "
-    r"100 hypotheses each, the longest of \d+ subwords\. Lower config\.decode\.",
+    r"1000 hypotheses each, the longest of \d+ subwords\. Lower config\.decode\.",
   ):
-    session(["The duck arrived ."] * 100)
+    session(["The duck arrived ."] * 1000)
 
 
 def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):

@@ -5,6 +5,8 @@ and the next that waits takes its place, at a position of its own: the programs
 keep their static sizes, and nearly all of their work is for open sentences.
 
 Before this file: `programs`. After it: `translator`.
+
+Letters: P sentence that takes a place; R sentence that was read.
 """
 
 from __future__ import annotations

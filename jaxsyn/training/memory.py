@@ -56,8 +56,9 @@ def enough_memory(doing: str, lower: str) -> Iterator[None]:
   """
   try:
     yield
-  except (MemoryError, jax.errors.JaxRuntimeError) as error:
-    # XLA's code for it; what Python and C++ lack is a MemoryError.
+  except (MemoryError, ValueError, jax.errors.JaxRuntimeError) as error:
+    # XLA's code for it, a ValueError where a constant is made outside of a
+    # program; what Python and C++ lack is a MemoryError.
     text = str(error)
     if not isinstance(error, MemoryError) and (
       "RESOURCE_EXHAUSTED" not in text and "out of memory" not in text.lower()

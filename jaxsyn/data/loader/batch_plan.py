@@ -6,6 +6,8 @@ exact and immediate. Batches come in a small declared set of shapes, so that
 the number of compilations is bounded.
 
 Before this file: `columns`, which knows the lengths. After it: `split`.
+
+Letters: C cell of equal lengths; 2 source and target.
 """
 
 from __future__ import annotations
@@ -113,10 +115,7 @@ def _sorted(lengths: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Cells(NamedTuple):
-  """How many pairs have which two lengths, those rounded up to a grid.
-
-  Letters: C cell, 2 side.
-  """
+  """How many pairs have which two lengths, those rounded up to a grid."""
 
   length_C2: np.ndarray
   number_C: np.ndarray
