@@ -25,8 +25,10 @@ from jaxsyn.decode.search import Decoding, Read, Search, Sources
 from jaxsyn.models.contract import EncoderDecoder, view_of
 
 # Steps between two looks at what is finished. With one, a loop copied all
-# caches in each step: it gives memory back where it took it.
+# caches in each step: it gives memory back where it took it. Of few hypotheses
+# they are small, and two steps compile half as long again.
 STEPS = 2
+SMALL = 64  # hypotheses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,8 +203,10 @@ class Programs:
         is_full = (filled > size.room) & (size.room < size.length)
         return (jnp.sum(~search.open_B) < free) & ~is_full
 
+      small = size.places * self._decode.beam <= SMALL
+
       def steps(search: Search) -> Search:
-        for _ in range(STEPS):
+        for _ in range(1 if small else STEPS):
           search = beam_step(decoding, search, self._decode)
         return search
 

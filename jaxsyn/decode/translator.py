@@ -24,7 +24,7 @@ from jaxsyn.data.loader.columns import Batch, pad, words_of
 from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.pool import ROOM, Pool, grown
-from jaxsyn.decode.programs import Programs, Size
+from jaxsyn.decode.programs import SMALL, Programs, Size
 from jaxsyn.decode.rank import NEVER
 from jaxsyn.decode.search import Hypotheses
 from jaxsyn.models.contract import EncoderDecoder
@@ -37,7 +37,6 @@ Example = Mapping[str, np.ndarray]
 SHORTEST = 16
 READ = 32  # sentences that are read together
 FEW = 8  # sentences that take places together
-SMALL = 64  # hypotheses of whose outputs the cache has room for all at once
 
 
 @dataclasses.dataclass(frozen=True)
