@@ -31,7 +31,6 @@ from jaxsyn.models.contract import EncoderDecoder
 
 Example = Mapping[str, np.ndarray]
 
-
 # Padded source lengths double: a program each, and little is lost, because a
 # source position costs far less than a step of the search.
 SHORTEST = 16
@@ -154,14 +153,15 @@ class Translator:
       numbers.sort(key=lambda i: (-len(examples[i]["source_id"]), i))
       source = doubled(len(examples[numbers[0]]["source_id"]), SHORTEST)
       # Very wide sentences come fewer together, within the same memory.
-      most = max(1, min(1, 128 / words) * self._config.sentences)
-      few = min(FEW if len(numbers) > 1 else 1, int(most))
+      together = self._config.sentences
+      most = max(1, min(together, together * 128 // words))
+      few = min(FEW if len(numbers) > 1 else 1, most)
       # Shares are fixed and not taken by who is first: a sentence keeps its
       # neighbours, and the last digit of its score, from run to run.
       shares = max(1, min(self._threads, len(numbers) // few))
       share = -(-len(numbers) // shares)
       length = longest_output(self._config, source)
-      places = min(doubled(share, few), int(most))
+      places = min(doubled(share, few), most)
       size = Size(
         source=source,
         words=words,
@@ -169,7 +169,7 @@ class Translator:
         places=places,
         # Small caches are not worth a program for each room.
         room=length if places * self._config.beam <= SMALL else ROOM,
-        rows=min(doubled(share, few), READ, int(most)),
+        rows=min(doubled(share, few), READ, most),
         few=few,
       )
       for first in range(shares):

@@ -30,8 +30,8 @@ class EncoderDecoder(nn.Module):
   four, and never looks into what is encoded or into a cache. But it moves
   sentences in them and gives caches more room: every array of both begins with
   the axis of sentences, and an axis that grows with T has its first output
-  first and zeros where there is none. Whether dropout and noise of training are on is said by the
-  views. The base has the embeddings.
+  first and zeros where there is none. Whether dropout and noise of training are
+  on is said by the views. The base has the embeddings.
   """
 
   spec: ModelSpec
@@ -120,7 +120,8 @@ class EncoderDecoder(nn.Module):
 
 def taken(x: Array, where_BN: Array) -> Array:
   """Entries of the second axis, for each sentence its own: (B, N, ...)."""
-  # By rows: moving caches is a seventh of a step, a third more by `take_along_axis`.
+  # By rows: 24 moves of 10 MB in a loop took 11.8 ms of processor time so, and
+  # 14.6 by `take_along_axis`.
   B, N = x.shape[:2]
   row_BN = where_BN + N * jnp.arange(B)[:, None]
   rows = x.reshape(B * N, *x.shape[2:])

@@ -29,9 +29,7 @@ from jaxsyn.training.step import TrainState, first_state, train_step
 
 # XLA uses several cores for half of a compilation; two at a time fill two.
 WORKERS = 2
-POLL = (
-  0.1  # seconds from a signal, while a program is waited for, to its answer
-)
+POLL = 0.1  # seconds between two looks at signals, while a program is made
 
 FIRST = "the first state"
 VALIDATION = "validation"

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models_under_test import batch_of, parameters, plan_of, sentence
-from tables_under_test import by
+from tables_under_test import by, searched
 
 from configs.systems import SYSTEMS
+from jaxsyn.decode.pool import Pool
 from jaxsyn.decode.programs import Programs, Size
 from jaxsyn.decode.rank import NEVER
 from jaxsyn.decode.search import Decoding, Sources
@@ -81,6 +82,62 @@ def test_a_search_goes_on_in_another_size(system):
     )
     np.testing.assert_allclose(
       moved.ended.score_BN[place], whole.ended.score_BN[row], atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("system", ["transformer", "gru_global"])
+def test_sentences_take_turns_in_few_places(system):
+  """Ten in four places, beyond the first room, at last in a place alone."""
+  plan = plan_of(system)
+  params = parameters(plan, batch_of(PAIRS))
+  source = source_of(batch_of(PAIRS))
+
+  def batch_of_numbers(numbers, size):
+    batch = {
+      k: np.zeros((size.rows, *v.shape[1:]), v.dtype) if v.ndim else v
+      for k, v in source.items()
+    }
+    limit_R = np.ones(size.rows, np.int32)
+    for row, number in enumerate(numbers):
+      for name, value in source.items():
+        if value.ndim:
+          batch[name][row] = value[number % 3]
+      limit_R[row] = LIMITS[number % 3]
+    return batch, limit_R
+
+  decode = by(2)
+  programs = Programs(
+    plan.recipe.model, decode, lambda size: batch_of_numbers([], size)
+  )
+  shape = source["source_id_BS"].shape
+  size = Size(
+    source=shape[1], words=9, length=40, places=4, room=16, rows=3, few=1
+  )
+  pool = Pool(programs, params, range(10), size=size, batch_of=batch_of_numbers)
+  found = dict(pool())
+  assert sorted(found) == list(range(10))
+  sizes = [key for name, key in programs._programs if name == "search"]
+  grows = system == "transformer"
+  assert {one.places for one in sizes} == {4, 1}
+  assert {one.room for one in sizes} == ({16, 32, 40} if grows else {40})
+  sources = Sources(
+    jnp.asarray(source["source_id_BS"]),
+    view_of(source, "source"),
+    jnp.asarray(LIMITS),
+  )
+  alone = jax.device_get(
+    jax.jit(
+      lambda params: searched(
+        plan.recipe.model, params, sources, decode=decode, length=40
+      )
+    )(params)
+  )
+  for number, hypotheses in found.items():
+    np.testing.assert_array_equal(
+      hypotheses.token_BNT, alone.token_BNT[number % 3]
+    )
+    np.testing.assert_allclose(
+      hypotheses.score_BN, alone.score_BN[number % 3], atol=1e-5
     )
 
 

@@ -100,7 +100,9 @@ def test_a_sentence_of_very_many_words_is_searched_in_few_rows(make):
   (alone,) = ids(translate(params, [source(3, 1000)]))
   found = translate(params, [source(3, 1000), *map(source, range(2, 12))])
   assert ids(found[:1]) == [alone]
+  # Of many no more at a time than fit into the memory of 64 usual ones.
+  assert ids(translate(params, [source(3, 1000)] * 40)) == [alone] * 40
   sizes = {
     key[1] for key in translate._programs._programs if key[0] == "search"
   }
-  assert sorted(size.places for size in sizes if size.words > 512) == [1]
+  assert sorted(size.places for size in sizes if size.words > 512) == [1, 8]
