@@ -74,8 +74,9 @@ def searched(model, params, sources, *, decode: Decode, length: int):
   """Hypotheses of sources that are searched together until all are finished."""
   decoding = Decoding(model, params)
   search = decoding.begin(
-    decoding.read(sources), beams=decode.beam, length=length, room=length
+    sources, beams=decode.beam, length=length, room=length
   )
+  search = beam_step(decoding, search, decode)
   return jax.lax.while_loop(
     lambda search: search.open_B.any(),
     lambda search: beam_step(decoding, search, decode),

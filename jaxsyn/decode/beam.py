@@ -31,7 +31,7 @@ def beam_step(decoding: Decoding, search: Search, decode: Decode) -> Search:
     search: so far.
     decode: how to search: its beam is N.
   """
-  _, N, T = search.token_BNT.shape
+  N, T = decode.beam, search.token_BNT.shape[-1]
   logits_BNV, cache = decoding.advance(search)
   last_B = search.at_B == search.limit_B - 1
   # All continuations of a sentence compete; 2N leave N open ones even if N

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from jax import Array
 from jaxsyn.config import Decode
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.decode.beam import beam_step
-from jaxsyn.decode.search import Decoding, Read, Search, Sources
+from jaxsyn.decode.search import Decoding, Search, Sources
 from jaxsyn.models.contract import EncoderDecoder, view_of
 
 # Steps between two looks at what is finished. With one, a loop copied all
@@ -86,8 +87,8 @@ class Programs:
 
   def read(
     self, size: Size, params: Any, batch: Batch, limit_R: np.ndarray
-  ) -> Read:
-    """Sentences, read by the model."""
+  ) -> Search:
+    """Sentences, read by the model, with their first subwords."""
     return self._read_program(size, params, batch, limit_R)(
       params, batch, limit_R
     )
@@ -97,7 +98,7 @@ class Programs:
     size: Size,
     params: Any,
     search: Search,
-    read: Read,
+    read: Search,
     row_P: np.ndarray,
     place_P: np.ndarray,
     free: int,
@@ -108,7 +109,7 @@ class Programs:
       size: of the search.
       params: of the model.
       search: all places; its memory is used again.
-      read: sentences, some of which take places.
+      read: of `read`; some of its sentences take places.
       row_P: which do.
       place_P: where; the number of places stands for nowhere.
       free: wanted number of places without an open sentence.
@@ -153,7 +154,8 @@ class Programs:
     """Makes the programs of a size; shapes of parameters will do."""
     batch = self._nothing(size)
     self._read_program(size, params, *batch)
-    read = jax.eval_shape(self._read, params, *batch)
+    one = dataclasses.replace(size, room=1)
+    read = jax.eval_shape(functools.partial(self._read, one), params, *batch)
     row_P = np.zeros(size.few, np.int32)
     search = self._shapes(size, params)
     self._search_program(size, params, search, read, row_P, row_P, np.int32(0))
@@ -169,15 +171,24 @@ class Programs:
     return self._grows
 
   def _read(
-    self, params: Any, batch: Mapping[str, Array], limit_R: Array
-  ) -> Read:
-    view = view_of(batch, "source")
-    sources = Sources(batch["source_id_BS"], view, limit_R)
-    return Decoding(self._model, params).read(sources)
+    self,
+    size: Size,
+    params: Any,
+    batch: Mapping[str, Array],
+    limit_R: Array,
+  ) -> Search:
+    sources = Sources(batch["source_id_BS"], view_of(batch, "source"), limit_R)
+    decoding = Decoding(self._model, params)
+    search = decoding.begin(
+      sources, beams=self._decode.beam, length=size.length, room=size.room
+    )
+    return beam_step(decoding, search, self._decode)
 
   def _read_program(self, size: Size, *arguments: Any) -> Any:
-    key = size.source, size.words, size.rows
-    return self._program("read", key, self._read, arguments)
+    # With room for the first subword alone, whatever room they find then.
+    size = dataclasses.replace(size, places=0, room=1, few=0)
+    read = functools.partial(self._read, size)
+    return self._program("read", size, read, arguments)
 
   def _search_program(self, size: Size, *arguments: Any) -> Any:
     """See `search`."""
@@ -185,15 +196,17 @@ class Programs:
     def run(
       params: Any,
       search: Search,
-      read: Read,
+      read: Search,
       row_P: Array,
       place_P: Array,
       free: Array,
     ) -> Search:
-      entering = jax.tree.map(lambda x: x[row_P], read)
-      begun = self._begin(size, params, entering)
       search = jax.tree.map(
-        lambda x, new: x.at[place_P].set(new, mode="drop"), search, begun
+        lambda x, new: x.at[place_P].set(
+          _fitted(new[row_P], x.shape), mode="drop"
+        ),
+        search,
+        read,
       )
       decoding = Decoding(self._model, params)
 
@@ -214,19 +227,11 @@ class Programs:
 
     return self._program("search", size, run, arguments, donate=1)
 
-  def _begin(self, size: Size, params: Any, read: Read) -> Search:
-    return Decoding(self._model, params).begin(
-      read, beams=self._decode.beam, length=size.length, room=size.room
-    )
-
   def _shapes(self, size: Size, params: Any) -> Any:
     """What a search of a size is made of."""
-
-    def begun(params: Any, *batch: Any) -> Search:
-      return self._begin(size, params, self._read(params, *batch))
-
     if size not in self._sizes:
-      rows = jax.eval_shape(begun, params, *self._nothing(size))
+      read = functools.partial(self._read, size)
+      rows = jax.eval_shape(read, params, *self._nothing(size))
       self._sizes[size] = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((size.places, *x.shape[1:]), x.dtype),
         rows,

@@ -95,14 +95,18 @@ def continuations(
   beam_BC, token_BC = from_BC // J, from_BC % J * chunk + where_BC % chunk
 
   # At the last position the end signs of all hypotheses, and no more.
-  more = [(0, 0), (0, C - min(C, N))]
-  end_BC, end_beam_BC = (
-    jnp.pad(x, more, constant_values=fill)
-    for x, fill in zip(jax.lax.top_k(end_BN, min(C, N)), (NEVER, 0))
-  )
+  end_BN, end_beam_BN = jax.lax.top_k(end_BN, min(C, N))
   last_B1 = last_B[:, None]
+
+  def either(end: Array, other: Array, fill: float) -> Array:
+    end, other = (
+      jnp.pad(x, [(0, 0), (0, number - x.shape[1])], constant_values=fill)
+      for x in (end, other)
+    )
+    return jnp.where(last_B1, end, other)
+
   return (
-    jnp.where(last_B1, end_BC, log_p_BC),
-    jnp.where(last_B1, end_beam_BC, beam_BC),
-    jnp.where(last_B1, EOS, token_BC),
+    either(end_BN, log_p_BC, NEVER),
+    either(end_beam_BN, beam_BC, 0),
+    jnp.where(last_B1, EOS, either(end_beam_BN, token_BC, PAD)),
   )

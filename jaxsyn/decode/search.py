@@ -48,21 +48,6 @@ class Hypotheses:
 
 
 @struct.dataclass
-class Read:
-  """Sources that a model has read.
-
-  Attributes:
-    encoded: what the model remembers of them.
-    limit_B: as of `Sources`.
-    is_B: rows that hold a sentence.
-  """
-
-  encoded: Any
-  limit_B: Array
-  is_B: Array
-
-
-@struct.dataclass
 class Search:
   """Sentences on their way, each at a position of its own.
 
@@ -74,7 +59,7 @@ class Search:
     limit_B: longest output of each in subwords, the end sign included.
     at_B: subwords that were written so far.
     open_B: still searching.
-    token_BNT: open hypotheses.
+    token_BNT: open hypotheses; before the first subword one, not N.
     log_p_BN: their log probabilities.
     last_BN: their last subwords.
     cache: what the model remembers of them.
@@ -98,34 +83,34 @@ class Decoding:
   def __init__(self, model: EncoderDecoder, params: Any):
     self._model, self._params = model, params
 
-  def read(self, sources: Sources) -> Read:
-    """What is remembered of sources while they are searched."""
-    encoded = self._call("encode", sources.id_BS, sources.view)
-    encoded = self._call("remember", encoded)
-    return Read(encoded, sources.limit_B, sources.view.real_BS.any(1))
+  def begin(
+    self, sources: Sources, *, beams: int, length: int, room: int
+  ) -> Search:
+    """Reads sources; their searches before the first subword.
 
-  def begin(self, read: Read, *, beams: int, length: int, room: int) -> Search:
-    """Searches before their first subword.
+    Each with one hypothesis, which is all there is before it: the first step
+    makes it N, and costs an N-th of another.
 
     Args:
-      read: the sources.
+      sources: sentences.
       beams: N.
       length: T, at least the largest limit of a sentence.
       room: outputs that the cache has room for at first.
     """
-    B, N = read.limit_B.size, beams
-    nothing_BNT = jnp.full((B, N, length), PAD, jnp.int32)
-    never_BN = jnp.full((B, N), NEVER)
+    encoded = self._call("encode", sources.id_BS, sources.view)
+    encoded = self._call("remember", encoded)
+    B = sources.limit_B.size
+    never_BN = jnp.full((B, beams), NEVER)
+    nothing_BNT = jnp.full((B, beams, length), PAD, jnp.int32)
     return Search(
-      encoded=read.encoded,
-      limit_B=read.limit_B,
+      encoded=encoded,
+      limit_B=sources.limit_B,
       at_B=jnp.zeros(B, jnp.int32),
-      open_B=read.is_B,
-      token_BNT=nothing_BNT,
-      # One beam to begin with: N equal ones would find N times the same.
-      log_p_BN=never_BN.at[:, 0].set(0.0),
-      last_BN=jnp.full((B, N), BOS, jnp.int32),
-      cache=self._call("start", read.encoded, N, room),
+      open_B=sources.view.real_BS.any(1),
+      token_BNT=nothing_BNT[:, :1],
+      log_p_BN=jnp.zeros((B, 1)),
+      last_BN=jnp.full((B, 1), BOS, jnp.int32),
+      cache=self._call("start", encoded, 1, room),
       ended=Hypotheses(nothing_BNT, never_BN, never_BN),
     )
 

@@ -8,6 +8,7 @@ from models_under_test import batch_of, parameters, plan_of, sentence
 from tables_under_test import by, searched
 
 from configs.systems import SYSTEMS
+from jaxsyn.decode.beam import beam_step
 from jaxsyn.decode.pool import Pool
 from jaxsyn.decode.programs import Programs, Size
 from jaxsyn.decode.rank import NEVER
@@ -154,8 +155,8 @@ def test_what_is_remembered_begins_with_the_sentences(system):
       view = view_of(few, "source")
       sources = Sources(few["source_id_BS"], view, jnp.full(rows, 9))
       decoding = Decoding(plan.recipe.model, params)
-      read = decoding.read(sources)
-      return decoding.begin(read, beams=2, length=9, room=room)
+      search = decoding.begin(sources, beams=2, length=9, room=room)
+      return beam_step(decoding, search, by(2))
 
     params = jax.eval_shape(lambda: parameters(plan, batch))
     return [x.shape for x in jax.tree.leaves(jax.eval_shape(begun, params))]
