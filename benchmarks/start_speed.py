@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,21 +27,24 @@ from absl import flags
 from benchmarks.figures import show
 from jaxsyn import cli
 
-STEPS = 20
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 def measure(
-  command: list[str], root: pathlib.Path, programs: pathlib.Path
+  command: list[str], *, steps: int, root: pathlib.Path, programs: pathlib.Path
 ) -> dict[str, tuple[float, str]]:
   """Figures of a run that logs every step and is ended after so many.
 
   Args:
     command: of the training, without --workdir.
+    steps: that it takes.
     root: folder of the checkout that runs it.
     programs: folder of compiled programs.
   """
   figures = {}
+  speeds: dict[str, list[float]] = {"meanwhile": [], "after": []}
+  speed = re.compile(r"flops ([\d.]+)G/s")
+  when = "meanwhile"
   environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(programs)}
   with tempfile.TemporaryDirectory() as folder:
     began = time.perf_counter()
@@ -53,13 +57,20 @@ def measure(
     )
     assert process.stdout is not None
     for line in process.stdout:
-      name = {"step 1 ": "first_step", f"step {STEPS} ": f"{STEPS}_steps"}
+      name = {"step 1 ": "first_step", f"step {steps} ": f"{steps}_steps"}
+      if line.startswith("compiled in"):
+        when = "after"
+      if (found := speed.search(line)) and line.startswith("train "):
+        speeds[when].append(float(found[1]))
       for mark, what in name.items():
         if line.startswith("train ") and mark in line:
           seconds = time.perf_counter() - began
           figures[what] = seconds, "s"
           figures[f"{what}_cpu"] = _processor_seconds(process.pid), "cpu-s"
     process.wait()
+  for name, rates in speeds.items():
+    if rates:
+      figures[f"flops_{name}"] = statistics.median(rates), "GFLOP/s"
   return figures
 
 
@@ -74,12 +85,12 @@ def _main(values: flags.FlagValues) -> None:
   config: ml_collections.ConfigDict = values.config
   columns = pathlib.Path(config.data.directory, "work", "columns").resolve()
   command = [sys.executable, "-m", "jaxsyn.train"]
-  own = re.compile("--?(turns|before)=")  # all others are of the training
+  own = re.compile("--?(turns|before|steps)=")  # all others are of the training
   command += [word for word in sys.argv[1:] if not own.match(word)]
   command += [
-    f"--config.train.steps={STEPS}",
+    f"--config.train.steps={values.steps}",
     "--config.train.log_every=1",
-    f"--config.train.evaluate_every={2 * STEPS}",
+    f"--config.train.evaluate_every={2 * values.steps}",
     "--config.train.selection=log_likelihood",
   ]
   roots = {"": pathlib.Path.cwd()}
@@ -90,12 +101,18 @@ def _main(values: flags.FlagValues) -> None:
       with tempfile.TemporaryDirectory() as programs:
         shutil.rmtree(columns, ignore_errors=True)
         for state in ("cold", "warm"):
-          figures = measure(command, root, pathlib.Path(programs))
+          figures = measure(
+            command,
+            steps=values.steps,
+            root=root,
+            programs=pathlib.Path(programs),
+          )
           show({f"{name}{state}.{n}": f for n, f in figures.items()})
 
 
 if __name__ == "__main__":
   cli.config_flag()
+  flags.DEFINE_integer("steps", 20, "Of a training.", lower_bound=2)
   flags.DEFINE_integer("turns", 1, "Of measuring.", lower_bound=1)
   flags.DEFINE_string("before", "", "Another checkout, measured in turns.")
   cli.main(_main)
