@@ -66,7 +66,7 @@ class Validator:
       batch=dataclasses.replace(
         config.batch,
         tokens=max(config.batch.tokens, longest * layout.rows * 8),
-        shapes=4,
+        shapes=0,
         row_multiple=1,
         length_multiple=1,
       ),
