@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import pathlib
 import resource
@@ -17,10 +18,12 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # see `eight_devices`
 # Most of the time would go into making tiny programs fast. So the tests compile
 # quickly in this process: without LLVM's passes, and by XLA's older emitters of
 # loops, since those by MLIR take three times as long; and so do most commands in
-# processes of their own: see `users_environment`.
+# processes of their own: see `users_environment`. Parts to compile side by side
+# cost more than they save where they are small.
 QUICK = {
   "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-  "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
+  "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false "
+  "--xla_cpu_parallel_codegen_split_count=1",
 }
 os.environ.update(QUICK)
 
@@ -34,6 +37,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
   os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs.name
   # Of the smallest, writing is dearer than compiling once a process.
   os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+
+# What tracing makes is seldom garbage: fewer looks for it.
+gc.set_threshold(50_000)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
