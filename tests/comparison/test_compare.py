@@ -34,6 +34,7 @@ SIZES = {
   "train.minutes": 0.0,
   "train.steps": 60,
   "train.evaluate_every": 30,
+  "train.validation_sentences": 1,
   "train.save_every": 10,
   "train.log_every": 10,
 }
