@@ -68,9 +68,9 @@ def measure(
           figures[what] = seconds, "s"
           figures[f"{what}_cpu"] = _processor_seconds(process.pid), "cpu-s"
     process.wait()
-  for name, rates in speeds.items():
+  for period, rates in speeds.items():
     if rates:
-      figures[f"flops_{name}"] = statistics.median(rates), "GFLOP/s"
+      figures[f"flops_{period}"] = statistics.median(rates), "GFLOP/s"
   return figures
 
 
