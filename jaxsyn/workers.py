@@ -18,6 +18,7 @@ import os
 import pickle
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -106,6 +107,11 @@ class Workers(Generic[Made]):
     if self._idle.qsize() < len(self._ours):
       with contextlib.suppress(ProcessLookupError):
         os.killpg(self._process.pid, signal.SIGTERM)
+      # A process that is forked that very moment never hears of the signal, and
+      # the first would wait for it, and we for the first.
+      for connection in self._ours:
+        with socket.socket(fileno=os.dup(connection.fileno())) as end:
+          end.shutdown(socket.SHUT_RDWR)
     self._pool.shutdown()
     for connection in self._ours:
       connection.close()

@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -124,3 +125,21 @@ def test_they_end_with_the_process_that_started_them(tmp_path):
   # Standard error is open until the last of them has ended.
   assert process.communicate(timeout=20)[1] == ""
   assert gone(pid)
+
+
+def leave_group(made):
+  os.setpgid(0, 0)
+
+
+def test_one_that_never_hears_of_the_end_holds_nobody_up(tmp_path):
+  """As where the signal comes while it is forked."""
+  workers = Workers(functools.partial(int, "40"), 2, died="died")
+  running = workers.submit(sleep, tmp_path / "runs")  # in the first
+  wait_for(tmp_path / "runs")
+  workers.submit(leave_group).result()
+  closing = threading.Thread(target=workers.close, daemon=True)
+  closing.start()
+  closing.join(10)
+  assert not closing.is_alive()
+  with pytest.raises(InputError, match="died"):
+    running.result()
