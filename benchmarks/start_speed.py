@@ -11,6 +11,8 @@ project is measured in turns with this one, --turns=N of them.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import pathlib
 import re
@@ -26,6 +28,7 @@ from absl import flags
 
 from benchmarks.figures import show
 from jaxsyn import cli
+from jaxsyn.training import log
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -43,8 +46,7 @@ def measure(
   """
   figures = {}
   speeds: dict[str, list[float]] = {"meanwhile": [], "after": []}
-  speed = re.compile(r"flops ([\d.]+)G/s")
-  when = "meanwhile"
+  compiled = math.inf
   environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(programs)}
   with tempfile.TemporaryDirectory() as folder:
     began = time.perf_counter()
@@ -59,15 +61,19 @@ def measure(
     for line in process.stdout:
       name = {"step 1 ": "first_step", f"step {steps} ": f"{steps}_steps"}
       if line.startswith("compiled in"):
-        when = "after"
-      if (found := speed.search(line)) and line.startswith("train "):
-        speeds[when].append(float(found[1]))
+        compiled = time.time()
       for mark, what in name.items():
         if line.startswith("train ") and mark in line:
           seconds = time.perf_counter() - began
           figures[what] = seconds, "s"
           figures[f"{what}_cpu"] = _processor_seconds(process.pid), "cpu-s"
     process.wait()
+    lines = pathlib.Path(folder, "run", log.FILE).read_text().splitlines()
+    for line in lines:
+      record = json.loads(line)
+      if record["kind"] == "train":
+        period = "meanwhile" if record["time"] < compiled else "after"
+        speeds[period].append(record["flops"] / 1e9)
   for period, rates in speeds.items():
     if rates:
       figures[f"flops_{period}"] = statistics.median(rates), "GFLOP/s"

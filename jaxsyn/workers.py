@@ -110,7 +110,8 @@ class Workers(Generic[Made]):
       # A process that is forked that very moment never hears of the signal, and
       # the first would wait for it, and we for the first.
       for connection in self._ours:
-        with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end = socket.socket(fileno=os.dup(connection.fileno()))
+        with end, contextlib.suppress(OSError):  # it may be dead
           end.shutdown(socket.SHUT_RDWR)
     self._pool.shutdown()
     for connection in self._ours:
