@@ -25,5 +25,6 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   config.prepare.splits.validation = (*train, "49501-50000")
   config.prepare.splits.test = ("dev.en.gz", "dev.ja.gz")
   config.prepare.vocabulary.character_coverage = 0.9995
-  config.train.steps = 5000
+  base.small_corpus(config)
+  config.train.steps = 10_000
   return systems.apply(config, system)

@@ -10,8 +10,9 @@ Yours:   FOLDER holds corpus.en and corpus.de. Of other names and languages, in
            def get_config(system="transformer"):
              return own.get_config(system, files=("corpus.en", "corpus.fr"))
 
-Sizes:   base.py's, Transformer-Tiny, for some ten thousand pairs; with more
-         text, more: config.model, config.train.steps, config.prepare.vocabulary.
+Sizes:   Transformer-Tiny, trained as base.small_corpus says, for some ten
+         thousand pairs; with more text, more: config.model, config.batch.tokens,
+         config.train.steps, config.prepare.vocabulary.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def corpus(
       )
   name = "_".join([stems[0], *languages]).lower()
   config = base.data_set(re.sub("[^a-z0-9]+", "_", name), *languages)
+  base.small_corpus(config)
   config.prepare.splits.train = (*files, f"{2 * held_out + 1}-")
   config.prepare.splits.validation = (*files, f"1-{held_out}")
   config.prepare.splits.test = (*files, f"{held_out + 1}-{2 * held_out}")

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from models_under_test import batch_of, plan_of, sentence
 
-from jaxsyn.config import Mesh
+from configs import base
+from jaxsyn.config import Mesh, read_config
 from jaxsyn.models.layers import Dropout, keep_mask
+from jaxsyn.training import optimiser
 from jaxsyn.training.mesh import Layout, make_mesh, parameter_spec
 from jaxsyn.training.step import evaluate_step, first_state, train_step
 
@@ -82,10 +84,17 @@ def recipe_with_noise(system):
   return plan.recipe.replace(model=type(plan.recipe.model)(spec))
 
 
+def recipe_by_muon():
+  config = base.get_config()
+  base.small_corpus(config)
+  rule = optimiser.make(read_config(config).optimiser, width=16)
+  return plan_of("pascal").recipe.replace(optimiser=rule)
+
+
 RECIPES = {
-  "pascal": lambda: plan_of("pascal").recipe,
   "pascal with noise": lambda: recipe_with_noise("pascal_ignoring"),
   "gru with noise": lambda: recipe_with_noise("gru_double_syntax"),
+  "muon": recipe_by_muon,
 }
 
 
@@ -107,7 +116,8 @@ def losses_on_one_device(name):
     ("pascal with noise", "jit", Mesh(data=8, fsdp=1, tensor=1)),
     ("pascal with noise", "jit", Mesh(data=2, fsdp=2, tensor=2)),
     # Training noise off: pmap draws its own on each device.
-    ("pascal", "pmap", Mesh(data=8, fsdp=1, tensor=1)),
+    ("muon", "pmap", Mesh(data=8, fsdp=1, tensor=1)),
+    ("muon", "jit", Mesh(data=2, fsdp=2, tensor=2)),
     ("gru with noise", "jit", Mesh(data=2, fsdp=2, tensor=2)),
   ],
 )
