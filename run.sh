@@ -14,7 +14,7 @@
 # MINUTES=30: of training at most, each; METRICS=bleu,ribes; PARSER=file.udpipe:
 # of the source. The report of all runs is runs/NAME/report.html.
 #
-# Makes .venv and installs requirements.txt into it. Every stage can be run
+# Makes .venv and installs what is needed into it. Every stage can be run
 # again: what is done is not done twice, what was interrupted goes on.
 set -euo pipefail
 cd "$(dirname "$0")"

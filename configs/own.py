@@ -59,6 +59,7 @@ def corpus(
   name = "_".join([stems[0], *languages]).lower()
   config = base.data_set(re.sub("[^a-z0-9]+", "_", name), *languages)
   base.small_corpus(config)
+  config.train.patience = 10
   config.prepare.splits.train = (*files, f"{2 * held_out + 1}-")
   config.prepare.splits.validation = (*files, f"1-{held_out}")
   config.prepare.splits.test = (*files, f"{held_out + 1}-{2 * held_out}")

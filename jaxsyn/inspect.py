@@ -20,10 +20,10 @@ a column a word that is looked at, the sum of its subwords; rows sum to 1. In
 decoder and cross-attention a row is the word being predicted, and the words of
 a translation are what stands between its blanks (where it has none: its
 subwords). Input is raw text, or CoNLL-U.
-
-The name is a contract, and the standard library's: run it with -m. A file of
-this folder that is run by its path would get this module for its `inspect`.
 """
+
+# The name is a contract, and the standard library's: a file of this folder that
+# is run by its path, not with -m, would get this module for its `inspect`.
 
 from __future__ import annotations
 

@@ -138,9 +138,10 @@ def _length(config: Config, split: Split) -> str:
 def _no_test(config: Config, records: Records) -> str:
   """Which splits to report on were not prepared; "" where all were."""
   prepared = records.manifest["splits"]
+  others = [name for name in prepared if name not in config.data.test]
   return " ".join(
     f"config.data.test names {name}, which {config.data.directory} has not: "
-    f"nothing can be compared on it. {did_you_mean(name, prepared)}"
+    f"nothing can be compared on it. {did_you_mean(name, others)}"
     for name in config.data.test
     if name not in prepared
   )

@@ -170,7 +170,7 @@ if __name__ == "__main__":
     "errors",
     "strict",
     text.ERRORS,
-    "What a line becomes that cannot be read (no UTF-8, NUL, no tree): strict: "
+    "What to do with a line that cannot be read (no UTF-8, NUL, no tree): strict: "
     "the end, once the lines before it are answered; replace: what can be read "
     "of it; skip: an empty line.",
   )

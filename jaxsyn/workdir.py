@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from jaxsyn import files
@@ -142,7 +142,7 @@ def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:
     )
   if changed := differences(run.config, config, but=changeable(Config)):
     raise InputError(
-      f"{run.workdir} holds a run of another config: {'; '.join(changed[:5])}."
+      f"{run.workdir} holds a run of another config: {few(changed)}."
       " Use another --workdir, or the settings it began with."
     )
 
@@ -152,16 +152,26 @@ def differences(
 ) -> list[str]:
   """What fields in which two configs differ were and are, but for some.
 
+  What both have comes first: a choice before the options that came with it.
+
   Args:
     but: dotted names, from "config" on, of fields and sections that may differ.
   """
   was, now = flat(as_dict(old), "config."), flat(as_dict(new), "config.")
   return [
     f"{name} was {was.get(name)!r} and is now {now.get(name)!r}"
-    for name in sorted(set(was) | set(now))
+    for name in sorted(
+      was | now, key=lambda name: (not (name in was and name in now), name)
+    )
     if was.get(name) != now.get(name)
     and not any(f"{name}.".startswith(f"{free}.") for free in but)
   ]
+
+
+def few(differences: Sequence[str]) -> str:
+  """The first five of them for a message, and how many more there are."""
+  more = len(differences) - 5
+  return "; ".join(differences[:5]) + (f"; and {more} more" if more > 0 else "")
 
 
 def hashes(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -238,5 +238,5 @@ def _check_same(
   if changed := workdir.differences(was, system.config, but=neutral(Config)):
     raise InputError(
       f"{folder} compares {system.name} with another config: "
-      f"{'; '.join(changed[:5])}. {other}"
+      f"{workdir.few(changed)}. {other}"
     )

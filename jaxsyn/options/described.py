@@ -106,6 +106,7 @@ def text(
     unit = f" {row.unit}" if row.unit else ""
     value = row.default if config is None else _value_in(config, row)
     other = "" if value == row.default else f"; by default {row.default}"
+    other += "; may change when a run goes on" if row.resume else ""
     sections.setdefault(row.name.rpartition(".")[0], []).extend(
       [
         f"  --{row.name}={value}{unit}  ({row.type}{other})",

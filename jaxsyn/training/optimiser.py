@@ -52,13 +52,13 @@ class Adadelta(Rule):
 
 @dataclasses.dataclass(frozen=True)
 class Muon(Adam):
-  """Jordan et al. 2024: an update of a matrix has singular values near 1.
+  """Momentum with equal singular values for the layers' weights, Adam for all else.
 
-  That of the layers' weights is the momentum with its singular values made
-  equal by Newton-Schulz iterations, times .2 · √(the longer side), which has
-  the root mean square of Adam's (Liu et al. 2025, arXiv:2502.16982, Eq. 4).
-  Embeddings, an output projection of its own, biases and all else go by Adam,
-  with the same learning rate.
+  Jordan et al. 2024: Newton-Schulz iterations make them equal; times .2 · √(the
+  longer side) the update has the root mean square of Adam's (Liu et al. 2025,
+  arXiv:2502.16982, Eq. 4), so one learning rate serves both. Embeddings, an
+  output projection of its own, biases and all else go by Adam, whose options
+  are `adam`'s unless they are set here.
   """
 
   momentum: Rate = option(0.95, "Decay of the momentum, Nesterov's.")

@@ -90,7 +90,8 @@ class Programs:
       before = [] if number < now else list(self._futures.values())[:now]
       self._futures[name] = self._pool.submit(self._run, make, before)
     log.say(
-      f"compiling the step for {len(used)} shapes, in the order of their use; "
+      f"compiling the step for {len(used)} shape{'s' * (len(used) != 1)}, in the "
+      "order of their use; "
       "training begins with the first"
     )
 

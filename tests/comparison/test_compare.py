@@ -27,7 +27,6 @@ SIZES = {
   "model.transformer.decoder_layers": 1,
   "model.width": 32,
   "model.transformer.feed_forward": 32,
-  "model.transformer.heads": 2,
   "batch.tokens": 1024,
   "batch.shapes": 1,
   "decode.beam": 2,
