@@ -285,7 +285,11 @@ def test_others_leave_a_running_training_as_it_is(
     ("seed", 1, r"config\.seed was 0 and is now 1"),
     ("optimiser.learning_rate", 1e5, "learning_rate was"),
     # The choice first, not the options that came with it.
-    ("optimiser.name", "muon", r"config: config\.optimiser\.name was 'adam'"),
+    (
+      "optimiser.name",
+      "muon",
+      r"config: config\.optimiser\.name was 'adam' .*; and 4 more\. Use another",
+    ),
   ],
 )
 def test_another_config_is_not_mixed_in(

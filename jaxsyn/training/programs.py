@@ -91,8 +91,7 @@ class Programs:
       self._futures[name] = self._pool.submit(self._run, make, before)
     log.say(
       f"compiling the step for {len(used)} shape{'s' * (len(used) != 1)}, in the "
-      "order of their use; "
-      "training begins with the first"
+      "order of their use; training begins with the first"
     )
 
   def _run(self, make: Callable[[], Any], before: list[Future[Any]]) -> Any:
