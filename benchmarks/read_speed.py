@@ -59,8 +59,7 @@ def run(data: str, reads: tuple[str, ...], seconds: float) -> dict:
   }
   began, busy, count = time.perf_counter(), processor_seconds(), 0
   while time.perf_counter() - began < seconds:
-    _, batch = next(batches)
-    count += int(batch["weight_B"].sum())
+    count += int(next(batches).batch["weight_B"].sum())
   processor = processor_seconds() - busy
   figures["read"] = count / (time.perf_counter() - began), "examples/s"
   figures["read_cpu"] = count / processor, "examples/cpu-s"

@@ -83,7 +83,7 @@ class Trainer:
         self._step, self.state, self.layout.place_batch(batch)
       )
     self.parameters = sum(x.size for x in jax.tree.leaves(state.params))
-    self.batches = (batch for _, batch in self.split.batches(Position()))
+    self.batches = (dealt.batch for dealt in self.split.batches(Position()))
 
   def step(self) -> int:
     """Takes one step and waits for it; returns its real target subwords."""

@@ -25,7 +25,7 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
-from jaxsyn.training import loop
+from jaxsyn.training import hosts, loop
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.memory import enough_memory
@@ -65,6 +65,7 @@ def run(
   config = selection.settled(config)
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
+  hosts.check_joined()
   layout = Layout(config.train.parallelism, config.train.mesh)
   split = open_split(
     records,
@@ -73,8 +74,7 @@ def run(
     batch=config.batch,
     seed=config.seed,
     rows=layout.rows,
-    host=jax.process_index(),
-    hosts=jax.process_count(),
+    share=layout.share,
     change=change,
   )
   validator = Validator(
@@ -99,10 +99,14 @@ def run(
 
   # What can be refused was, before there is a folder. Of several processes that
   # train together the first one writes.
-  first = jax.process_index() == 0
-  with lock.alone(folder) if first else contextlib.nullcontext():
-    if first:
+  with contextlib.ExitStack() as stack:
+
+    def create() -> None:
+      stack.enter_context(lock.alone(folder))
       workdir.create(folder, config)
+
+    hosts.by_the_first(create)
+    hosts.check_shared(folder)
     checkpoints = Checkpoints(folder, config.train.keep)
     try:
       with enough_memory(_sizes(split), _LESS_MEMORY):
@@ -181,11 +185,15 @@ def _main(values: flags.FlagValues) -> None:
     raise InputError("--workdir is missing: name the folder of the run.")
   exits.check_target(values.workdir, "--workdir", folder=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
+  hosts.join(values)
   set_up_jax()
   config = selection.settled(read_config(values.config))
   if told := prepared_otherwise(config, cli.overrides(values)):
     print(f"warning: {told}", file=sys.stderr)
-  outcome = run(config, values.workdir)
+  with hosts.together():
+    outcome = run(config, values.workdir)
+  if jax.process_index():
+    return
   best = outcome.progress
   asked = outcome.reason.startswith("SIG")
   selected = "no validation so far"
@@ -206,4 +214,5 @@ def _main(values: flags.FlagValues) -> None:
 if __name__ == "__main__":
   cli.config_flag()
   flags.DEFINE_string("workdir", None, "Folder of the run, made if absent.")
+  hosts.define_flags()
   cli.main(_main)

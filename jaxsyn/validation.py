@@ -22,6 +22,7 @@ from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.scoring.selection import LIKELIHOOD, Selector, settled
+from jaxsyn.training import hosts
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
 from jaxsyn.training.start import ValidationScores
@@ -73,8 +74,7 @@ class Validator:
       seed=config.seed,
       both_tasks=False,
       rows=layout.rows,
-      host=jax.process_index(),
-      hosts=jax.process_count(),
+      share=layout.share,
       change=change,
     )
     self._losses = plan.recipe.losses
@@ -87,7 +87,10 @@ class Validator:
       records.directory, records.manifest, split, "target"
     )[:number]
     self._metric = Selector(config.train, references)
-    self._examples = list(itertools.islice(self._split.examples, number))
+    # Each host translates its part of them, in their order.
+    me, all_of_us = jax.process_index(), jax.process_count()
+    begin, end = (number * i // all_of_us for i in (me, me + 1))
+    self._examples = list(itertools.islice(self._split.examples, begin, end))
     decode = dataclasses.replace(
       config.decode, beam=config.train.validation_beam, nbest=1
     )
@@ -143,9 +146,11 @@ class Validator:
     values["perplexity"] = math.exp(min(-mean["log_p", ""], 100.0))
     values |= shares
     if self._translates:
-      nbest = self._translator(_on_one_device(params), self._examples)
-      hypotheses = [best[0].text if best else "" for best in nbest]
-      selected = self._metric(hypotheses)
+      params = _on_one_device(self._layout.everywhere(params))
+      nbest = self._translator(params, self._examples)
+      own = [best[0].text if best else "" for best in nbest]
+      all_texts = itertools.chain.from_iterable(hosts.everyone(own))
+      selected = self._metric(list(all_texts))
       values |= selected.values
       rank = [selected.compared, *rank]
     values["seconds"] = time.monotonic() - began
@@ -153,9 +158,10 @@ class Validator:
 
 
 def _on_one_device(params: Any) -> Any:
+  """Arrays that are whole on each device, on this host's first."""
   if jax.device_count() == 1:
     return params
-  return jax.device_put(jax.device_get(params), jax.local_devices()[0])
+  return jax.tree.map(lambda x: x.addressable_data(0), params)
 
 
 def _longest(records: Records) -> int:

@@ -93,7 +93,7 @@ def train_on(world: World, origin: World) -> Digests:
     )
     batches = opened.batches(Position())
     for _ in opened.plan.epoch(0):
-      for name, array in sorted(next(batches)[1].items()):
+      for name, array in sorted(next(batches).batch.items()):
         digest(name, array)
   manifest = manifests.read(directory)
   split = config.data.validation

@@ -36,7 +36,7 @@ from flax import traverse_util
 
 from jaxsyn import files
 from jaxsyn.errors import InputError
-from jaxsyn.training import sums
+from jaxsyn.training import hosts, sums
 from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged, none_whole
 from jaxsyn.training.reader import Reader
 
@@ -113,12 +113,12 @@ class Checkpoints(Reader):
     together = None
     if jax.process_count() > 1:
       # Not in the background: all processes must speak in one order.
-      together = sums.merged(sums.everyone(take_sums()))
+      together = sums.merged(hosts.everyone(take_sums()))
     new = kept.folder / f".{step}{files.PARTIAL}"  # in all processes the same
     with _disk_errors(self.workdir):
       if self._primary:
         new.mkdir()
-      sums.everyone("the folder is there")
+      hosts.everyone("the folder is there")
       self._writer.save(new / kept.item, args=ocp.args.StandardSave(tree))
 
     def finish() -> None:

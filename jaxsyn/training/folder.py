@@ -29,7 +29,7 @@ import orbax.checkpoint as ocp
 
 from jaxsyn import files, lock
 from jaxsyn.errors import InputError
-from jaxsyn.training import sums
+from jaxsyn.training import hosts, sums
 
 Tree = Any
 
@@ -236,7 +236,7 @@ def none_whole(workdir: pathlib.Path, damaged: dict[int, str]) -> InputError:
 
 def _together(reason: str) -> None:
   """Raises Damaged where any process has a reason: all pass over the same."""
-  if first := sums.agreed(reason):
+  if first := hosts.agreed(reason):
     raise Damaged(first)
 
 

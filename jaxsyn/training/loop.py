@@ -21,14 +21,13 @@ import numpy as np
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.columns import Batch
-from jaxsyn.data.loader.split import ahead
+from jaxsyn.data.loader.split import Dealt, ahead
 from jaxsyn.errors import InputError
-from jaxsyn.training import sums
+from jaxsyn.training import hosts
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Program
-from jaxsyn.training.meter import Meter, real_subwords
+from jaxsyn.training.meter import Meter
 from jaxsyn.training.programs import Programs
 from jaxsyn.training.start import Training, abstract_state, unshared
 from jaxsyn.training.step import Metrics, TrainState
@@ -134,14 +133,12 @@ class _Ready(NamedTuple):
   """What a step takes: a batch, its program, and how they came.
 
   Attributes:
-    position: after the batch.
-    batch: this host's rows.
-    waited: seconds until the batch was there.
+    dealt: the batch.
+    waited: seconds until it was there.
     program, flops: of its shape.
   """
 
-  position: Position
-  batch: Batch
+  dealt: Dealt
   waited: float
   program: Program
   flops: float
@@ -167,6 +164,7 @@ class _Loop:
     self._began = time.monotonic()
     self._meter = Meter(training.config, training.recipe.losses, start)
     self._pending: list[tuple[int, Metrics]] = []  # still on the device
+    self._meetings = hosts.Meetings(IN_FLIGHT, start)
 
   def run(
     self, restored: TrainState | None, signals: StopSignals
@@ -224,42 +222,37 @@ class _Loop:
 
   def _next(
     self,
-    batches: Iterator[tuple[Position, Batch]],
+    batches: Iterator[Dealt],
     ended: Callable[[], bool],
   ) -> _Ready | None:
     """The next batch and its program; None: ended() came before that."""
     asked, before = time.monotonic(), self._programs.waited
-    position, batch = next(batches)
+    dealt = next(batches)
     waited = time.monotonic() - asked
-    compiled = self._programs.step(batch, ended)
+    compiled = self._programs.step(dealt.batch, ended)
     self._meter.pause(self._programs.waited - before)
-    return compiled and _Ready(position, batch, waited, *compiled)
+    return compiled and _Ready(dealt, waited, *compiled)
 
   def _step(self, state: TrainState, step: int, ready: _Ready) -> TrainState:
-    placed = self._layout.place_batch(ready.batch)
+    dealt = ready.dealt
+    placed = self._layout.place_batch(dealt.batch)
     state, metrics = ready.program(state, placed)
     self._pending.append((step + 1, metrics))
     if len(self._pending) % IN_FLIGHT == 0:
       jax.block_until_ready(metrics)
-    self._meter.batch(ready.batch, ready.flops, ready.waited)
-    progress, position = self._progress, ready.position
-    progress.epoch, progress.batch = position.epoch, position.batch
-    progress.tokens += real_subwords(ready.batch)[1] * jax.process_count()
+    self._meter.batch(dealt, ready.flops, ready.waited)
+    progress = self._progress
+    progress.epoch, progress.batch = dealt.after.epoch, dealt.after.batch
+    progress.tokens += dealt.target
     self._log.advance()
     return state
 
   def _reason(self, step: int, signals: StopSignals) -> str:
     """Why this call is to end now; "" to go on."""
     self._clock()
-    reason = signals.name or over(self._config, step, self._progress)
-    if jax.process_count() == 1:
-      return reason
-    # Signals and clocks reach each process at another step; where one ended
-    # alone, the step of the others failed. All ask where they log, which waits
-    # for the devices anyway.
-    train = self._config.train
-    meet = step % train.log_every == 0 or step >= train.steps
-    return sums.agreed(reason) if meet else ""
+    own = signals.name or over(self._config, step, self._progress)
+    now = step >= self._config.train.steps
+    return self._meetings.reason(step, own, now=now)
 
   def _clock(self) -> None:
     """Brings the minutes of the run, all calls together, up to date.
@@ -273,10 +266,8 @@ class _Loop:
   def _fetch(self) -> None:
     """Fetches what is still on the device; raises if a loss is no number."""
     steps = [step for step, _ in self._pending]
-    fetched = jax.device_get([metrics for _, metrics in self._pending])
+    fetched = self._layout.on_host([metrics for _, metrics in self._pending])
     self._pending.clear()
-    if self._layout.is_pmap:
-      fetched = [jax.tree.map(lambda x: x[0], m) for m in fetched]
     for step, metrics in zip(steps, fetched):
       bad = [k for k, (s, _) in metrics["terms"].items() if not np.isfinite(s)]
       if bad or not np.isfinite(metrics["grad_norm"]):

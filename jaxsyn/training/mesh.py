@@ -11,15 +11,17 @@ import collections
 import functools
 import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxsyn.config import Mesh as MeshConfig
+from jaxsyn.data.loader.split import Share
 from jaxsyn.errors import InputError
 from jaxsyn.training.memory import keep_memory
 
@@ -30,28 +32,56 @@ Step = Callable[..., tuple[Any, Any]]
 Program = jax.stages.Compiled
 
 
-def make_mesh(config: MeshConfig) -> Mesh:
+def make_mesh(
+  config: MeshConfig, devices: Sequence[jax.Device] | None = None
+) -> Mesh:
   """All devices in the shape of `config.train.mesh`; -1 takes what is left.
 
+  Devices that are neighbours in the mesh are neighbours in the machine, as JAX
+  knows it: "tensor", which speaks most, has the shortest ways. Between slices,
+  which only a slow network connects, "data" alone is cut.
+
+  Args:
+    config: sizes of the axes.
+    devices: None: all there are. They may be of a machine that is not there, to
+      compile for.
+
   Raises:
-    InputError: the sizes do not multiply to the number of devices.
+    InputError: the sizes do not multiply to the number of devices, or a slice
+      would not hold whole copies of the model.
   """
-  devices = np.array(jax.devices())
+  devices = jax.devices() if devices is None else devices
   sizes = [config.data, config.fsdp, config.tensor]
+  asked = f"config.train.mesh={dict(zip(AXES, sizes))}"
   known = int(np.prod([s for s in sizes if s > 0]))
   if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
     raise InputError(
-      f"config.train.mesh={dict(zip(AXES, sizes))}: sizes are 1 or more, and "
-      "at most one may be -1 (the rest)."
+      f"{asked}: sizes are 1 or more, and at most one may be -1 (the rest)."
     )
   sizes = [len(devices) // known if s == -1 else s for s in sizes]
   if int(np.prod(sizes)) != len(devices):
     raise InputError(
-      f"config.train.mesh={dict(zip(AXES, sizes))} does not make up the "
-      f"{len(devices)} devices there are."
+      f"{asked} does not make up the {len(devices)} devices there are."
+    )
+  slices = len({getattr(device, "slice_index", 0) for device in devices})
+  if slices == 1:
+    placed = mesh_utils.create_device_mesh(
+      sizes, devices, allow_split_physical_axes=True
+    )
+  elif sizes[0] % slices:
+    raise InputError(
+      f"{asked}: data must be a multiple of the {slices} slices, between which "
+      "there is only a network."
+    )
+  else:
+    placed = mesh_utils.create_hybrid_device_mesh(
+      [sizes[0] // slices, *sizes[1:]],
+      [slices, 1, 1],
+      devices,
+      allow_split_physical_axes=True,
     )
   # Mesh, not make_mesh: its axes are automatic, which Flax layers need.
-  return Mesh(devices.reshape(sizes), AXES)
+  return Mesh(placed, AXES)
 
 
 def parameter_spec(shape: tuple[int, ...], mesh: Mesh) -> PartitionSpec:
@@ -93,11 +123,23 @@ class Layout:
   Attributes:
     is_pmap: one replica a device instead of arrays on a mesh.
     rows: every batch's rows must be a multiple of this (all hosts together).
+    share: the rows that this host's devices hold: with "tensor" over several
+      hosts each of them has the same.
     compilations: programs compiled so far, by what they are for.
   """
 
-  def __init__(self, parallelism: str, config: MeshConfig):
-    self.mesh = make_mesh(config)
+  def __init__(
+    self,
+    parallelism: str,
+    config: MeshConfig,
+    devices: Sequence[jax.Device] | None = None,
+  ):
+    """
+    Args:
+      parallelism, config: of `config.train`.
+      devices: as for `make_mesh`.
+    """
+    self.mesh = make_mesh(config, devices)
     self.is_pmap = parallelism == "pmap"
     if self.is_pmap and self.mesh.size != self.mesh.shape["data"]:
       raise InputError(
@@ -105,6 +147,15 @@ class Layout:
         "config.train.mesh.fsdp and .tensor to 1."
       )
     self.rows = self.mesh.shape["data"] * self.mesh.shape["fsdp"]
+    me = jax.process_index()
+    self.share = Share(
+      tuple(
+        part
+        for part, devices in enumerate(self.mesh.devices.reshape(self.rows, -1))
+        if any(device.process_index == me for device in devices)
+      ),
+      self.rows,
+    )
     self.compilations: collections.Counter[str] = collections.Counter()
     self._programs: dict[Any, Program] = {}
     self._whole = NamedSharding(self.mesh, PartitionSpec())
@@ -127,13 +178,16 @@ class Layout:
     return self.shardings(tree)
 
   def place_state(self, state: Any) -> Any:
-    """A host state (or one on a single device) laid out for the steps."""
-    if self.is_pmap:
-      count = self.mesh.size
-      state = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (count, *np.shape(x))), state
-      )
-    return jax.tree.map(jax.device_put, state, self.shardings(state))
+    """A state as checkpoints hold it, laid out for the steps."""
+    if not self.is_pmap:
+      return jax.tree.map(jax.device_put, state, self.shardings(state))
+    count = self.mesh.size
+    return jax.jit(
+      lambda tree: jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (count, *x.shape)), tree
+      ),
+      out_shardings=NamedSharding(self.mesh, PartitionSpec("data")),
+    )(state)
 
   def placed(self, abstract: Any) -> Any:
     """`place_state` of a state's shapes: what steps are compiled for."""
@@ -148,6 +202,12 @@ class Layout:
       self.shardings(abstract),
     )
 
+  def everywhere(self, tree: Any) -> Any:
+    """The same arrays, whole on each device."""
+    if all(x.is_fully_replicated for x in jax.tree.leaves(tree)):
+      return tree
+    return jax.jit(lambda x: x, out_shardings=self._whole)(tree)
+
   def take_state(self, state: Any) -> Any:
     """The state as arrays without the device axis that pmap adds."""
     if not self.is_pmap:
@@ -157,21 +217,39 @@ class Layout:
       lambda tree: jax.tree.map(lambda x: x[0], tree), out_shardings=self._whole
     )(state)
 
+  def on_host(self, tree: Any) -> Any:
+    """What a step returned beside the state, the same on each device."""
+    if self.is_pmap:
+      tree = jax.tree.map(lambda x: x.addressable_data(0)[0], tree)
+    return jax.device_get(tree)
+
   def place_batch(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """This host's rows of a batch as global arrays."""
-    if self.is_pmap:
-      n = self.mesh.size
-      return {
-        k: v.reshape(n, len(v) // n, *v.shape[1:]) for k, v in batch.items()
-      }
-    return self.place_rows(batch)
+    if not self.is_pmap:
+      return self.place_rows(batch)
+    n = len(self.share.parts)
+    return {
+      name: self._global(array.reshape(n, len(array) // n, *array.shape[1:]))
+      for name, array in batch.items()
+    }
 
   def place_rows(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """This host's rows of a batch as global arrays, also beside pmap."""
-    return {
-      name: jax.make_array_from_process_local_data(self._split, array)
-      for name, array in batch.items()
-    }
+    return {name: self._global(array) for name, array in batch.items()}
+
+  def _global(self, array: np.ndarray) -> jax.Array:
+    """An array of all hosts, cut along its first axis, from this host's part."""
+    parts, of = self.share
+    size = len(array) // len(parts)  # of a part
+
+    def held(index: tuple[slice, ...] | None) -> np.ndarray:
+      assert index is not None
+      begin, end, _ = index[0].indices(of * size)
+      place = parts.index(begin // size) * size
+      return array[place : place + end - begin]
+
+    shape = (of * size, *array.shape[1:])
+    return jax.make_array_from_callback(shape, self._split, held)
 
   def compile_train(
     self, step: Step, state: Any, batch: Mapping[str, Any]
@@ -189,16 +267,27 @@ class Layout:
           functools.partial(step, axis="data"),
           axis_name="data",
           donate_argnums=0,
+          devices=list(self.mesh.devices.flat),
         )
       # Left to the compiler the new state lies otherwise than the old one, and
       # the compiled step refuses it.
       out = self.shardings(state), self._whole
       return jax.jit(step, donate_argnums=0, out_shardings=out)
 
+    if self.is_pmap:
+      # Of shapes alone: with several processes pmap takes those of arrays, or
+      # of what has a sharding, for the part that this one holds.
+      state, batch = jax.tree.map(
+        lambda x: jax.core.ShapedArray(x.shape, x.dtype), (state, batch)
+      )
     return self._compile("train", wrapped, state, batch)
 
   def compile(
-    self, name: str, function: Callable[..., Any], *arguments: Any
+    self,
+    name: str,
+    function: Callable[..., Any],
+    *arguments: Any,
+    places: Any = None,
   ) -> Program:
     """Any function of placed arrays, compiled once a set of shapes.
 
@@ -206,8 +295,12 @@ class Layout:
       name: what it is for.
       function: to be compiled.
       arguments: in place, or their shapes and shardings.
+      places: shardings of what it returns; None: it is whole on each device.
     """
-    return self._compile(name, lambda: jax.jit(function), *arguments)
+    out = self._whole if places is None else places
+    return self._compile(
+      name, lambda: jax.jit(function, out_shardings=out), *arguments
+    )
 
   def _compile(
     self, name: str, wrapped: Callable[[], Any], *arguments: Any

@@ -7,24 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxsyn.config import Config
-from jaxsyn.data.loader.columns import Batch
-from jaxsyn.data.schema import PAD
+from jaxsyn.data.loader.split import Dealt
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.log import peak_flops
 from jaxsyn.training.objective import Loss, report
-
-
-def real_subwords(batch: Batch) -> tuple[int, int]:
-  """Subwords of a batch that are no padding: of the source, of the target."""
-
-  def real(name: str) -> int:
-    return int(np.count_nonzero(batch[name] != PAD))
-
-  return real("source_id_BS"), real("target_id_BT")
 
 
 class Meter:
@@ -53,20 +42,18 @@ class Meter:
     self._metrics: list[Mapping[str, Any]] = []
     self._since = time.monotonic()
 
-  def batch(self, batch: Batch, flops: float, waited: float) -> None:
+  def batch(self, dealt: Dealt, flops: float, waited: float) -> None:
     """One batch went in.
 
     Args:
-      batch: this host's rows.
+      dealt: the batch.
       flops: of its step, on all devices.
       waited: seconds until it was there.
     """
-    source, target = real_subwords(batch)
-    positions = batch["source_id_BS"].size + batch["target_id_BT"].size
     for name, value in (
-      ("tokens", target),
-      ("real", source + target),
-      ("positions", positions),
+      ("tokens", dealt.target),
+      ("real", dealt.source + dealt.target),
+      ("positions", dealt.positions),
       ("flops", flops),
       ("waited", waited),
     ):
@@ -94,7 +81,7 @@ class Meter:
     values = {
       "epoch": progress.epoch,
       **report(terms, self._losses),
-      "tokens_per_s": sums["tokens"] * jax.process_count() / seconds,
+      "tokens_per_s": sums["tokens"] / seconds,
       "padding": 1.0 - sums["real"] / max(sums["positions"], 1),
       "waiting": sums["waited"] / seconds,
       "flops": sums["flops"] / seconds,

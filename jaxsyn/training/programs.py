@@ -82,7 +82,8 @@ class Programs:
     jobs.append((due, VALIDATION, validation))
     jobs.sort(key=lambda job: job[0])  # where equal, the step comes first
     if start == 0:
-      jobs.insert(0, (0, FIRST, self._first_state))
+      make = functools.partial(self._first_state, abstract)
+      jobs.insert(0, (0, FIRST, make))
     self._pool = ThreadPoolExecutor(WORKERS, "compiler")
     self._futures: dict[Any, Future[Any]] = {}
     now = 2 if start == 0 else 1  # jobs without which there is no step
@@ -106,12 +107,16 @@ class Programs:
     program = layout.compile_train(step, state, placed)
     return program, _flops(program)
 
-  def _first_state(self) -> Callable[[], TrainState]:
+  def _first_state(self, abstract: TrainState) -> Callable[[], TrainState]:
     training = self._training
     make = functools.partial(first_state, training.recipe)
     # The seed is an argument, so that all seeds share a program.
     arguments = training.split.empty()[0], np.uint32(training.config.seed)
-    program = training.layout.compile("first state", make, *arguments)
+    # Made where it stays: whole on one device it might not fit.
+    places = jax.tree.map(lambda x: x.sharding, abstract)
+    program = training.layout.compile(
+      "first state", make, *arguments, places=places
+    )
     return lambda: program(*arguments)
 
   def first_state(self, ended: Callable[[], bool]) -> TrainState | None:
@@ -168,14 +173,9 @@ class Programs:
         raise error
 
   def close(self) -> None:
-    """Ends what is not begun; what is under way nobody waits for.
-
-    Where several processes train together it is: one that leaves without the
-    others' good-bye looks like one that died.
-    """
+    """Ends what is not begun; what is under way nobody waits for."""
     self._closed.set()
-    alone = jax.process_count() == 1
-    self._pool.shutdown(wait=not alone, cancel_futures=True)
+    self._pool.shutdown(wait=False, cancel_futures=True)
     for future in self._futures.values():
       exits.leave_behind(future)
 

@@ -9,13 +9,11 @@ holds, and checks those it can see.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
 from jaxsyn import files
 
@@ -80,23 +78,6 @@ def differing(tree: Tree, sums: Sums) -> str:
       if data is not None and files.crc32c(data) != expected:
         return f"{name} has another checksum than when it was saved"
   return ""
-
-
-def everyone(content: Any) -> list[Any]:
-  """What each process of the run says, in their order; plain JSON."""
-  if jax.process_count() == 1:
-    return [content]
-  data = np.frombuffer(json.dumps(content).encode(), np.uint8)
-  sizes = multihost_utils.process_allgather(np.array(data.size))
-  padded = np.zeros(sizes.max(), np.uint8)
-  padded[: data.size] = data
-  rows = multihost_utils.process_allgather(padded)
-  return [json.loads(row[:n].tobytes()) for row, n in zip(rows, sizes)]
-
-
-def agreed(reason: str) -> str:
-  """The first reason that any process has, in all of them; "" for none."""
-  return next(filter(None, everyone(reason)), "")
 
 
 def _held(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:

@@ -64,7 +64,7 @@ def test_prepared_and_read_as_any_other_feature(folder, capsys):
   split = opened(records, ["source_upos"], tokens=600)
   found = [values(split.columns, "source_upos", i).tolist() for i in range(3)]
   assert found == expected
-  _, batch = next(split.batches(Position()))
+  batch = next(split.batches(Position())).batch
   (row,) = np.flatnonzero((batch["source_id_BS"] > 3).sum(1) > 10)
   batch = {name: jnp.asarray(array) for name, array in batch.items()}
   view = view_of(batch, "source")

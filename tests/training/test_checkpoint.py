@@ -103,7 +103,7 @@ import sys
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxsyn.training import sums
+from jaxsyn.training import hosts
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 
 folder, address, number = sys.argv[1:]
@@ -121,7 +121,7 @@ for step in (1, 2, 3):
 jax.experimental.multihost_utils.sync_global_devices("saved")
 step, found, progress = checkpoints.restore(state(0))
 (part,) = found["w"].addressable_shards
-stop = sums.agreed("SIGTERM" if number == "1" else "")
+stop = hosts.agreed("SIGTERM" if number == "1" else "")
 print(step, progress.batch, part.data.shape, part.data[0, 0], stop)
 checkpoints.close()
 """

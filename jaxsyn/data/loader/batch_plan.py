@@ -303,6 +303,11 @@ class BatchPlan:
     later = self.shapes if batches > known else []
     return used | {shape: batches for shape in later if shape not in used}
 
+  def subwords(self, ids: np.ndarray) -> tuple[int, int]:
+    """Of some examples, without padding: of the source, of the target."""
+    source, target = self._lengths[ids].sum(0)
+    return int(source), int(target)
+
   def padding(self, number: int = 0) -> float:
     """Share of an epoch's positions, both sides, that hold no subword."""
     positions = sum(p.shape.positions for p in self.epoch(number))

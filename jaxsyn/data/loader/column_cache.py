@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
@@ -24,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import files
+from jaxsyn import files, lock
 from jaxsyn.data.loader import private
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.examples import Notes
@@ -113,7 +114,13 @@ def open_columns(
   for root in roots:
     try:
       place = root()
-      _write(make, features, place)
+      place.parent.mkdir(parents=True, exist_ok=True)
+      with lock.held(place.parent, fcntl.LOCK_EX):
+        if os.path.lexists(place):
+          # Of several processes that found none, one made it; others waited.
+          with contextlib.suppress(OSError, ValueError):
+            return _load(place, features, memory_gib)
+        _write(make, features, place)
     except OSError as error:  # no rights, a disk that is full or read-only, ...
       refused.append(str(error))
       continue

@@ -19,7 +19,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,6 +39,44 @@ _NO_MORE: Any = object()
 Change = Callable[[Batch], Batch]  # a caller's own function on host batches
 
 
+class Share(NamedTuple):
+  """Which rows of every batch a host takes: some of `of` equal parts, in order.
+
+  Attributes:
+    parts: numbers of those that its devices hold.
+    of: into how many the rows are cut.
+  """
+
+  parts: tuple[int, ...] = (0,)
+  of: int = 1
+
+  def rows(self, number: int) -> np.ndarray:
+    """Those of a batch of so many rows, by number, ascending."""
+    part = number // self.of
+    own = np.asarray(self.parts)[:, None] * part + np.arange(part)
+    return own.ravel()
+
+
+ALL_ROWS = Share()
+
+
+class Dealt(NamedTuple):
+  """A batch of training, and what it is a part of.
+
+  Attributes:
+    after: the position after it, what a checkpoint keeps.
+    batch: this host's rows.
+    source, target: subwords in all rows, of all hosts.
+    positions: of all rows, both sides, padding too.
+  """
+
+  after: Position
+  batch: Batch
+  source: int
+  target: int
+  positions: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Split:
   """A split as this host sees it: its rows of every batch.
@@ -49,7 +87,7 @@ class Split:
     plan: which examples form which batch.
     examples: those of the first task, one by one.
     weight_I: what each example counts in the loss; None: 1.
-    host, hosts: this one takes rows [host, host + 1) · rows / hosts.
+    share: this host's of the rows of every batch.
     change: a caller's own function on every batch.
   """
 
@@ -58,17 +96,16 @@ class Split:
   plan: BatchPlan
   examples: Iterable[Example] = ()
   weight_I: np.ndarray | None = None
-  host: int = 0
-  hosts: int = 1
+  share: Share = ALL_ROWS
   change: Change | None = None
 
-  def batches(self, start: Position) -> Iterator[tuple[Position, Batch]]:
-    """Batches without end, from a position on.
-
-    Yields: the position after the batch (what a checkpoint keeps), the batch.
-    """
-    for position, planned in self.plan.walk(start):
-      yield position, self.batch(planned)
+  def batches(self, start: Position) -> Iterator[Dealt]:
+    """Batches without end, from a position on."""
+    for after, planned in self.plan.walk(start):
+      source, target = self.plan.subwords(planned.ids)
+      yield Dealt(
+        after, self.batch(planned), source, target, planned.shape.positions
+      )
 
   def in_order(self) -> Iterator[Batch]:
     """All examples once, in few shapes: to evaluate."""
@@ -85,8 +122,9 @@ class Split:
     Raises:
       ValueError: the shape is too narrow for an example.
     """
-    rows = planned.shape.rows // self.hosts
-    ids = planned.ids[self.host * rows : (self.host + 1) * rows]
+    own = self.share.rows(planned.shape.rows)
+    # Padding is at the end of all rows, and so at the end of these.
+    ids, rows = planned.ids[own[own < len(planned.ids)]], len(own)
     batch = self.columns.batch(self.features, ids, planned.shape, rows=rows)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
     weight_B[: len(ids)] = 1 if self.weight_I is None else self.weight_I[ids]
@@ -107,8 +145,7 @@ def open_split(
   seed: int,
   both_tasks: bool = True,
   rows: int = 1,
-  host: int = 0,
-  hosts: int = 1,
+  share: Share = ALL_ROWS,
   change: Change | None = None,
 ) -> Split:
   """Opens a prepared split; its features are cached beside its records.
@@ -121,7 +158,7 @@ def open_split(
     seed: config.seed: of random trees, and of the order.
     both_tasks: whether the examples of a second task are there as well.
     rows: the rows of every batch are a multiple of this, for devices.
-    host, hosts: which of how many hosts this is.
+    share: this host's of the rows of every batch.
     change: function on every batch (NumPy). Rows and columns of padding are in
       it too.
 
@@ -152,8 +189,7 @@ def open_split(
     plan,
     examples=own,
     weight_I=weight_I,
-    host=host,
-    hosts=hosts,
+    share=share,
     change=change,
   )
 

@@ -17,7 +17,7 @@ from jaxsyn.data.loader.batch_plan import (
 )
 from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import Columns, pad, words_of
-from jaxsyn.data.loader.split import Split, ahead
+from jaxsyn.data.loader.split import ALL_ROWS, Share, Split, ahead
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
 
@@ -44,15 +44,15 @@ def example(words: int, target: int, start: int):
   }
 
 
-def split_of(columns, features=None, host=0, hosts=1, **sizes):
+def split_of(columns, features=None, share=ALL_ROWS, **sizes):
   sizes = {"shapes": 1, "row_multiple": 1, **sizes}
   plan = BatchPlan(columns.lengths(), seed=0, length_multiple=1, **sizes)
   features = tuple(features or columns.flat)
-  return Split(columns, features, plan, host=host, hosts=hosts)
+  return Split(columns, features, plan, share=share)
 
 
-def assembled(columns, features, planned, host=0, hosts=1):
-  split = split_of(columns, features, host, hosts, tokens=64)
+def assembled(columns, features, planned, share=ALL_ROWS):
+  split = split_of(columns, features, share, tokens=64)
   return split.batch(planned)
 
 
@@ -98,10 +98,17 @@ def test_a_batch_by_hand(columns):
 def test_hosts_share_the_rows(columns):
   planned = Planned(Shape(4, 5, 4, source_words=3), np.array([2, 0, 1]))
   whole = assembled(columns, NAMES, planned)
-  halves = [assembled(columns, NAMES, planned, host, 2) for host in (0, 1)]
+  halves = [
+    assembled(columns, NAMES, planned, Share((host,), 2)) for host in (0, 1)
+  ]
+  # Devices of a host that are no neighbours on the mesh.
+  middle = assembled(columns, NAMES, planned, Share((1, 2), 4))
+  ends = assembled(columns, NAMES, planned, Share((0, 3), 4))
   for name, array in whole.items():
     joined = np.concatenate([half[name] for half in halves])
     np.testing.assert_array_equal(joined, array)
+    np.testing.assert_array_equal(middle[name], array[[1, 2]])
+    np.testing.assert_array_equal(ends[name], array[[0, 3]])
 
 
 def test_a_translation_batch_is_the_same_as_a_training_batch(columns, examples):
@@ -203,11 +210,11 @@ def test_the_cache_is_used_and_made_again(examples, tmp_path):
 def test_the_stream_goes_on_from_any_position(columns):
   split = split_of(columns, tokens=8, shapes=2)
   whole = list(itertools.islice(split.batches(Position()), 9))
-  middle = whole[4][0]
-  rest = itertools.islice(split.batches(middle), 4)
-  for (_, a), (_, b) in zip(whole[5:], rest):
-    for name, array in a.items():
-      np.testing.assert_array_equal(array, b[name])
+  rest = itertools.islice(split.batches(whole[4].after), 4)
+  for a, b in zip(whole[5:], rest):
+    assert a.after == b.after
+    for name, array in a.batch.items():
+      np.testing.assert_array_equal(array, b.batch[name])
 
 
 def test_items_ahead_are_the_same_items_in_order():

@@ -13,6 +13,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.loader.batch_plan import Planned, Position, Shape
 from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.loader.split import Share
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.store import tfds_builder
@@ -239,7 +240,7 @@ def test_a_batch_says_what_each_row_counts(records):
   batch = both.batch(planned)
   assert batch["weight_B"].tolist() == [0.5, 1, 0.5, 0]
   assert batch["weight_B"].dtype == np.float32
-  hosts = [dataclasses.replace(both, host=i, hosts=2) for i in (0, 1)]
+  hosts = [dataclasses.replace(both, share=Share((i,), 2)) for i in (0, 1)]
   halves = [half.batch(planned) for half in hosts]
   assert [h["weight_B"].tolist() for h in halves] == [[0.5, 1], [0.5, 0]]
 
@@ -261,11 +262,11 @@ def test_a_run_that_goes_on_gets_the_same_batches(records):
     return opened(records, data(weight=0.25)).batches(position)
 
   whole = list(itertools.islice(batches(Position()), 12))
-  rest = itertools.islice(batches(whole[4][0]), 7)
-  for (position, batch), (other, again) in zip(whole[5:], rest, strict=True):
-    assert position == other
-    for name, array in batch.items():
-      np.testing.assert_array_equal(array, again[name])
+  rest = itertools.islice(batches(whole[4].after), 7)
+  for dealt, again in zip(whole[5:], rest, strict=True):
+    assert dealt.after == again.after
+    for name, array in dealt.batch.items():
+      np.testing.assert_array_equal(array, again.batch[name])
 
 
 def test_a_target_that_reads_trees_finds_none_in_brackets(records):

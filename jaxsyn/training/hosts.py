@@ -1,0 +1,322 @@
+"""Several processes that train one model together: they join, agree and end.
+
+JAX connects them and moves the arrays (`jax.distributed`, GSPMD, Orbax). What is left
+to a program: to join before anything else is done with JAX, to decide together
+what each finds out at another time (a signal, the clock), and to go at once where
+one is gone, since the others wait for it.
+
+Before this file: nothing. After it: everything that asks which process this is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from absl import flags
+from jax._src import clusters  # what JAX detects has no public name
+from jax.experimental import multihost_utils
+
+from jaxsyn import exits, lock
+from jaxsyn.errors import InputError
+
+T = TypeVar("T")
+
+# All together well below the half minute after which a scheduler kills.
+HEARTBEAT = 10  # seconds without a sign of life, after which a process is dead
+GOOD_BYE = 15  # seconds that the first process to end waits for the others
+MEET = 2.0  # seconds between two questions whether to end, if steps are quick
+LATE = 10.0  # seconds after which a network's folder shows what was written
+
+
+def define_flags() -> None:
+  """Flags for processes that no scheduler starts."""
+  flags.DEFINE_string(
+    "coordinator",
+    None,
+    "HOST:PORT of process 0, a free port, where several processes train "
+    "together that no cluster starts; --processes and --process with it.",
+  )
+  flags.DEFINE_integer("processes", None, "How many there are.", lower_bound=1)
+  flags.DEFINE_integer("process", None, "Which one this is, from 0.")
+  flags.DEFINE_integer(
+    "join_timeout",
+    300,
+    "Seconds to wait for the others at the start.",
+    lower_bound=1,
+  )
+
+
+def join(values: flags.FlagValues) -> None:
+  """Joins the other processes of a run, if there are any.
+
+  Those of Slurm, Open MPI, Cloud TPU and Kubernetes are found by JAX, others are
+  named by flags. Nothing may have been computed with JAX before.
+
+  Raises:
+    InputError: the flags do not fit together, or nobody answers.
+  """
+  named = ("coordinator", "processes", "process")
+  given = {name: values[name].value for name in named}
+  missing = [f"--{name}" for name in named if given[name] is None]
+  if len(missing) == len(named):
+    cluster, tasks = _cluster()
+    if tasks == 1:
+      return
+    given = {}
+    print(f"one of {tasks} processes that {cluster} started", flush=True)
+  elif missing:
+    raise InputError(
+      "--coordinator, --processes and --process go together; missing: "
+      f"{', '.join(missing)}."
+    )
+  else:
+    _check(given, values.join_timeout)
+  # It takes SIGTERM away from Python, and the loop, which agrees on a step for
+  # it, would not hear of one that comes before the loop begins.
+  jax.config.update("jax_enable_preemption_service", False)
+  jax.distributed.initialize(
+    given.get("coordinator"),
+    given.get("processes"),
+    given.get("process"),
+    initialization_timeout=values.join_timeout,
+    heartbeat_timeout_seconds=HEARTBEAT,
+    shutdown_timeout_seconds=GOOD_BYE,
+  )
+
+
+def check_joined() -> None:
+  """Refuses to train alone as one of several that a cluster started.
+
+  Raises:
+    InputError: each would train a model of its own, into one folder.
+  """
+  if jax.distributed.is_initialized():
+    return
+  cluster, tasks = _cluster()
+  if tasks > 1:
+    raise InputError(
+      f"{cluster} started {tasks} processes, and this one has not joined the "
+      "others: call jax.distributed.initialize() before anything else is done "
+      "with JAX (python -m jaxsyn.train does), or start one task."
+    )
+
+
+def _check(given: dict[str, Any], timeout: int) -> None:
+  address, count, number = given.values()
+  host, colon, port = address.rpartition(":")
+  if not colon or not host or not port.isdigit() or int(port) > 65535:
+    raise InputError(
+      f"--coordinator={address}: HOST:PORT is needed, as in 10.0.0.1:1234."
+    )
+  if not 0 <= number < count:
+    raise InputError(
+      f"--process={number}: of --processes={count} it is one from 0 to "
+      f"{count - 1}."
+    )
+  if number:
+    # JAX aborts with a page of C++ where nobody listens there.
+    _wait_for(host, int(port), timeout)
+
+
+def _wait_for(host: str, port: int, timeout: int) -> None:
+  end = time.monotonic() + timeout
+  while True:
+    try:
+      with socket.create_connection((host, port), timeout=5):
+        return
+    except OSError as error:
+      if time.monotonic() > end:
+        raise InputError(
+          f"--coordinator={host}:{port}: process 0 did not answer there for "
+          f"{timeout} s ({error}). Start it with the same address, and look at "
+          "the firewall."
+        ) from None
+    time.sleep(0.5)
+
+
+def _cluster() -> tuple[str, int]:
+  """What started this process, by JAX's name, and how many tasks it has."""
+  for kind in clusters.ClusterEnv._cluster_types:
+    if not kind.opt_in_only_method and kind.is_env_present():
+      try:
+        return kind.name, kind.get_process_count()
+      except Exception as error:  # a notebook's TPU has no server to ask
+        _say(
+          f"warning: this looks like {kind.name}, but does not say how many "
+          f"processes there are ({error}); going on alone."
+        )
+  return "", 1
+
+
+def everyone(content: Any) -> list[Any]:
+  """What each process of the run says, in their order; plain JSON."""
+  if jax.process_count() == 1:
+    return [content]
+  data = np.frombuffer(json.dumps(content).encode(), np.uint8)
+  sizes = multihost_utils.process_allgather(np.array(data.size))
+  padded = np.zeros(sizes.max(), np.uint8)
+  padded[: data.size] = data
+  rows = multihost_utils.process_allgather(padded)
+  return [json.loads(row[:n].tobytes()) for row, n in zip(rows, sizes)]
+
+
+def agreed(reason: str) -> str:
+  """The first reason that any process has, in all of them; "" for none."""
+  return next(filter(None, everyone(reason)), "")
+
+
+def by_the_first(action: Callable[[], T]) -> T | None:
+  """Process 0 does it while the others wait; what it returns, None in others.
+
+  Raises:
+    InputError: that of process 0, in all of them.
+  """
+  result, reason = None, ""
+  if jax.process_index() == 0:
+    try:
+      result = action()
+    except InputError as error:
+      reason = str(error)
+  if reason := agreed(reason):
+    raise InputError(reason)
+  return result
+
+
+def check_shared(folder: os.PathLike[str] | str) -> None:
+  """All processes see the folder that process 0 has locked.
+
+  Raises:
+    InputError: on some of their machines it is another one.
+  """
+  if jax.process_count() == 1:
+    return
+  file = pathlib.Path(folder) / lock.FILE
+
+  def seen() -> str:
+    try:
+      return file.read_text(encoding="utf-8")
+    except OSError as error:
+      return error.strerror or "nothing"
+
+  holder = everyone(seen())[0]
+  end = time.monotonic() + LATE
+  while (told := seen()) != holder and time.monotonic() < end:
+    time.sleep(0.2)
+  reason = (
+    ""
+    if told == holder
+    else (
+      f"{file} on {socket.gethostname()} (process {jax.process_index()}) is not "
+      f"the file that process 0 wrote (here: {told.strip()!r}; there: "
+      f"{holder.strip()!r}). --workdir must be a folder that all processes share."
+    )
+  )
+  if reason := agreed(reason):
+    raise InputError(reason)
+
+
+class Meetings:
+  """Whether to end, decided by all processes at the same step.
+
+  Signals and clocks reach each at another step; where one ended alone, the others
+  would wait for it. Asking waits for the devices, so it is not done at each step
+  unless steps are slow.
+  """
+
+  def __init__(self, most: int, start: int):
+    """
+    Args:
+      most: steps between two meetings at most.
+      start: the step that is gone on from, where all meet.
+    """
+    self._most = most
+    self._next = self._at = start
+    self._met = time.monotonic()
+
+  def reason(self, step: int, own: str, *, now: bool = False) -> str:
+    """Why all end at this step; "" to go on.
+
+    Args:
+      step: the same in all processes.
+      own: why this one would.
+      now: at this step all do meet, whatever was planned.
+    """
+    if jax.process_count() == 1:
+      return own
+    if step < self._next and not now:
+      return ""
+    seconds = (time.monotonic() - self._met) / max(1, step - self._at)
+    told = everyone([own, seconds])
+    slowest = max(each for _, each in told)
+    # The same number in all: it is made of what all were told.
+    steps = int(MEET / max(slowest, 1e-3))
+    self._next = step + min(max(1, steps), self._most)
+    self._met, self._at = time.monotonic(), step
+    return next(filter(None, (reason for reason, _ in told)), "")
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+  """Around a run: all end together, and none is left waiting.
+
+  An exception in one of several ends it at once, without the good-bye for which it
+  would wait; the others lose the connection, or the sign of life.
+  """
+  try:
+    yield
+    # Here and not at the exit of Python, which would wait for compilers first.
+    jax.distributed.shutdown()
+  except BaseException as error:
+    if jax.process_count() == 1:
+      raise
+    _leave(error)
+
+
+def _leave(error: BaseException) -> None:
+  number, status = jax.process_index(), 2
+  if isinstance(error, InputError):
+    _say(f"error: {error}")
+  elif isinstance(error, exits.Ended):
+    _say(f"process {number}: ended by {signal.Signals(error.number).name}")
+    status = 128 + error.number
+  elif isinstance(error, KeyboardInterrupt):
+    _say(f"process {number}: interrupted")
+    status = 130
+  elif _lost(error):
+    _say(
+      f"error: process {number} lost another process of the run, which failed "
+      f"or was killed; JAX names it within {HEARTBEAT} s, its own log says why. "
+      "The same command goes on from the last checkpoint. It was told: "
+      f"{str(error).splitlines()[0][:300]}"
+    )
+    time.sleep(HEARTBEAT + 5)  # JAX ends this process sooner, with the name
+  else:
+    lines = "".join(traceback.format_exception(error))
+    _say(f"error in process {number}:\n{lines}")
+  os._exit(status)
+
+
+def _lost(error: BaseException) -> bool:
+  """Whether an error is what JAX and Gloo say when another process is gone."""
+  return not isinstance(error, OSError) and any(
+    word in str(error)
+    for word in ("Gloo", "UNAVAILABLE", "heartbeat", "peer", "NCCL", "DEADLINE")
+  )
+
+
+def _say(text: str) -> None:
+  with contextlib.suppress(OSError):
+    sys.stdout.flush()
+    print(text, file=sys.stderr, flush=True)
