@@ -85,6 +85,7 @@ class Processes:
     processes: int = 1,
     devices: int = DEVICES,
     faulty: int | None = None,
+    environment: Mapping[str, str] | None = None,
   ):
     """Starts them.
 
@@ -95,6 +96,7 @@ class Processes:
       processes: how many, each with as many of the devices.
       devices: of all.
       faulty: the process that is to raise an exception.
+      environment: None: this process's own.
     """
     arguments = [*words, "--workdir", str(workdir)]
     arguments += [f"--config.{name}={value}" for name, value in options.items()]
@@ -109,7 +111,7 @@ class Processes:
     }
     self._open = contextlib.ExitStack()
     self._files = [
-      self._open.enter_context(tempfile.TemporaryFile("w+"))
+      self._open.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115  # end() closes it
       for _ in range(processes)
     ]
     self.processes = [
@@ -121,7 +123,7 @@ class Processes:
           *([f"--process={i}"] if processes > 1 else []),
         ],
         cwd=ROOT,
-        env={**os.environ, **simulated},
+        env={**(environment or os.environ), **simulated},
         stdout=file,
         stderr=subprocess.STDOUT,
       )
@@ -185,8 +187,23 @@ def steps(workdir: pathlib.Path) -> list[int]:
 TIMES = ("time", "tokens_per_s", "waiting", "flops", "minutes", "seconds")
 
 
-def difference(one: pathlib.Path, other: pathlib.Path, after: int = 0) -> float:
-  """The largest relative one of what two runs logged, but for times.
+class Difference(NamedTuple):
+  """The largest relative ones of what two runs logged.
+
+  Attributes:
+    scores: of losses, and of all that validation says.
+    gradient: of the gradient's norm, which jumps where a rounding moves a unit
+      over the kink of its ReLU.
+  """
+
+  scores: float
+  gradient: float
+
+
+def difference(
+  one: pathlib.Path, other: pathlib.Path, after: int = 0
+) -> Difference:
+  """Between two runs, after a step.
 
   Raises:
     InputError: they did not log the same lines.
@@ -201,13 +218,15 @@ def difference(one: pathlib.Path, other: pathlib.Path, after: int = 0) -> float:
   ]
   if logs[0].keys() != logs[1].keys() or not logs[0]:
     raise InputError(f"{one} and {other} logged other steps.")
-  worst = 0.0
+  worst = {True: 0.0, False: 0.0}
   for key, record in logs[0].items():
     for name, value in record.items():
       if isinstance(value, float) and not name.endswith(TIMES):
         largest = max(abs(value), abs(logs[1][key][name]), 1e-30)
-        worst = max(worst, abs(value - logs[1][key][name]) / largest)
-  return worst
+        share = abs(value - logs[1][key][name]) / largest
+        gradient = name == "grad_norm"
+        worst[gradient] = max(worst[gradient], share)
+  return Difference(scores=worst[False], gradient=worst[True])
 
 
 def translations(workdir: pathlib.Path, lines: Sequence[str]) -> str:
@@ -240,8 +259,8 @@ def compare_layouts(
     lines: to translate.
     counts: of processes that are compared with one.
   """
-  yield "| layout | processes | largest difference | translations |"
-  yield "|---|---|---|---|"
+  yield "| layout | processes | scores | gradient | translations |"
+  yield "|---|---|---|---|---|"
   for name, options in LAYOUTS.items():
     layout = {f"train.{key}": value for key, value in options.items()}
     one = folder / f"{name} 1"
@@ -251,8 +270,9 @@ def compare_layouts(
       several = folder / f"{name} {count}"
       _finish(Processes(words, several, SMALL | layout, processes=count))
       same = translations(several, lines) == expected
+      apart = difference(one, several)
       yield (
-        f"| {name} | {count} | {difference(one, several):.1e} | "
+        f"| {name} | {count} | {apart.scores:.1e} | {apart.gradient:.1e} | "
         f"{'equal' if same else 'DIFFER'} |"
       )
 
@@ -354,7 +374,7 @@ def compare_endings(
       _finish(Processes(words, workdir, goal))
       straight = folder / f"{name} straight"
       _finish(Processes(words, straight, goal))
-      after = f"{difference(workdir, straight, after=saved):.1e}"
+      after = f"{difference(workdir, straight, after=saved).scores:.1e}"
     yield (
       f"| {name} | {ended.seconds:.1f} | {ended.statuses} | {saved} | {after} |"
     )

@@ -39,6 +39,7 @@ from jaxsyn.options.bounds import (
   Range,
   Rate,
   Seed,
+  Text,
   Units,
 )
 
@@ -201,6 +202,14 @@ class Train:
     "jit", '"jit" (NamedSharding) or "pmap".', resume=True
   )
   mesh: Mesh = section(Mesh, resume=True)
+  profile: Annotated[
+    str, Text(r"|\d{1,9}-\d{1,9}", 'two steps, as in "100-105", or nothing')
+  ] = option(
+    "",
+    'Steps "FIRST-LAST" of which a profile is written for TensorBoard\'s profile '
+    "plugin; empty: none.",
+    neutral=True,
+  )
   prefetch: Annotated[int, Range(0, 10_000)] = option(
     2, "Made ahead of the device.", unit="batches", neutral=True
   )

@@ -30,6 +30,7 @@ from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout, set_up_jax
+from jaxsyn.training.profile import Profile
 from jaxsyn.training.start import Training
 from jaxsyn.training.step import check_maps
 from jaxsyn.validation import Validator
@@ -88,6 +89,7 @@ def run(
   )
 
   check_maps(plan.recipe, split.empty()[0])
+  profile = Profile(config.train.profile, folder)
 
   def open_log(start: int) -> Log:
     log = Log(pathlib.Path(folder), config.train.steps, start)
@@ -119,6 +121,7 @@ def run(
             checkpoints=checkpoints,
             validate=validator,
             open_log=open_log,
+            profile=profile,
           )
         )
     finally:

@@ -40,21 +40,27 @@ MEET = 2.0  # seconds between two questions whether to end, if steps are quick
 LATE = 10.0  # seconds after which a network's folder shows what was written
 
 
-def define_flags() -> None:
-  """Flags for processes that no scheduler starts."""
+def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
+  """Flags for processes that no cluster starts."""
   flags.DEFINE_string(
     "coordinator",
     None,
     "HOST:PORT of process 0, a free port, where several processes train "
     "together that no cluster starts; --processes and --process with it.",
+    flag_values=values,
   )
-  flags.DEFINE_integer("processes", None, "How many there are.", lower_bound=1)
-  flags.DEFINE_integer("process", None, "Which one this is, from 0.")
+  flags.DEFINE_integer(
+    "processes", None, "How many there are.", 1, flag_values=values
+  )
+  flags.DEFINE_integer(
+    "process", None, "Which one this is, from 0.", 0, flag_values=values
+  )
   flags.DEFINE_integer(
     "join_timeout",
     300,
     "Seconds to wait for the others at the start.",
-    lower_bound=1,
+    1,
+    flag_values=values,
   )
 
 
@@ -294,26 +300,24 @@ def _leave(error: BaseException) -> None:
   elif isinstance(error, KeyboardInterrupt):
     _say(f"process {number}: interrupted")
     status = 130
-  elif _lost(error):
-    _say(
-      f"error: process {number} lost another process of the run, which failed "
-      f"or was killed; JAX names it within {HEARTBEAT} s, its own log says why. "
-      "The same command goes on from the last checkpoint. It was told: "
-      f"{str(error).splitlines()[0][:300]}"
-    )
-    time.sleep(HEARTBEAT + 5)  # JAX ends this process sooner, with the name
   else:
+    if _lost(error):
+      _say(
+        f"error: process {number} lost another process of the run, which failed "
+        f"or was killed; JAX names it within {HEARTBEAT} s, its own log says "
+        "why. The same command goes on from the last checkpoint. It was told: "
+        f"{str(error).splitlines()[0][:300]}"
+      )
+      time.sleep(HEARTBEAT + 5)  # JAX ends this process sooner, with the name
     lines = "".join(traceback.format_exception(error))
     _say(f"error in process {number}:\n{lines}")
   os._exit(status)
 
 
 def _lost(error: BaseException) -> bool:
-  """Whether an error is what JAX and Gloo say when another process is gone."""
-  return not isinstance(error, OSError) and any(
-    word in str(error)
-    for word in ("Gloo", "UNAVAILABLE", "heartbeat", "peer", "NCCL", "DEADLINE")
-  )
+  """Whether it is what JAX, Orbax, Gloo or NCCL say when another is gone."""
+  words = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE", "heartbeat", "barrier")
+  return any(word in str(error) for word in words)
 
 
 def _say(text: str) -> None:

@@ -111,6 +111,7 @@ def train(training: Training) -> TrainingEnd:
       )
       return loop.run(state, signals)
   finally:
+    training.profile.close()
     if programs:
       programs.close()
     log.close()
@@ -236,7 +237,10 @@ class _Loop:
   def _step(self, state: TrainState, step: int, ready: _Ready) -> TrainState:
     dealt = ready.dealt
     placed = self._layout.place_batch(dealt.batch)
+    self._training.profile.before(step + 1)
     state, metrics = ready.program(state, placed)
+    if place := self._training.profile.after(step + 1, metrics):
+      self._log.say(f"a profile lies in {place}")
     self._pending.append((step + 1, metrics))
     if len(self._pending) % IN_FLIGHT == 0:
       jax.block_until_ready(metrics)

@@ -18,6 +18,7 @@ from jaxsyn.data.loader.split import Split
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Layout
+from jaxsyn.training.profile import Profile
 from jaxsyn.training.step import Params, Recipe, TrainState, first_state
 
 
@@ -58,6 +59,7 @@ class Training:
     checkpoints: of the run.
     validate: says what parameters score, and how they rank.
     open_log: the log, from the step that is gone on from.
+    profile: of some steps.
   """
 
   config: Config
@@ -67,6 +69,7 @@ class Training:
   checkpoints: Checkpoints
   validate: Validation
   open_log: Callable[[int], Log]
+  profile: Profile
 
 
 def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:

@@ -28,6 +28,7 @@ from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout
+from jaxsyn.training.profile import Profile
 
 
 class Said:
@@ -100,6 +101,7 @@ def train(tiny, prepared, tmp_path):
           checkpoints=checkpoints,
           validate=said,
           open_log=lambda start: Log(tmp_path, config.train.steps, start),
+          profile=Profile("", tmp_path),
         )
       )
     finally:

@@ -1,0 +1,154 @@
+"""Several processes train one model: how they join, and how they end.
+
+Real processes on simulated devices, real signals. `benchmarks.hosts` has the
+tables of all layouts and all ends.
+"""
+
+import functools
+import os
+import signal
+
+import jax
+import pytest
+from absl import flags
+
+from benchmarks.hosts import Processes, difference, free_port, steps
+from jaxsyn.errors import InputError
+from jaxsyn.training import hosts
+
+OPTIONS = {
+  "model.width": 16,
+  "model.transformer.encoder_layers": 1,
+  "model.transformer.decoder_layers": 1,
+  "model.transformer.feed_forward": 16,
+  "model.transformer.heads": 2,
+  "batch.tokens": 600,
+  "batch.shapes": 1,
+  "train.log_every": 1,
+  "train.save_every": 5,
+  "train.evaluate_every": 100_000,
+  "train.steps": 100_000,
+  "train.validation_sentences": 3,
+}
+
+
+@pytest.fixture
+def start(prepared, environment):
+  """A function of a folder that starts a run there; see `Processes`."""
+  words = ["--config", "configs/quickstart.py:pascal"]
+  words += [f"--config.data.directory={prepared}"]
+  return functools.partial(Processes, words, environment=environment)
+
+
+def join(*words):
+  values = flags.FlagValues()
+  hosts.define_flags(values)
+  values(["train", *words])
+  hosts.join(values)
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    (["--coordinator=a:1"], "go together; missing: --processes, --process"),
+    (["--processes=2", "--process=0"], "missing: --coordinator"),
+    (
+      ["--coordinator=localhost", "--processes=2", "--process=0"],
+      "--coordinator=localhost: HOST:PORT is needed",
+    ),
+    (
+      ["--coordinator=a:99999", "--processes=2", "--process=0"],
+      "HOST:PORT is needed",
+    ),
+    (
+      ["--coordinator=a:1", "--processes=2", "--process=2"],
+      "--process=2: of --processes=2 it is one from 0 to 1",
+    ),
+  ],
+)
+def test_flags_that_do_not_fit_together_are_refused(words, message):
+  with pytest.raises(InputError, match=message):
+    join(*words)
+  assert not jax.distributed.is_initialized()
+
+
+def test_where_nobody_answers_it_says_where_it_asked():
+  address = f"127.0.0.1:{free_port()}"
+  with pytest.raises(InputError, match=f"{address}: process 0 did not answer"):
+    join(
+      f"--coordinator={address}",
+      *("--processes=2", "--process=1", "--join_timeout=1"),
+    )
+
+
+@pytest.mark.parametrize(("tasks", "refused"), [("2", True), ("1", False)])
+def test_one_of_several_tasks_that_has_not_joined_is_refused(
+  monkeypatch, tasks, refused
+):
+  """As Slurm starts them, and a program that calls `train.run`."""
+  for name, value in {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_NODELIST": "localhost",
+    "SLURM_NTASKS": tasks,
+    "SLURM_PROCID": "0",
+    "SLURM_LOCALID": "0",
+  }.items():
+    monkeypatch.setenv(name, value)
+  if refused:
+    with pytest.raises(InputError, match=r"slurm started 2 processes.*joined"):
+      hosts.check_joined()
+  else:
+    hosts.check_joined()
+
+
+def test_one_process_is_asked_alone():
+  assert hosts.everyone({"a": 1}) == [{"a": 1}]
+  assert hosts.agreed("") == ""
+  meetings = hosts.Meetings(8, 0)
+  assert meetings.reason(1, "SIGTERM") == "SIGTERM"
+  hosts.check_shared(os.devnull)
+
+
+def test_one_that_is_told_to_end_ends_all_and_one_alone_goes_on(
+  start, tmp_path
+):
+  """Two processes, over which parameters and batches are cut."""
+  cut = {"train.mesh.data": 2, "train.mesh.fsdp": 2}
+  run = start(tmp_path / "run", OPTIONS | cut, processes=2)
+  run.wait_for("train +step 12 ")
+  ended = run.end({1: signal.SIGTERM})
+  assert ended.statuses == [0, 0], ended.told
+  assert ended.seconds < 30
+  assert "stopped at step" in ended.told[0]
+  assert "step" not in ended.told[1]  # only the first one speaks
+  last = steps(tmp_path / "run")[-1]
+  assert f"stopped at step {last} (SIGTERM)" in ended.told[0]
+
+  # On half as many devices, and cut otherwise.
+  goal = OPTIONS | {"train.steps": last + 4, "train.evaluate_every": last + 4}
+  for name in ("run", "straight"):
+    ended = start(tmp_path / name, goal, devices=2).end()
+    assert ended.statuses == [0], ended.told
+  apart = difference(tmp_path / "run", tmp_path / "straight")
+  assert apart.scores < 1e-6
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_where_one_is_killed_the_other_says_so_and_ends(
+  start, tmp_path, killed
+):
+  run = start(tmp_path, OPTIONS, processes=2, devices=2)
+  run.wait_for("train +step 7 ")
+  ended = run.end({killed: signal.SIGKILL})
+  assert ended.seconds < 30
+  left = 1 - killed
+  assert ended.statuses[left] not in (0, None)
+  assert f"process {left} lost another process of the run" in ended.told[left]
+  assert 5 in steps(tmp_path)
+
+
+def test_a_fault_of_one_ends_all_and_is_shown(start, tmp_path):
+  ended = start(tmp_path, OPTIONS, processes=2, devices=2, faulty=1).end()
+  assert ended.seconds < 30
+  assert "a fault of this process alone" in ended.told[1]
+  assert "process 0 lost another process of the run" in ended.told[0]
