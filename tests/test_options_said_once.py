@@ -176,6 +176,7 @@ def test_what_may_change_on_a_resume():
     for name in (
       *("steps", "minutes", "evaluate_every", "save_every", "keep"),
       *("log_every", "patience", "average", "parallelism", "mesh", "prefetch"),
+      "profile",
     )
   }
   wanted = {
@@ -192,6 +193,7 @@ def test_what_changes_no_figure():
   assert free == {
     *("config.prepare", "config.data.directory", "config.batch.memory_gib"),
     *("config.train.prefetch", "config.train.log_every"),
+    "config.train.profile",
   }
   assert free <= changeable(Config)
 

@@ -11,12 +11,15 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from jax.profiler import ProfileData
 
 from configs import quickstart as config_file
 from jaxsyn import train
 from jaxsyn.data.loader.batch_plan import Planned, Shape
+from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
+from jaxsyn.training.profile import Profile
 from jaxsyn.training.step import moving_average
 from jaxsyn.validation import Validator
 
@@ -28,6 +31,12 @@ def read(workdir, step):
   with ocp.StandardCheckpointer() as reader:
     path = workdir / "checkpoints" / str(step) / "state"
     return jax.tree.map(np.asarray, reader.restore(path))
+
+
+@pytest.mark.parametrize("steps", ["0-3", "5-4"])
+def test_steps_of_a_profile_that_are_none_are_refused(steps, tmp_path):
+  with pytest.raises(InputError, match=f"profile='{steps}': FIRST-LAST"):
+    Profile(steps, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +82,7 @@ def resumed(straight, make, tmp_path_factory):
   shutil.copytree(straight[0], workdir, ignore=shutil.ignore_patterns("best"))
   for step in range(4, STEPS + 1):
     shutil.rmtree(workdir / "checkpoints" / str(step))
-  return make(workdir, steps=STEPS, keep=KEPT, average=2)
+  return make(workdir, steps=STEPS, keep=KEPT, average=2, profile="5-6")
 
 
 def test_the_average_is_of_the_parameters_after_each_update(straight):
@@ -135,6 +144,19 @@ def test_a_run_ended_between_two_updates_goes_on_to_the_bit(straight, resumed):
   jax.tree.map(
     np.testing.assert_array_equal, read(resumed, STEPS), states[STEPS]
   )
+
+
+def test_steps_that_were_asked_for_are_profiled(resumed):
+  (path,) = (resumed / "plugins" / "profile").glob("*/*.xplane.pb")
+  data = ProfileData.from_file(str(path))
+  names = [
+    event.name
+    for plane in data.planes
+    for line in plane.lines
+    for event in line.events
+  ]
+  # Programs by the name of what was compiled.
+  assert sum("PjitFunction" in name or "Execute" in name for name in names) >= 2
 
 
 def test_the_mean_of_the_newest_two_of_four_is_translated_with(resumed):
