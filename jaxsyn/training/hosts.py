@@ -11,6 +11,7 @@ Before this file: nothing. After it: everything that asks which process this is.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -25,18 +26,22 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from absl import flags
-from jax._src import clusters  # what JAX detects has no public name
+
+# What JAX detects, and the words that its coordinator keeps, have no public name.
+from jax._src import clusters, distributed
 from jax.experimental import multihost_utils
 
 from jaxsyn import exits, lock
 from jaxsyn.errors import InputError
 
 T = TypeVar("T")
+_waits = itertools.count()  # the same in all processes
 
 # All together well below the half minute after which a scheduler kills.
 HEARTBEAT = 10  # seconds without a sign of life, after which a process is dead
 GOOD_BYE = 15  # seconds that the first process to end waits for the others
 MEET = 2.0  # seconds between two questions whether to end, if steps are quick
+POLL = 0.05  # seconds between two questions whether all are ready
 LATE = 10.0  # seconds after which a network's folder shows what was written
 
 
@@ -231,6 +236,49 @@ def check_shared(folder: os.PathLike[str] | str) -> None:
   )
   if reason := agreed(reason):
     raise InputError(reason)
+
+
+def until(ready: Callable[[], bool], asked: Callable[[], str]) -> str:
+  """Waits until something is ready in all processes, unless one is to end.
+
+  Nothing of it goes over the devices: who is asked to end while another already
+  computes could not tell it. Called by all in the same order.
+
+  Args:
+    ready: in this process; it waits for a moment itself.
+    asked: why this process is to end; "" as long as it is not.
+
+  Returns: why all end, the same in all of them; "" where it is ready.
+  """
+  number = jax.process_count()
+  key = f"jaxsyn/until/{next(_waits)}"
+  client: Any = distributed.global_state.client  # None in one process alone
+  told, counted = "", False
+  while not told:
+    if not counted and ready():
+      counted = True
+      if number == 1 or client.key_value_increment(f"{key}/ready", 1) == number:
+        told = "ready"
+    elif reason := asked():
+      told = f"ended by {reason}"
+    if number > 1:
+      told = _first_said(client, key, told)
+    if counted and not told:
+      time.sleep(POLL)
+  return told.removeprefix("ended by ") if told != "ready" else ""
+
+
+def _first_said(client: Any, key: str, told: str) -> str:
+  """What the first process said under a key, if any; else this one's."""
+  if told:
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # another was first
+      client.key_value_set(key, told)
+  try:
+    return client.key_value_try_get(key)
+  except jax.errors.JaxRuntimeError as error:
+    if "NOT_FOUND" not in str(error):
+      raise
+    return ""
 
 
 class Meetings:

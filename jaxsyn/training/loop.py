@@ -180,13 +180,13 @@ class _Loop:
     progress = self._progress
     position = Position(progress.epoch, progress.batch)
 
-    def ended() -> bool:  # of several processes none ends alone: see _reason
-      return bool(signals.name) and jax.process_count() == 1
+    def asked() -> str:
+      return signals.name
 
     if restored is None:
-      first = self._programs.first_state(ended)
-      if first is None:
-        return self._end(self._start, signals.name)
+      first = self._programs.first_state(asked)
+      if isinstance(first, str):
+        return self._end(self._start, first)
       state = first
     else:
       state = self._layout.place_state(restored)
@@ -194,9 +194,9 @@ class _Loop:
     batches = ahead(split.batches(position), train.prefetch)
     with contextlib.closing(batches):
       while not reason:
-        ready = self._next(batches, ended)
-        if ready is None:  # nothing was done with the batch
-          reason = signals.name
+        ready = self._next(batches, asked)
+        if isinstance(ready, str):  # nothing was done with the batch
+          reason = ready
         else:
           state = self._step(state, step, ready)
           step += 1
@@ -205,7 +205,9 @@ class _Loop:
           self._report(step)
         ends = reason in ("steps", "minutes")
         # Before it is saved: who goes on from there does not evaluate it again.
-        if ready and (step % train.evaluate_every == 0 or ends):
+        if not isinstance(ready, str) and (
+          step % train.evaluate_every == 0 or ends
+        ):
           self._evaluate(step, state)
           reason = reason or self._reason(step, signals)
         if (step % train.save_every == 0 or reason) and step > self._start:
@@ -224,15 +226,17 @@ class _Loop:
   def _next(
     self,
     batches: Iterator[Dealt],
-    ended: Callable[[], bool],
-  ) -> _Ready | None:
-    """The next batch and its program; None: ended() came before that."""
-    asked, before = time.monotonic(), self._programs.waited
+    asked: Callable[[], str],
+  ) -> _Ready | str:
+    """The next batch and its program; or why the run ends before that."""
+    began, before = time.monotonic(), self._programs.waited
     dealt = next(batches)
-    waited = time.monotonic() - asked
-    compiled = self._programs.step(dealt.batch, ended)
+    waited = time.monotonic() - began
+    compiled = self._programs.step(dealt.batch, asked)
     self._meter.pause(self._programs.waited - before)
-    return compiled and _Ready(dealt, waited, *compiled)
+    if isinstance(compiled, str):
+      return compiled
+    return _Ready(dealt, waited, *compiled)
 
   def _step(self, state: TrainState, step: int, ready: _Ready) -> TrainState:
     dealt = ready.dealt

@@ -22,6 +22,7 @@ import numpy as np
 from jaxsyn import exits
 from jaxsyn.data.loader.batch_plan import Planned, Position
 from jaxsyn.data.loader.columns import Batch
+from jaxsyn.training import hosts
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Program
 from jaxsyn.training.start import Training
@@ -29,7 +30,7 @@ from jaxsyn.training.step import TrainState, first_state, train_step
 
 # XLA uses several cores for half of a compilation; two at a time fill two.
 WORKERS = 2
-POLL = 0.1  # seconds between two looks at signals, while a program is made
+LOOK = 0.1  # seconds between two looks at signals, while a program is made
 
 FIRST = "the first state"
 VALIDATION = "validation"
@@ -86,6 +87,7 @@ class Programs:
       jobs.insert(0, (0, FIRST, make))
     self._pool = ThreadPoolExecutor(WORKERS, "compiler")
     self._futures: dict[Any, Future[Any]] = {}
+    self._there: set[Any] = set()  # what was waited for
     now = 2 if start == 0 else 1  # jobs without which there is no step
     for number, (_, name, make) in enumerate(jobs):
       before = [] if number < now else list(self._futures.values())[:now]
@@ -119,21 +121,27 @@ class Programs:
     )
     return lambda: program(*arguments)
 
-  def first_state(self, ended: Callable[[], bool]) -> TrainState | None:
-    """The state of a fresh run, in place; None: ended() came before it."""
-    make = self._get(FIRST, ended)
-    return make and self._training.layout.place_state(make())
+  def first_state(self, asked: Callable[[], str]) -> TrainState | str:
+    """The state of a fresh run, in place; or why it ends before that.
+
+    Args:
+      asked: why to end now; "" to wait.
+    """
+    if reason := self._wait(FIRST, asked):
+      return reason
+    make = self._futures[FIRST].result()
+    return self._training.layout.place_state(make())
 
   def step(
-    self, batch: Batch, ended: Callable[[], bool]
-  ) -> tuple[Program, float] | None:
+    self, batch: Batch, asked: Callable[[], str]
+  ) -> tuple[Program, float] | str:
     """The compiled step for a host batch, and its FLOPs on all devices.
 
     Args:
       batch: of one of the plan's shapes.
-      ended: whether what is waited for will not be used.
+      asked: as of `first_state`.
 
-    Returns: None where ended() came before the program.
+    Returns: or why the run ends before that.
 
     Raises:
       whatever any compilation raised so far, also of another shape.
@@ -144,27 +152,34 @@ class Programs:
       self._told = True
       self._log.say("the next batch waits until its shape is compiled")
     self._stepped = True
-    return self._get(name, ended)
+    return self._wait(name, asked) or self._futures[name].result()
 
   def validation(self) -> None:
     """Returns when those of the validation are there."""
-    self._get(VALIDATION, lambda: False)
+    self._wait(VALIDATION, lambda: "")
 
-  def _get(self, name: Any, ended: Callable[[], bool]) -> Any:
-    future, began = self._futures[name], time.monotonic()
-    ready = future.done()
-    while not future.done():
-      self._raise_failures()
-      if ended():
-        return None
-      wait([future], timeout=POLL)
+  def _wait(self, name: Any, asked: Callable[[], str]) -> str:
+    """Until a program is there; why the run ends before, or ""."""
     self._raise_failures()
-    if not ready:
+    if name in self._there:  # in all processes
+      return ""
+    future, began = self._futures[name], time.monotonic()
+    waits = not future.done()
+
+    def ready() -> bool:
+      wait([future], timeout=LOOK)
+      self._raise_failures()
+      return future.done()
+
+    if reason := hosts.until(ready, asked):
+      return reason
+    self._there.add(name)
+    if waits:
       self.waited += time.monotonic() - began
     if self._began and all(each.done() for each in self._futures.values()):
       self._log.say(f"compiled in {time.monotonic() - self._began:.0f} s")
       self._began = None
-    return future.result()
+    return ""
 
   def _raise_failures(self) -> None:
     # Those of other shapes as well: better now than when their turn comes.

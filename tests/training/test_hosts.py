@@ -6,6 +6,7 @@ tables of all layouts and all ends.
 
 import functools
 import os
+import re
 import signal
 
 import jax
@@ -143,7 +144,11 @@ def test_where_one_is_killed_the_other_says_so_and_ends(
   assert ended.seconds < 30
   left = 1 - killed
   assert ended.statuses[left] not in (0, None)
-  assert f"process {left} lost another process of the run" in ended.told[left]
+  # Without the first one JAX may be quicker to end than this process to say so.
+  said = (
+    f"process {left} lost another process of the run|leader task was .*died"
+  )
+  assert re.search(said, ended.told[left]), ended.told[left]
   assert 5 in steps(tmp_path)
 
 
