@@ -191,7 +191,8 @@ def _main(values: flags.FlagValues) -> None:
   hosts.join(values)
   set_up_jax()
   config = selection.settled(read_config(values.config))
-  if told := prepared_otherwise(config, cli.overrides(values)):
+  told = prepared_otherwise(config, cli.overrides(values))
+  if told and jax.process_index() == 0:
     print(f"warning: {told}", file=sys.stderr)
   with hosts.together():
     outcome = run(config, values.workdir)

@@ -81,12 +81,12 @@ def join(values: flags.FlagValues) -> None:
   named = ("coordinator", "processes", "process")
   given = {name: values[name].value for name in named}
   missing = [f"--{name}" for name in named if given[name] is None]
+  cluster = "the command line"
   if len(missing) == len(named):
     cluster, tasks = _cluster()
     if tasks == 1:
       return
     given = {}
-    print(f"one of {tasks} processes that {cluster} started", flush=True)
   elif missing:
     raise InputError(
       "--coordinator, --processes and --process go together; missing: "
@@ -105,6 +105,11 @@ def join(values: flags.FlagValues) -> None:
     heartbeat_timeout_seconds=HEARTBEAT,
     shutdown_timeout_seconds=GOOD_BYE,
   )
+  if jax.process_index() == 0:
+    number, devices = jax.process_count(), jax.device_count()
+    print(
+      f"{number} processes joined ({cluster}), of {devices} devices", flush=True
+    )
 
 
 def check_joined() -> None:

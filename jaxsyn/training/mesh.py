@@ -38,8 +38,9 @@ def make_mesh(
   """All devices in the shape of `config.train.mesh`; -1 takes what is left.
 
   Devices that are neighbours in the mesh are neighbours in the machine, as JAX
-  knows it: "tensor", which speaks most, has the shortest ways. Between slices,
-  which only a slow network connects, "data" alone is cut.
+  knows it: "tensor", which speaks most, has the shortest ways. Between slices
+  (of TPUs; of GPUs the machines), which only a network connects, "data" alone is
+  cut where its size allows that.
 
   Args:
     config: sizes of the axes.
@@ -47,8 +48,7 @@ def make_mesh(
       compile for.
 
   Raises:
-    InputError: the sizes do not multiply to the number of devices, or a slice
-      would not hold whole copies of the model.
+    InputError: the sizes do not multiply to the number of devices.
   """
   devices = jax.devices() if devices is None else devices
   sizes = [config.data, config.fsdp, config.tensor]
@@ -68,18 +68,15 @@ def make_mesh(
     placed = mesh_utils.create_device_mesh(
       sizes, devices, allow_split_physical_axes=True
     )
-  elif sizes[0] % slices:
-    raise InputError(
-      f"{asked}: data must be a multiple of the {slices} slices, between which "
-      "there is only a network."
-    )
-  else:
+  elif sizes[0] % slices == 0:
     placed = mesh_utils.create_hybrid_device_mesh(
       [sizes[0] // slices, *sizes[1:]],
       [slices, 1, 1],
       devices,
       allow_split_physical_axes=True,
     )
+  else:  # in the order in which JAX lists them, slice after slice
+    placed = np.array(devices).reshape(sizes)
   # Mesh, not make_mesh: its axes are automatic, which Flax layers need.
   return Mesh(placed, AXES)
 
