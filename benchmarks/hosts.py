@@ -137,6 +137,11 @@ class Processes:
         return
       time.sleep(0.05)
 
+  @property
+  def alive(self) -> bool:
+    """Whether all of them still run."""
+    return all(process.poll() is None for process in self.processes)
+
   def told(self, process: int) -> str:
     """What it has printed so far."""
     file = self._files[process].fileno()
