@@ -52,6 +52,14 @@ def pytest_configure(config):
   config.pluginmanager.register(costs.Costs(config.option.write_costs))
 
 
+def pytest_collection_modifyitems(config, items):
+  """Tests of minutes run where they are asked for: -m aot."""
+  if "aot" not in config.option.markexpr:
+    slow = [item for item in items if item.get_closest_marker("aot")]
+    items[:] = [item for item in items if item not in slow]
+    config.hook.pytest_deselected(items=slow)
+
+
 @pytest.fixture(autouse=True)
 def same_verbosity():
   """Commands that are called here set it for their process."""

@@ -150,15 +150,17 @@ class Programs:
     program = self._program("move", (old, new), move, (search, place_B))
     return program(search, place_B)
 
-  def compile(self, size: Size, params: Any) -> None:
-    """Makes the programs of a size; shapes of parameters will do."""
+  def compile(self, size: Size, params: Any) -> tuple[Any, Any]:
+    """The programs of a size, `read` and `search`; shapes of params will do."""
     batch = self._nothing(size)
-    self._read_program(size, params, *batch)
+    first = self._read_program(size, params, *batch)
     one = dataclasses.replace(size, room=1)
     read = jax.eval_shape(functools.partial(self._read, one), params, *batch)
     row_P = np.zeros(size.few, np.int32)
     search = self._shapes(size, params)
-    self._search_program(size, params, search, read, row_P, row_P, np.int32(0))
+    return first, self._search_program(
+      size, params, search, read, row_P, row_P, np.int32(0)
+    )
 
   def caches_grow(self, size: Size, params: Any) -> bool:
     """Whether caches with more room are larger: a recurrent state is not."""

@@ -199,6 +199,13 @@ class Layout:
       self.shardings(abstract),
     )
 
+  def placed_rows(self, abstract: Any) -> Any:
+    """`place_rows` of a batch's shapes, of all hosts together."""
+    return jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._split),
+      abstract,
+    )
+
   def everywhere(self, tree: Any) -> Any:
     """The same arrays, whole on each device."""
     if all(x.is_fully_replicated for x in jax.tree.leaves(tree)):

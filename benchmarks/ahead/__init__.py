@@ -1,0 +1,1 @@
+"""Programs for machines that are not there: compiled ahead, then read."""

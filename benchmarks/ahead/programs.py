@@ -1,0 +1,233 @@
+"""The project's own step and search, compiled for a machine from shapes alone.
+
+Before this file: `machines`. After it: `hlo`, which reads what came out.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+from jax.sharding import SingleDeviceSharding
+
+from benchmarks.ahead.machines import Machine
+from jaxsyn.config import Config
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.loader.batch_plan import Planned, Shape
+from jaxsyn.data.loader.columns import Batch, Columns, pad
+from jaxsyn.data.loader.split import open_split
+from jaxsyn.data.schema import SIDES
+from jaxsyn.data.store import manifests
+from jaxsyn.data.store.records import Records
+from jaxsyn.decode.programs import Programs, Size
+from jaxsyn.decode.translator import FEW, READ, longest_output
+from jaxsyn.errors import InputError
+from jaxsyn.plan import Plan, resolve
+from jaxsyn.training.memory import enough_memory
+from jaxsyn.training.mesh import Layout, Program
+from jaxsyn.training.start import abstract_state
+from jaxsyn.training.step import TrainState, train_step
+
+RELATIONS = 40  # of a side, where no data says; Universal Dependencies has 37
+LENGTH = 64  # subwords of a side, where nothing says
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """What a config does on a machine.
+
+  Attributes:
+    plan: of the config.
+    layout: of the machine.
+    batch: a global batch of the loader, all padding.
+    state: shapes of the state.
+    reads: features of the source side that translating reads.
+  """
+
+  plan: Plan
+  layout: Layout
+  batch: Batch
+  state: TrainState
+  reads: tuple[str, ...]
+
+  @property
+  def step(self) -> Any:
+    """(state, batch) -> (state, metrics): the function of `jaxsyn.train`."""
+    return functools.partial(train_step, recipe=self.plan.recipe)
+
+
+def task(
+  config: Config,
+  machine: Machine,
+  *,
+  rows: int = 0,
+  length: int = 0,
+  vocabulary: int = 0,
+) -> Task:
+  """A config on a machine.
+
+  Where the config's data is prepared, its features and the shape that most of
+  its batches have; without it, or with a length, what data of that length has.
+
+  Args:
+    config: its config.train.mesh must fit the machine.
+    machine: to compile for.
+    rows: sentences of a batch on each device; 0: what config.batch.tokens
+      holds, all devices together.
+    length: subwords of each side, and as many words; 0: see above.
+    vocabulary: subwords of each side; 0: of the data, or as it would be.
+
+  Raises:
+    InputError: what does not fit.
+  """
+  if config.train.parallelism == "pmap":
+    raise InputError(
+      "config.train.parallelism='pmap' compiles for devices that are there; "
+      "set it to 'jit'."
+    )
+  layout = Layout("jit", config.train.mesh, machine.devices)
+  folder = pathlib.Path(config.data.directory)
+  prepared = (folder / manifests.FILE).exists() and not (length or vocabulary)
+  manifest: Mapping[str, Any]
+  if prepared:
+    records = Records(folder, config.data.train)
+    manifest = records.manifest
+    plan = resolve(config, manifest)
+    split = open_split(
+      records,
+      plan.features,
+      data=config.data,
+      batch=config.batch,
+      seed=config.seed,
+      rows=layout.rows,
+    )
+    shapes = collections.Counter(p.shape for p in split.plan.epoch(0))
+    ((shape, _),) = shapes.most_common(1)
+    if rows:
+      shape = dataclasses.replace(shape, rows=rows * layout.rows)
+    batch = split.batch(Planned(shape, np.empty(0, np.int64)))
+  else:
+    manifest = _manifest(vocabulary or config.prepare.vocabulary.size)
+    plan = resolve(config, manifest)
+    features = manifests.features_for(manifest, plan.features)
+    length = length or LENGTH
+    rows = rows or max(1, config.batch.tokens // length // layout.rows)
+    shape = Shape(rows * layout.rows, length, length, length, length)
+    batch = _empty(features, shape)
+  # The matrix of a caller; what does not read it has no argument for it.
+  batch["source_weighting_BSS"] = np.zeros(
+    (shape.rows, shape.source, shape.source), np.float32
+  )
+  state = abstract_state(plan.recipe, layout, batch)
+  reads = manifests.features_for(manifest, plan.translation_features)
+  reads = tuple(name for name in reads if name.startswith("source"))
+  return Task(plan, layout, batch, state, reads)
+
+
+def compile_step(task: Task) -> Program:
+  """The step as training compiles it.
+
+  Raises:
+    InputError: it needs more memory than a device has.
+  """
+  layout, (rows, source) = task.layout, task.batch["source_id_BS"].shape
+  target = task.batch["target_id_BT"].shape[1]
+  with enough_memory(
+    f"training on batches of {rows} sentences of {source} and {target} "
+    f"subwords on {layout.mesh.size} devices",
+    "--rows or config.batch.tokens, or raise config.train.mesh.fsdp",
+  ):
+    return layout.compile_train(
+      task.step, layout.placed(task.state), layout.placed_rows(task.batch)
+    )
+
+
+def compile_search(task: Task, machine: Machine) -> tuple[Program, Program]:
+  """The two programs of a search on one device: reading, and its steps.
+
+  For as many sentences of the batch's length as translating takes together.
+  """
+  plan, decode = task.plan, task.plan.config.decode
+  source = task.batch["source_id_BS"].shape[1]
+  length = longest_output(decode, source)
+
+  def nothing(size: Size) -> tuple[Batch, np.ndarray]:
+    batch = pad(
+      [], task.reads, subwords=size.source, words=size.words, rows=size.rows
+    )
+    return batch, np.ones(size.rows, np.int32)
+
+  one = SingleDeviceSharding(machine.devices[0])
+  params = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=one),
+    task.state.evaluated,
+  )
+  size = Size(
+    source=source,
+    words=source,
+    length=length,
+    places=decode.sentences,
+    room=length,
+    rows=READ,
+    few=FEW,
+  )
+  return Programs(plan.recipe.model, decode, nothing).compile(size, params)
+
+
+def products(function: Callable[..., Any], *arguments: Any) -> float:
+  """FLOPs of all matrix products in a function, on all devices together.
+
+  XLA counts the body of a loop once, and so 42 % too little for a GRU of 1,000
+  units and 64 subwords; here it counts as often as it runs.
+
+  Args:
+    function: of arrays, to be jitted.
+    arguments: of it, or their shapes.
+  """
+  return _products(jax.jit(function).trace(*arguments).jaxpr.jaxpr)
+
+
+def _products(jaxpr: Any) -> float:
+  total = 0.0
+  for equation in jaxpr.eqns:
+    name, options = equation.primitive.name, equation.params
+    if name == "dot_general":
+      (contracted, _), _ = options["dimension_numbers"]
+      left = equation.invars[0].aval.shape
+      inner = [left[axis] for axis in contracted]
+      outer = equation.outvars[0].aval.shape
+      total += 2.0 * np.prod([*outer, *inner], dtype=np.float64)
+    inside = [_products(one) for one in core.jaxprs_in_params(options)]
+    if name == "cond":  # one of its branches
+      total += max(inside)
+    else:
+      total += sum(inside) * options.get("length", 1)
+  return total
+
+
+def _empty(features: tuple[str, ...], shape: Shape) -> Batch:
+  """A batch of the loader without examples."""
+  nobody = np.empty(0, np.int64)
+  batch = Columns.of([], features).batch(
+    features, nobody, shape, rows=shape.rows
+  )
+  return batch | {"weight_B": np.zeros(shape.rows, np.float32)}
+
+
+def _manifest(vocabulary: int) -> Mapping[str, Any]:
+  """What `resolve` reads of data with everything that can be asked for."""
+  labels = [f"label_{number}" for number in range(RELATIONS)]
+  return {
+    "sides": SIDES,
+    "vocabulary": {side: {"size": vocabulary, "sha256": ""} for side in SIDES},
+    "relations": dict.fromkeys(SIDES, labels),
+    "brackets": {"source": labels},
+    "annotations": tuple(ANNOTATIONS),
+  }
