@@ -69,6 +69,13 @@ class Model:
   tie_output: bool = option(
     True, "The output projection is the target's table."
   )
+  attention: Literal["einsum", "fused"] = option(
+    "einsum",
+    'Of a Transformer: "fused" is JAX\'s own, without scores, for systems whose '
+    "parts do nothing but add to them; on an NVIDIA GPU in bfloat16 cuDNN's "
+    "kernel, as yet untried. It has no attention_dropout. On a CPU it is slower.",
+    resume=True,
+  )
   dtype: Literal["float32", "bfloat16"] = option(
     "float32", "Of the computation; parameters are float32."
   )
@@ -198,10 +205,24 @@ class Train:
     "Translate with the mean of the last N kept checkpoints.",
     resume=True,
   )
+  logits: Annotated[int, Range(1, 2**40)] = option(
+    2**28,
+    "Made at once on a device; of a larger batch, a loss that adds up over "
+    "target positions takes some positions at a time.",
+    unit="logits",
+    resume=True,
+  )
   parallelism: Literal["jit", "pmap"] = option(
     "jit", '"jit" (NamedSharding) or "pmap".', resume=True
   )
   mesh: Mesh = section(Mesh, resume=True)
+  remat: Literal["none", "attention", "layer"] = option(
+    "none",
+    "What a Transformer computes again in the backward pass instead of keeping "
+    'it: "attention", all between its projections; "layer", each whole layer. '
+    "It saves memory and changes no number; what it costs: docs/speed.md.",
+    resume=True,
+  )
   profile: Annotated[
     str, Text(r"|\d{1,9}-\d{1,9}", 'two steps, as in "100-105", or nothing')
   ] = option(

@@ -81,6 +81,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     target["size"] + symbols,
     relations.get("source", 0),
     relations.get("target", 0),
+    remat=config.train.remat,
   )
   _check_model(spec)
   losses = dict(config.losses)
@@ -94,6 +95,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     optimiser=optimiser.make(config.optimiser, config.model.width),
     accumulate=config.optimiser.accumulate,
     ema=config.train.ema,
+    logits=config.train.logits,
   )
   features = frozenset().union(
     _read_by(spec, "reads"),
@@ -118,8 +120,24 @@ def _check_model(spec: ModelSpec) -> None:
         raise (at / name).error(f": it works in {', '.join(part.places)} only.")
       spec.family.check_part(at / name, place, part)
       part.check(at / name, site)
+      fused = spec.model.attention == "fused" and not part.embeds
+      if fused and not part.additive:
+        raise (at / name).error(
+          f": {name} needs scores or weights, of which "
+          "config.model.attention='fused' makes none; take 'einsum'."
+        )
     _check_clashes(at, spec, site)
-  spec.family.check(CONFIG / "model" / FAMILIES.name_of(spec.family), spec)
+  family = FAMILIES.name_of(spec.family)
+  for option, value, fit in (
+    ("train.remat", spec.remat, spec.family.remats),
+    ("model.attention", spec.model.attention, spec.family.attentions),
+  ):
+    if value not in fit:
+      raise InputError(
+        f"config.{option}={value!r} is not for family {family!r}; take "
+        f"{' or '.join(map(repr, fit))}."
+      )
+  spec.family.check(CONFIG / "model" / family, spec)
 
 
 def _check_clashes(at: At, spec: ModelSpec, site: Site) -> None:

@@ -41,11 +41,15 @@ DECODERS = {
 
 
 @pytest.mark.parametrize(
-  "system, norm",
-  [("transformer", "post"), *((s, "pre") for s in DECODERS.values())],
+  "system, options",
+  [
+    ("transformer", {"norm": "post"}),
+    ("transformer", {"attention": "fused"}),
+    *((s, {}) for s in DECODERS.values()),
+  ],
 )
-def test_step_by_step_equals_at_once(system, norm):
-  plan, batch = plan_of(system, norm=norm), batch_of(PAIRS)
+def test_step_by_step_equals_at_once(system, options):
+  plan, batch = plan_of(system, **options), batch_of(PAIRS)
   params = parameters(plan, batch)
   call = caller(plan, params)
   encoded = jax.jit(lambda batch: encode(call, batch))(batch)

@@ -171,12 +171,14 @@ def test_choices_stand_in_the_config_or_can_be_added(where, table):
 
 def test_what_may_change_on_a_resume():
   free = {"data.directory", "batch.memory_gib", "prepare", "decode"}
+  free.add("model.attention")
   free |= {
     f"train.{name}"
     for name in (
       *("steps", "minutes", "evaluate_every", "save_every", "keep"),
       *("log_every", "patience", "average", "parallelism", "mesh", "prefetch"),
       "profile",
+      *("logits", "remat"),
     )
   }
   wanted = {

@@ -39,3 +39,17 @@ def test_value_and_gradients_are_those_of_dot_general(case, dtype):
     np.testing.assert_allclose(
       one.astype(np.float32), other.astype(np.float32), rtol=close, atol=close
     )
+
+
+@pytest.mark.parametrize(("platform", "own"), [("cpu", True), ("tpu", False)])
+def test_a_program_has_the_gradient_of_the_device_it_is_made_for(platform, own):
+  """Also where it is made on another machine."""
+
+  def gradients(x, weight):
+    return jax.grad(
+      lambda *both: product(*both, (((1,), (0,)), ((), ()))).sum(), (0, 1)
+    )(x, weight)
+
+  traced = jax.jit(gradients).trace(jnp.ones((3, 4)), jnp.ones((4, 2)))
+  text = traced.lower(lowering_platforms=(platform,)).as_text()
+  assert ("optimization_barrier" in text) == own

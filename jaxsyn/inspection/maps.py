@@ -90,6 +90,9 @@ class MapReader:
       names: features of the source side that it reads.
       change: a caller's own function on every host batch.
     """
+    # Fused attention shows no weights; with scores it is the same model.
+    einsum = dataclasses.replace(model.spec.model, attention="einsum")
+    model = model.clone(spec=dataclasses.replace(model.spec, model=einsum))
     self._spec, self._change = model.spec, change
     self._names = tuple(dict.fromkeys(("source_id", *names)))
 

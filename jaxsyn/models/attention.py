@@ -54,11 +54,14 @@ class Attention(nn.Module):
     where: place, layer and sizes.
     dropout: rate on the attention weights.
     parts: (name, spec) of the parts at this place and layer, in table order.
+    fused: scores and weights are left to `jax.nn.dot_product_attention`; then
+      all parts are `additive`, there is no dropout, and no weights are published.
   """
 
   where: Where
   dropout: float = 0.0
   parts: tuple[tuple[str, Spec], ...] = ()
+  fused: bool = False
 
   def setup(self) -> None:
     heads, width = self.where.heads, self.where.width
@@ -101,13 +104,22 @@ class Attention(nn.Module):
   def attend(
     self, query_BQD: Array, memory: Memory, allowed_B1QM: Array, view: View
   ) -> Array:
-    """The story itself; see `__call__`."""
+    """See `__call__`; the memory is that of `remember`."""
+    q_BQHK = self.query(query_BQD) * self.where.head_width**-0.5
+    return self.output(self.mixed(q_BQHK, memory, allowed_B1QM, view))
+
+  def mixed(
+    self, q_BQHK: Array, memory: Memory, allowed_B1QM: Array, view: View
+  ) -> Array:
+    """The story itself, between the projections: the mixed values (BQHK)."""
     parts = [getattr(self, name) for name, _ in self.parts]
     k_BMHK, v_BMHK = memory
-    q_BQHK = self.query(query_BQD) * self.where.head_width**-0.5
     agree(q_BQHK=q_BQHK, k_BMHK=k_BMHK, v_BMHK=v_BMHK)
     for part in parts:
       q_BQHK, k_BMHK = part.project(q_BQHK, k_BMHK, view)
+    if self.fused:
+      memory = Memory(k_BMHK, v_BMHK)
+      return self._fused(q_BQHK, memory, allowed_B1QM, view)
     # In float32 from the product on, also where the operands are bfloat16:
     # rounded there, scores near 8 lie 1/32 apart before a part has seen them.
     score_BHQM = jnp.einsum(
@@ -126,4 +138,32 @@ class Attention(nn.Module):
     mixed_BQHK = jnp.einsum("BHQM,BMHK->BQHK", weight_BHQM, v_BMHK)
     for part in parts:
       mixed_BQHK = part.mix(mixed_BQHK, weight_BHQM, view)
-    return self.output(mixed_BQHK)
+    return mixed_BQHK
+
+  def _fused(
+    self, q_BQHK: Array, memory: Memory, allowed_B1QM: Array, view: View
+  ) -> Array:
+    """The same, all that parts add to scores as one bias."""
+    k_BMHK, v_BMHK = memory
+    parts = [getattr(self, name) for name, _ in self.parts]
+    (B, Q, H, _), M = q_BQHK.shape, k_BMHK.shape[1]
+    none_BHQM = bias_BHQM = jnp.zeros((B, H, Q, M), jnp.float32)
+    for part in parts:
+      bias_BHQM = part.rescore(bias_BHQM, q_BQHK, k_BMHK, view)
+    biased = bias_BHQM is not none_BHQM
+    # cuDNN's kernel wants halves and even lengths, and it gives a bias no
+    # gradient. Elsewhere JAX has none but the einsum.
+    learnt = biased and any(part.variables.get("params") for part in parts)
+    half = q_BQHK.dtype == jnp.bfloat16 and not (Q % 2 or M % 2)
+    cudnn = jax.default_backend() == "gpu" and half and not learnt
+    if cudnn:
+      bias_BHQM = bias_BHQM.astype(q_BQHK.dtype)
+    return jax.nn.dot_product_attention(
+      q_BQHK,
+      k_BMHK,
+      v_BMHK,
+      bias=bias_BHQM if biased else None,
+      mask=jnp.broadcast_to(allowed_B1QM, (B, 1, Q, M)),
+      scale=1.0,  # queries are divided already
+      implementation="cudnn" if cudnn else None,
+    )

@@ -26,8 +26,8 @@ from jaxsyn.syntax import View
 class EncoderDecoder(nn.Module):
   """What a family is: its module, made from a `ModelSpec`.
 
-  Training knows only `encode` and `decode`; decoding only `encode` and the other
-  four, and never looks into what is encoded or into a cache. But it moves
+  Training knows only `encode`, `decode` and `logits`; decoding only `encode` and
+  the last four, and never looks into what is encoded or into a cache. But it moves
   sentences in them and gives caches more room: every array of both begins with
   the axis of sentences, and an axis that grows with T has its first output
   first and zeros where there is none. Whether dropout and noise of training are
@@ -41,12 +41,20 @@ class EncoderDecoder(nn.Module):
     raise NotImplementedError
 
   def decode(self, encoded: Any, input_BT: Array, target: View) -> Array:
-    """Logits of every target position, given the true past (logits_BTV).
+    """What `logits` reads of every target position, given the true past (BTD).
 
     Args:
       encoded: of `encode`.
       input_BT: target subwords shifted right: BOS first.
       target: facts of the target side, of the positions of `input_BT`.
+    """
+    raise NotImplementedError
+
+  def logits(self, state_BTD: Array) -> Array:
+    """Of each target subword (logits_BTV): the output layer, as `decode` left it.
+
+    Each position is for itself: training takes some at a time where those of
+    all would fill the memory.
     """
     raise NotImplementedError
 
@@ -165,16 +173,28 @@ def shift_right(id_BT: Array) -> Array:
 
 
 def forward(
+  model: EncoderDecoder, batch: Mapping[str, Array], *, train: bool
+) -> Array:
+  """logits_BTV of every target position, given the true past.
+
+  Used as a method of a family: `model.apply(variables, batch, train=True,
+  method=forward)`; it touches every parameter, so `init` uses it too.
+
+  Args: as of `states`.
+  """
+  return model.logits(states(model, batch, train=train))
+
+
+def states(
   model: EncoderDecoder,
   batch: Mapping[str, Array],
   *,
   train: bool,
   full_context: bool = False,
 ) -> Array:
-  """logits_BTV of every target position, given the true past.
+  """state_BTD of every target position, which the model's `logits` reads.
 
-  Used as a method of a family: `model.apply(variables, batch, train=True,
-  method=forward)`; it touches every parameter, so `init` uses it too.
+  Used as `forward` is.
 
   Facts of the target side are told by the subword that a position predicts,
   while `real_BS` is of what it reads.

@@ -97,20 +97,18 @@ class GruModel(EncoderDecoder):
     x_BTD = self.target_table(id_BT)
     return jnp.where((id_BT == BOS)[..., None], 0, x_BTD)
 
-  def _logits(self, t_BTD: Array) -> Array:
-    if self.spec.model.tie_output:
-      logits_BTV = self.target_table.attend(t_BTD)
-      return logits_BTV + self.output_bias.astype(logits_BTV.dtype)
-    return self.output(t_BTD)
-
   def decode(self, encoded: Encoded, input_BT: Array, target: View) -> Array:
     encoded = self.remember(encoded)
     x_BTD = self.drop_target(self._embed_target(input_BT), train=target.train)
     x_BTD = self.drop_embedding(x_BTD, train=target.train)
     state = self.start(encoded, 1, input_BT.shape[1])
-    return self._logits(
-      self.decoder(x_BTD, state, encoded.facts, encoded.source)
-    )
+    return self.decoder(x_BTD, state, encoded.facts, encoded.source)
+
+  def logits(self, state_BTD: Array) -> Array:
+    if self.spec.model.tie_output:
+      logits_BTV = self.target_table.attend(state_BTD)
+      return logits_BTV + self.output_bias.astype(logits_BTV.dtype)
+    return self.output(state_BTD)
 
   def remember(self, encoded: Encoded) -> Encoded:
     facts = self.decoder.cross.remember(encoded.annotations, encoded.source)
@@ -137,7 +135,7 @@ class GruModel(EncoderDecoder):
     t_BND, cache = self.decoder.advance(
       self._embed_target(token_BN), cache, encoded.facts, encoded.source
     )
-    return self._logits(t_BND), cache
+    return self.logits(t_BND), cache
 
 
 @dataclasses.dataclass(frozen=True)

@@ -77,7 +77,13 @@ def dense(features: int, dtype: str, name: str | None = None) -> nn.Dense:
 
 
 class Embedding(nn.Embed):
-  """Flax's, with the product of this project where it is an output layer."""
+  """Flax's, but for its gradient and the product of an output layer."""
+
+  def __call__(self, inputs: Array) -> Array:
+    """Vectors of subwords (..., D)."""
+    # Looked up, then rounded: the other way round the gradients of a frequent
+    # subword are added up in bfloat16, which drops what is 256 times smaller.
+    return jnp.take(self.embedding, inputs, axis=0).astype(self.dtype)
 
   def attend(self, query: Array) -> Array:
     """Logits, or another score, of each entry (..., V)."""

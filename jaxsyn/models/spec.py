@@ -23,6 +23,8 @@ class Family(Choice):
   """Base of the families: what a config may say of one beyond `Model`."""
 
   module: ClassVar[type[nn.Module]]  # an `EncoderDecoder`
+  remats: ClassVar[tuple[str, ...]] = ("none",)  # of config.train.remat
+  attentions: ClassVar[tuple[str, ...]] = ("einsum",)  # config.model.attention
 
   def layers(self, place: str) -> int:
     """How many layers a place has: "encoder", "decoder" or "cross"."""
@@ -65,6 +67,7 @@ class ModelSpec:
     source_vocabulary, target_vocabulary: V of each side.
     source_relations, target_relations: dependency relations of the data,
       numbered from 1.
+    remat: config.train.remat.
   """
 
   model: Model
@@ -73,6 +76,7 @@ class ModelSpec:
   target_vocabulary: int
   source_relations: int = 0
   target_relations: int = 0
+  remat: str = "none"
 
   @property
   def family(self) -> Any:

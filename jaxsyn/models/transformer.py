@@ -19,7 +19,11 @@ from jaxsyn.models.attention import Memory, Remembered
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.models.layers import Dropout, Embedding, dense, norm, sinusoids
 from jaxsyn.models.spec import Family, ModelSpec
-from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
+from jaxsyn.models.transformer_layers import (
+  DecoderLayer,
+  EncoderLayer,
+  layer_of,
+)
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.syntax import View
@@ -57,8 +61,12 @@ class TransformerModel(EncoderDecoder):
     if not model.tie_output:
       self.output = dense(spec.target_vocabulary, model.dtype)
     self.drop = Dropout(family.dropout)
-    self.encoder = [EncoderLayer(spec, i) for i in range(family.encoder_layers)]
-    self.decoder = [DecoderLayer(spec, i) for i in range(family.decoder_layers)]
+    self.encoder = [
+      layer_of(EncoderLayer, spec, i) for i in range(family.encoder_layers)
+    ]
+    self.decoder = [
+      layer_of(DecoderLayer, spec, i) for i in range(family.decoder_layers)
+    ]
     if family.norm == "pre":  # the last branch is still to be normalised
       self.encoder_norm = norm(model.dtype)
       self.decoder_norm = norm(model.dtype)
@@ -72,14 +80,6 @@ class TransformerModel(EncoderDecoder):
       place_1SD = sinusoids(view.position_Q[None], x_BSD.shape[-1])
       x_BSD = x_BSD + place_1SD.astype(x_BSD.dtype)
     return self.drop(x_BSD, train=view.train)
-
-  def _logits(self, x_BTD: Array) -> Array:
-    model = self.spec.model
-    if self.spec.family.norm == "pre":
-      x_BTD = self.decoder_norm(x_BTD)
-    if model.tie_output:
-      return self.target_table.attend(x_BTD)
-    return self.output(x_BTD)
 
   def encode(self, id_BS: Array, source: View) -> Encoded:
     view = source.with_positions()
@@ -95,7 +95,15 @@ class TransformerModel(EncoderDecoder):
     x_BTD = self._place(self._embed(self.target_table, input_BT), target)
     for layer in self.decoder:
       x_BTD = layer(x_BTD, encoded.memory_BSD, target, encoded.source)
-    return self._logits(x_BTD)
+    return x_BTD
+
+  def logits(self, state_BTD: Array) -> Array:
+    model = self.spec.model
+    if self.spec.family.norm == "pre":
+      state_BTD = self.decoder_norm(state_BTD)
+    if model.tie_output:
+      return self.target_table.attend(state_BTD)
+    return self.output(state_BTD)
 
   def remember(self, encoded: Encoded) -> Encoded:
     memory_BSD = encoded.memory_BSD
@@ -127,7 +135,7 @@ class TransformerModel(EncoderDecoder):
     for layer, past, memory in zip(self.decoder, cache.layers, encoded.layers):
       x_BND, past = layer.step(x_BND, past, memory, target, encoded.source)
       layers.append(past)
-    return self._logits(x_BND), Cache(tuple(layers))
+    return self.logits(x_BND), Cache(tuple(layers))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +160,8 @@ class Transformer(Family):
   activation_dropout: Rate = option(0.0, "Inside the feed-forward layers.")
 
   module: ClassVar[type[nn.Module]] = TransformerModel
+  remats: ClassVar[tuple[str, ...]] = ("none", "attention", "layer")
+  attentions: ClassVar[tuple[str, ...]] = ("einsum", "fused")
 
   def layers(self, place: str) -> int:
     return self.encoder_layers if place == "encoder" else self.decoder_layers
@@ -161,6 +171,11 @@ class Transformer(Family):
 
   def check(self, at: At, spec: ModelSpec) -> None:
     width = spec.model.width
+    if spec.model.attention == "fused" and self.attention_dropout:
+      raise (at / "attention_dropout").error(
+        f"={self.attention_dropout}: config.model.attention='fused' has none; "
+        "set it to 0, or take 'einsum'."
+      )
     if width % self.heads:
       raise (at / "heads").error(
         f"={self.heads} must divide config.model.width={width}."

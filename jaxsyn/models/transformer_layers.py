@@ -6,6 +6,7 @@ Before this file: `attention`, `layers`. After it: `transformer`.
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -40,10 +41,14 @@ class Residual(nn.Module):
 
 
 def _attention(spec: ModelSpec, place: str, layer: int) -> Attention:
-  return Attention(
+  kind = Attention
+  if spec.remat == "attention":
+    kind = nn.remat(Attention, methods=["mixed"])
+  return kind(
     spec.where(place, layer),
     spec.family.attention_dropout,
     spec.parts.at_layer(place, layer),
+    fused=spec.model.attention == "fused",
   )
 
 
@@ -155,3 +160,11 @@ class DecoderLayer(nn.Module):
     around = self.around_feed_forward
     hidden_BTD = self.feed_forward(around.enter(x_BTD), train=source.train)
     return around.leave(x_BTD, hidden_BTD, train=source.train)
+
+
+LayerT = TypeVar("LayerT", EncoderLayer, DecoderLayer)
+
+
+def layer_of(kind: type[LayerT], spec: ModelSpec, number: int) -> LayerT:
+  """A layer, computed again in the backward pass where the spec has it so."""
+  return (nn.remat(kind) if spec.remat == "layer" else kind)(spec, number)

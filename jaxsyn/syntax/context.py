@@ -12,13 +12,18 @@ from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 from jax import Array
 
 from jaxsyn.options import option, other_default
 from jaxsyn.product import product
-from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads
+from jaxsyn.syntax.heads import (
+  Chosen,
+  HeadsPart,
+  OnHeads,
+  of_heads,
+  onto_heads,
+)
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
 
@@ -99,19 +104,17 @@ class _Context(HeadsPart):
   ) -> tuple[Array, Array]:
     if not self.works:
       return q_BQHK, k_BMHK
-    heads = np.array(self.heads)
     context_BSD = self._context_BSD(view).astype(q_BQHK.dtype)
 
     def gated(
       module: _Gated, x_BSHK: Array, scale: float
     ) -> tuple[Array, Array]:
-      if heads.size == self.where.heads:
-        return module(x_BSHK, context_BSD, scale)
-      new_BSHK, gate_BSH = module(x_BSHK[:, :, heads], context_BSD, scale)
+      mine_BSHK = of_heads(self.heads, x_BSHK)
+      new_BSHK, gate_BSH = module(mine_BSHK, context_BSD, scale)
       none_BSH = jnp.zeros(x_BSHK.shape[:3], gate_BSH.dtype)
       return (
-        x_BSHK.at[:, :, heads].set(new_BSHK),
-        none_BSH.at[:, :, heads].set(gate_BSH),
+        onto_heads(self.heads, new_BSHK, x_BSHK, axis=2),
+        onto_heads(self.heads, gate_BSH, none_BSH, axis=2),
       )
 
     q_BQHK, gate_BQH = gated(self.query, q_BQHK, self.where.head_width**-0.5)

@@ -8,12 +8,16 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Positive
-from jaxsyn.syntax.heads import HeadsPart, OnHeads, on_heads
+from jaxsyn.syntax.heads import (
+  HeadsPart,
+  OnHeads,
+  on_heads,
+  onto_heads,
+)
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import View
 
@@ -62,6 +66,10 @@ class Gaussian(OnHeads):
     "cancels, and weight 0 hides. Ours, as in Yang et al. 2018.",
   )
 
+  @property
+  def additive(self) -> bool:
+    return self.apply != "multiply"
+
 
 class GaussianPart(HeadsPart):
   """Base of the modules: σ, and how a weight meets a score."""
@@ -82,9 +90,8 @@ class GaussianPart(HeadsPart):
     if not (spec.learn_sigma and self.heads):
       return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
     sigma_H = jnp.full(self.where.heads, spec.sigma, jnp.float32)
-    sigma_H = sigma_H.at[np.array(self.heads)].set(
-      jax.nn.softplus(self.raw_sigma_H)
-    )
+    learnt_H = jax.nn.softplus(self.raw_sigma_H)
+    sigma_H = onto_heads(self.heads, learnt_H, sigma_H, axis=0)
     return sigma_H[None, :, None, None]
 
   def exponent(self, distance_BQM: Array) -> Array:

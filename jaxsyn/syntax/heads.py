@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -98,3 +99,42 @@ def on_heads(
   return jnp.where(
     np.isin(np.arange(number), heads).reshape(shape), new_BHQM, old_BHQM
   )
+
+
+def of_heads(heads: tuple[int, ...], x: Array, axis: int = 2) -> Array:
+  """The chosen heads alone, in the order chosen.
+
+  By slices: by a list of numbers it is a gather, and its gradient a scatter.
+
+  Args:
+    heads: one or more.
+    x: queries or keys, or anything else that has all heads along an axis.
+    axis: which of them counts heads.
+  """
+  if heads == tuple(range(x.shape[axis])):
+    return x
+  slices = [jax.lax.slice_in_dim(x, h, h + 1, axis=axis) for h in heads]
+  return jnp.concatenate(slices, axis)
+
+
+def onto_heads(
+  heads: tuple[int, ...], new: Array, old: Array, axis: int = 1
+) -> Array:
+  """`old` with the chosen heads replaced: `of_heads` the other way round.
+
+  Args:
+    heads: as in `of_heads`.
+    new: of the chosen heads.
+    old: of all heads.
+    axis: which of them counts heads.
+  """
+  number = old.shape[axis]
+  if heads == tuple(range(number)):
+    return new
+  shape = [1] * old.ndim
+  shape[axis] = number
+  head_1H11 = np.arange(number).reshape(shape)
+  for i, head in enumerate(heads):
+    one = jax.lax.slice_in_dim(new, i, i + 1, axis=axis)
+    old = jnp.where(head_1H11 == head, one, old)
+  return old

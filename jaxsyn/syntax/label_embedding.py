@@ -31,7 +31,6 @@ class _LabelEmbedding(LastDimensionsPart):
       self.table = nn.Embed(
         self.where.relations + 1,
         self.spec.size,
-        dtype=self.where.dtype,
         embedding_init=nn.initializers.normal(self.where.width**-0.5),
       )
 
@@ -39,7 +38,9 @@ class _LabelEmbedding(LastDimensionsPart):
     relation_BS = view.relation_BS
     # One that the table does not know is an unknown label, never NaN.
     known_BS = (relation_BS >= 0) & (relation_BS <= self.where.relations)
+    # Rounded when looked up: before, gradients were added up in bfloat16.
     label_BSP = self.table(jnp.where(known_BS, relation_BS, 0))
+    label_BSP = label_BSP.astype(x_BSD.dtype)
     if self.spec.scale_label:
       label_BSP = label_BSP * self.where.width**0.5
     return label_BSP

@@ -12,13 +12,18 @@ from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 from jax import Array
 
 from jaxsyn.options import option, other_default
 from jaxsyn.options.bounds import CountOrOff, Positive
-from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads
+from jaxsyn.syntax.heads import (
+  Chosen,
+  HeadsPart,
+  OnHeads,
+  of_heads,
+  onto_heads,
+)
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, View
 
@@ -84,12 +89,10 @@ class _Localness(HeadsPart):
     spec: Localness = self.spec
     if not self.heads:
       return score_BHQM
-    heads = np.array(self.heads)
     # All in float32: in bfloat16 a centre beyond 128 would miss its subword.
     q_BQHK = q_BQHK.astype(jnp.float32) * self.where.head_width**0.5
     k_BMHK = k_BMHK.astype(jnp.float32)
-    if heads.size < self.where.heads:
-      q_BQHK, k_BMHK = q_BQHK[:, :, heads], k_BMHK[:, :, heads]
+    q_BQHK, k_BMHK = (of_heads(self.heads, x) for x in (q_BQHK, k_BMHK))
     length_B11 = view.real_BS.sum(1).astype(jnp.float32)[:, None, None]
     hidden_BQHK = jnp.tanh(
       jnp.einsum("BQHK,HKk->BQHk", q_BQHK, self.hidden_HKK)
@@ -103,9 +106,8 @@ class _Localness(HeadsPart):
       share_BHQ = self._window_BHQ(hidden_BQHK, k_BMHK, view.real_BS)
       window_BHQ = length_B11 * share_BHQ + NARROWEST
     bias_BHQM = gaussian_bias_BHQM(centre_BHQ, window_BHQ, view.position_M)
-    if heads.size < self.where.heads:
-      none_BHQM = jnp.zeros(score_BHQM.shape, jnp.float32)
-      bias_BHQM = none_BHQM.at[:, heads].set(bias_BHQM)
+    none_BHQM = jnp.zeros(score_BHQM.shape, jnp.float32)
+    bias_BHQM = onto_heads(self.heads, bias_BHQM, none_BHQM)
     publish(self, "bias_BHQM", bias_BHQM)
     return score_BHQM + bias_BHQM
 
@@ -143,3 +145,4 @@ class Localness(OnHeads):
   )
 
   part: ClassVar[type[Part]] = _Localness
+  additive: ClassVar[bool] = True

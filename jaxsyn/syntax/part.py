@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
@@ -20,6 +21,23 @@ from jax.typing import ArrayLike
 
 from jaxsyn.options import At, Choice
 from jaxsyn.shapes import agree
+
+
+def looked_up(fact_BW: Array, index_BS: Array) -> Array:
+  """An integer or truth value of each word asked for; 0 of a word below 0.
+
+  out[b,s] = fact[b, index[b,s]]
+
+  By comparison, which an accelerator does on the side where gathers stop it.
+  """
+  fact_BW, index_BS = jnp.asarray(fact_BW), jnp.asarray(index_BS)
+  own_W = jnp.arange(fact_BW.shape[1])
+  asked_BSW = index_BS[:, :, None] == own_W
+  if fact_BW.dtype == bool:
+    return jnp.any(asked_BSW & fact_BW[:, None, :], axis=2)
+  fact_B1W = fact_BW[:, None, :]
+  return jnp.sum(jnp.where(asked_BSW, fact_B1W, 0), axis=2, dtype=fact_BW.dtype)
+
 
 # An array, of a batch that carries it: what reads one says so in its `reads`.
 Fact = Any
@@ -77,13 +95,16 @@ class View:
   @property
   def tree_distance_BSS(self) -> Array:
     """Edges between the words of two subwords; 255 where one has no word."""
-    word_BS = jnp.maximum(self.word_BS, 0)
-    rows_BSW = jnp.take_along_axis(
-      self.tree_distance_BWW, word_BS[:, :, None], 1
+    one_BSW = jax.nn.one_hot(self.word_BS, self.tree_distance_BWW.shape[1])
+    # Exact on every device: ones by integers below 256, which bfloat16 holds.
+    distance_BSS = jnp.einsum(
+      "BSW,BWX,BRX->BSR",
+      one_BSW,
+      self.tree_distance_BWW.astype(jnp.float32),
+      one_BSW,
     )
-    distance_BSS = jnp.take_along_axis(rows_BSW, word_BS[:, None, :], 2)
     both_BSS = self.is_word_BS[:, :, None] & self.is_word_BS[:, None, :]
-    return jnp.where(both_BSS, distance_BSS, 255)
+    return jnp.where(both_BSS, distance_BSS.astype(jnp.int32), 255)
 
   @property
   def depth_BS(self) -> Array:
@@ -93,8 +114,8 @@ class View:
     depth_BW = (head_BW != own_BW).astype(jnp.int32)
     # Pointer doubling: after k rounds, depth counts up to 2**k edges.
     for _ in range(max(1, (head_BW.shape[1] - 1).bit_length())):
-      depth_BW = depth_BW + jnp.take_along_axis(depth_BW, head_BW, 1)
-      head_BW = jnp.take_along_axis(head_BW, head_BW, 1)
+      depth_BW = depth_BW + looked_up(depth_BW, head_BW)
+      head_BW = looked_up(head_BW, head_BW)
     return self._of_subwords(depth_BW, -1)
 
   @property
@@ -122,8 +143,7 @@ class View:
     return jnp.where(parsed, new, old)
 
   def _of_subwords(self, fact_BW: Array, fill: int) -> Array:
-    fact_BS = jnp.take_along_axis(fact_BW, jnp.maximum(self.word_BS, 0), 1)
-    return jnp.where(self.is_word_BS, fact_BS, fill)
+    return jnp.where(self.is_word_BS, looked_up(fact_BW, self.word_BS), fill)
 
   def with_positions(self) -> View:
     """Where all positions ask and are remembered at once; checked."""
@@ -229,6 +249,15 @@ class Spec(Choice):
   off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
   # Options under which it draws no noise in training; {}: it never does.
   quiet: ClassVar[Mapping[str, Any]] = {}
+
+  @property
+  def additive(self) -> bool:
+    """Whether it does with scores but add to them, and never reads weights.
+
+    So it fits attention that makes neither (config.model.attention="fused").
+    """
+    part = self.part
+    return part.rescore is Part.rescore and part.mix is Part.mix
 
   @property
   def reads(self) -> tuple[str, ...]:

@@ -131,6 +131,10 @@ class Labelled(OnHeads):
   off: ClassVar[Mapping[str, Any]] = {"keys": False, "values": False}
 
   @property
+  def additive(self) -> bool:
+    return not self.values  # whose vectors are summed by weight
+
+  @property
   def labels(self) -> int:
     """How many there are."""
     return 2 * self.clip + 1

@@ -24,9 +24,9 @@ from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.syntax.gaussian import HIDDEN
-from jaxsyn.syntax.heads import HeadsPart, OnHeads
+from jaxsyn.syntax.heads import HeadsPart, OnHeads, of_heads, onto_heads
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import View
+from jaxsyn.syntax.part import View, looked_up
 
 NO_PARENT = -1
 
@@ -34,8 +34,8 @@ NO_PARENT = -1
 def last_of_word_BS(view: View) -> Array:
   """True for the last subword of each word."""
   following_BS = jnp.pad(view.word_BS[:, 1:], ((0, 0), (0, 1)), "edge")
-  same_BS = (following_BS == view.word_BS).at[:, -1].set(False)
-  return view.is_word_BS & ~same_BS
+  end_S = jnp.arange(view.word_BS.shape[1]) == view.word_BS.shape[1] - 1
+  return view.is_word_BS & ((following_BS != view.word_BS) | end_S)
 
 
 def head_word_BS(view: View) -> Array:
@@ -52,11 +52,11 @@ def head_word_BS(view: View) -> Array:
   climb_BW = jnp.where(has_BW, own_W, head_BW)
   # Doubling: after k rounds a climb has passed over up to 2**k words.
   for _ in range(len(own_W).bit_length()):
-    climb_BW = jnp.take_along_axis(climb_BW, climb_BW, 1)
-  head_BW = jnp.take_along_axis(climb_BW, head_BW, 1)
-  found_BW = jnp.take_along_axis(has_BW, head_BW, 1)
+    climb_BW = looked_up(climb_BW, climb_BW)
+  head_BW = looked_up(climb_BW, head_BW)
+  found_BW = looked_up(has_BW, head_BW)
   head_BW = jnp.where(found_BW, head_BW, own_W)
-  head_BS = jnp.take_along_axis(head_BW, jnp.maximum(view.word_BS, 0), 1)
+  head_BS = looked_up(head_BW, view.word_BS)
   head_BS = jnp.where(view.is_word_BS, head_BS, NO_PARENT)
   return view.if_parsed(head_BS, NO_PARENT)
 
@@ -177,11 +177,11 @@ class SupervisedPart(HeadsPart):
   ) -> Array:
     if not self.heads:
       return score_BHQM
-    mine = jnp.array(self.heads)
     # In float32 up to the last product: U and u of few heads cost little.
-    q_BQHK = q_BQHK[:, :, mine].astype(jnp.float32)
+    q_BQHK, k_BMHK = (of_heads(self.heads, x) for x in (q_BQHK, k_BMHK))
+    q_BQHK = q_BQHK.astype(jnp.float32)
     q_BQHK = q_BQHK * math.sqrt(self.where.head_width)
-    q_BQHK, k_BMHK = self.inputs(q_BQHK, k_BMHK[:, :, mine])
+    q_BQHK, k_BMHK = self.inputs(q_BQHK, k_BMHK)
     q_BQHK = jnp.einsum("BQHJ,HJK->BQHK", q_BQHK, self.bilinear_HKK)
     if self.biased:
       q_BQHK = q_BQHK + self.bias_HK
@@ -195,7 +195,7 @@ class SupervisedPart(HeadsPart):
     gold = self.spec.gold
     if gold == "always" or (view.train and gold == "training"):
       new_BHQM = self._gold(new_BHQM, view)
-    return score_BHQM.at[:, mine].set(new_BHQM)
+    return onto_heads(self.heads, new_BHQM, score_BHQM)
 
   def _publish(self, score_BHQM: Array, view: View) -> None:
     shown_B1QM = shown_BQM(view, self.where.place)[:, None]

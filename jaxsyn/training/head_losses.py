@@ -18,6 +18,7 @@ from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Amount, Layer, Positive
 from jaxsyn.syntax.maps import Address, Maps, Published
+from jaxsyn.syntax.part import looked_up
 from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
 from jaxsyn.training.objective import (
   Batch,
@@ -94,7 +95,7 @@ class _Heads(Loss):
     log_p_BQM = parses(maps, self.place)[-1].value
     head_BS = head_word_BS(view)
     asked_BS = last_of_word_BS(view) & (head_BS >= 0)
-    found_BS = jnp.take_along_axis(view.word_BS, jnp.argmax(log_p_BQM, 2), 1)
+    found_BS = looked_up(view.word_BS, jnp.argmax(log_p_BQM, 2))
     right_BS = asked_BS & (found_BS == head_BS)
 
     def share(of_BS: Array) -> Ratio:

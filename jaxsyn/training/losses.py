@@ -6,6 +6,8 @@ Before this file: `objective`, what a term is, and `head_losses`.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -24,37 +26,49 @@ from jaxsyn.training.objective import Batch, Loss, Ratio, real_targets
 
 def token_log_probability(logits_BTV: Array, id_BT: Array) -> Array:
   """log p of each given subword (log_p_BT), computed in float32."""
-  logits_BTV = logits_BTV.astype(jnp.float32)
-  return gold_logit(logits_BTV, id_BT) - jax.nn.logsumexp(logits_BTV, axis=-1)
+  return -cross_entropy(logits_BTV, id_BT, 0.0)
 
 
-@jax.custom_vjp
-def gold_logit(logits_BTV: Array, id_BT: Array) -> Array:
-  """The logit of each given subword.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def cross_entropy(logits_BTV: Array, id_BT: Array, smoothing: float) -> Array:
+  """-log p of each given subword, smoothed; see `NegativeLogLikelihood`.
 
-  Looked up; the gradient is a comparison in one pass, which XLA fuses with that
-  of the softmax, where JAX's own of a look-up is a scatter.
+  In float32, whatever the logits are, and without a float32 copy of them: the
+  given ones are looked up before they are converted. The gradient is one pass
+  over the logits, rounded to their dtype at its end; JAX's own of a look-up
+  would be a scatter.
+
+  Returns: nats, float32 (BT).
   """
-  return jnp.take_along_axis(logits_BTV, id_BT[..., None], axis=-1)[..., 0]
+  return _cross_entropy_forward(logits_BTV, id_BT, smoothing)[0]
 
 
-def _gold_forward(
-  logits_BTV: Array, id_BT: Array
-) -> tuple[Array, tuple[Array, Array]]:
-  # What the subwords are, and of the logits how many: no copy of them is kept.
-  vocabulary_V = jnp.arange(logits_BTV.shape[-1], dtype=id_BT.dtype)
-  return gold_logit(logits_BTV, id_BT), (vocabulary_V, id_BT)
+def _cross_entropy_forward(
+  logits_BTV: Array, id_BT: Array, smoothing: float
+) -> tuple[Array, tuple[Array, Array, Array]]:
+  lse_BT = jax.nn.logsumexp(logits_BTV.astype(jnp.float32), axis=-1)
+  gold_BT1 = jnp.take_along_axis(logits_BTV, id_BT[..., None], axis=-1)
+  wanted_BT = (1.0 - smoothing) * gold_BT1[..., 0].astype(jnp.float32)
+  if smoothing:
+    mean_BT = jnp.mean(logits_BTV, axis=-1, dtype=jnp.float32)
+    wanted_BT += smoothing * mean_BT
+  return lse_BT - wanted_BT, (logits_BTV, id_BT, lse_BT)
 
 
-def _gold_backward(
-  kept: tuple[Array, Array], out_BT: Array
+def _cross_entropy_backward(
+  smoothing: float, kept: tuple[Array, Array, Array], out_BT: Array
 ) -> tuple[Array, None]:
-  vocabulary_V, id_BT = kept
+  logits_BTV, id_BT, lse_BT = kept
+  vocabulary_V = jnp.arange(logits_BTV.shape[-1], dtype=id_BT.dtype)
   gold_BTV = vocabulary_V == id_BT[..., None]
-  return jnp.where(gold_BTV, out_BT[..., None], 0.0), None
+  p_BTV = jnp.exp(logits_BTV.astype(jnp.float32) - lse_BT[..., None])
+  even = smoothing / logits_BTV.shape[-1]
+  wanted_BTV = jnp.where(gold_BTV, 1.0 - smoothing + even, even)
+  of_logits_BTV = (p_BTV - wanted_BTV) * out_BT[..., None]
+  return of_logits_BTV.astype(logits_BTV.dtype), None
 
 
-gold_logit.defvjp(_gold_forward, _gold_backward)
+cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,15 +81,13 @@ class NegativeLogLikelihood(Loss):
 
   smoothing: Rate = option(0.1, "ε; 0: none.")
 
+  by_position: ClassVar[bool] = True
+
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     real_BT = real_targets(batch)
-    logits_BTV = logits_BTV.astype(jnp.float32)
-    lse_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
-    gold_BT = gold_logit(logits_BTV, batch["target_id_BT"])
-    mean_BT = jnp.mean(logits_BTV, axis=-1)
-    wanted_BT = (1.0 - self.smoothing) * gold_BT + self.smoothing * mean_BT
-    sum_B = jnp.sum((lse_BT - wanted_BT) * real_BT, axis=1)
-    return sum_B, jnp.sum(real_BT, axis=1)
+    id_BT = batch["target_id_BT"]
+    loss_BT = cross_entropy(logits_BTV, id_BT, self.smoothing)
+    return jnp.sum(loss_BT * real_BT, axis=1), jnp.sum(real_BT, axis=1)
 
 
 LOSSES: Table[Loss] = Table(

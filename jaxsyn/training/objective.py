@@ -53,6 +53,10 @@ class Loss(Choice):
 
   reads: ClassVar[tuple[str, ...]] = ()  # facts of the batch it reads
 
+  # It reads logits alone, and adds up over target positions: then it is given
+  # some of them at a time where logits of all would fill the memory.
+  by_position: ClassVar[bool] = False
+
   # Reads maps of a second pass in which the decoder sees all of the target.
   full_context = False
 

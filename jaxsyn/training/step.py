@@ -25,10 +25,17 @@ import optax
 from flax import struct
 from jax import Array
 
-from jaxsyn.models.contract import EncoderDecoder, forward
+from jaxsyn.models.contract import EncoderDecoder, forward, states
 from jaxsyn.syntax.maps import COLLECTION, Maps
+from jaxsyn.training.logits import Logits
 from jaxsyn.training.losses import token_log_probability
-from jaxsyn.training.objective import Loss, Shares, real_targets
+from jaxsyn.training.objective import (
+  Batch,
+  Loss,
+  Ratio,
+  Shares,
+  real_targets,
+)
 
 Params = Any
 Metrics = dict[str, Any]
@@ -71,6 +78,7 @@ class Recipe:
   optimiser: optax.GradientTransformation = struct.field(pytree_node=False)
   accumulate: int = struct.field(pytree_node=False, default=1)
   ema: float = struct.field(pytree_node=False, default=0.0)
+  logits: int = struct.field(pytree_node=False, default=2**28)  # of a device
 
 
 def outputs(
@@ -81,33 +89,62 @@ def outputs(
   train: bool,
   rngs: dict[str, Array] | None = None,
 ) -> tuple[Array, dict[str, Maps]]:
-  """The model's logits (BTV), and for each loss the maps that it reads.
+  """What logits are made of (BTD), and for each loss the maps that it reads.
 
   What no loss reads of a second pass the compiler drops.
   """
 
   def run(full_context: bool) -> tuple[Array, Maps]:
-    logits_BTV, state = recipe.model.apply(
+    state_BTD, state = recipe.model.apply(
       {"params": params},
       batch,
       train=train,
       full_context=full_context,
-      method=forward,
+      method=states,
       rngs=rngs,
       mutable=[COLLECTION],
     )
-    return logits_BTV, Maps.of(state)
+    return state_BTD, Maps.of(state)
 
-  logits_BTV, maps = run(False)
+  state_BTD, maps = run(False)
   full = maps
   if any(loss.full_context for loss in recipe.losses.values()):
     full = run(True)[1]
-  return logits_BTV, {
+  return state_BTD, {
     name: dataclasses.replace(
       full if loss.full_context else maps, reader=f"config.losses.{name}"
     )
     for name, loss in recipe.losses.items()
   }
+
+
+def terms_of(
+  recipe: Recipe,
+  logits: Logits,
+  maps: Mapping[str, Maps],
+  batch: Mapping[str, Array],
+) -> dict[str, Ratio]:
+  """Each term's (sum, count) in a batch.
+
+  Args:
+    recipe: with the losses.
+    logits: of the batch.
+    maps: of `outputs`.
+    batch: as the model got it.
+  """
+
+  def by_position(logits_BTV: Array, batch: Batch) -> dict[str, Ratio]:
+    return {
+      name: loss(logits_BTV, maps[name], batch)
+      for name, loss in recipe.losses.items()
+      if loss.by_position
+    }
+
+  terms = logits.add_up(by_position, batch)
+  for name, loss in recipe.losses.items():
+    if not loss.by_position:
+      terms[name] = loss(logits.all_BTV(), maps[name], batch)
+  return {name: terms[name] for name in recipe.losses}
 
 
 def first_params(
@@ -211,17 +248,16 @@ def train_step(
   def sums_of_terms(
     params: Params,
   ) -> tuple[dict[str, Array], dict[str, Array]]:
-    logits_BTV, maps = outputs(
+    state_BTD, maps = outputs(
       recipe,
       params,
       batch,
       train=True,
       rngs={"dropout": key, "syntax": jax.random.fold_in(key, 1)},
     )
-    pairs = {
-      name: loss(logits_BTV, maps[name], batch)
-      for name, loss in recipe.losses.items()
-    }
+    held = recipe.logits if axis else recipe.logits * jax.device_count()
+    logits = Logits(recipe.model, params, state_BTD, held)
+    pairs = terms_of(recipe, logits, maps, batch)
     sums, counts = ({name: p[i] for name, p in pairs.items()} for i in (0, 1))
     return sums, counts
 
@@ -300,13 +336,21 @@ def evaluate_step(
     losses measure beside; "log_p": of the log probabilities of all target
     subwords.
   """
-  logits_BTV, maps = outputs(recipe, params, batch, train=False)
-  terms: dict[str, tuple[Array, Array]] = {}
+  state_BTD, maps = outputs(recipe, params, batch, train=False)
+  held = recipe.logits * jax.device_count()
+  logits = Logits(recipe.model, params, state_BTD, held)
   shares: Shares = {}
   for name, loss in recipe.losses.items():
-    terms[name] = loss(logits_BTV, maps[name], batch)
     shares |= loss.measure(maps[name], batch)
-  real_BT = real_targets(batch)
-  log_p_BT = token_log_probability(logits_BTV, batch["target_id_BT"])
-  log_p = (jnp.sum(log_p_BT * real_BT), jnp.sum(real_BT))
-  return {"terms": terms, "shares": shares, "log_p": log_p}
+
+  def log_p(logits_BTV: Array, batch: Batch) -> Ratio:
+    real_BT = real_targets(batch)
+    log_p_BT = token_log_probability(logits_BTV, batch["target_id_BT"])
+    return jnp.sum(log_p_BT * real_BT), jnp.sum(real_BT)
+
+  terms = terms_of(recipe, logits, maps, batch)
+  return {
+    "terms": terms,
+    "shares": shares,
+    "log_p": logits.add_up(log_p, batch),
+  }

@@ -6,6 +6,8 @@ import pytest
 
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.syntax import View
+from jaxsyn.syntax.heads import of_heads, onto_heads
+from jaxsyn.syntax.part import looked_up
 
 # "The monkey eats a banana": heads of The, monkey, eats, a, banana. The word
 # monkey has two subwords; the end sign and one pad follow.
@@ -52,3 +54,19 @@ def test_distances_of_subwords(view):
 def test_facts_of_different_sizes_are_refused(view):
   with pytest.raises(ValueError, match="axis S: word_BS has 7"):
     view.replace(word_BS=view.word_BS[:, :7]).check()
+
+
+def test_heads_taken_and_put_back_and_words_looked_up():
+  x_BQHK = jnp.arange(24.0).reshape(1, 2, 4, 3)
+  for heads in ((2,), (3, 0), (0, 1, 2, 3)):
+    mine_BQHK = of_heads(heads, x_BQHK)
+    np.testing.assert_array_equal(mine_BQHK, x_BQHK[:, :, np.array(heads)])
+    wanted = x_BQHK.at[:, :, np.array(heads)].set(-mine_BQHK)
+    got = onto_heads(heads, -mine_BQHK, x_BQHK, axis=2)
+    np.testing.assert_array_equal(got, wanted)
+  fact_BW = jnp.array([[7, 5, 9]], jnp.uint8)
+  index_BS = jnp.array([[2, -1, 0, 2]])
+  np.testing.assert_array_equal(looked_up(fact_BW, index_BS), [[9, 0, 7, 9]])
+  np.testing.assert_array_equal(
+    looked_up(fact_BW > 6, index_BS), [[True, False, True, True]]
+  )

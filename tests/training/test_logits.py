@@ -1,0 +1,56 @@
+"""Logits of some positions at a time: the same sums, the same gradient."""
+
+import functools
+
+import jax
+import numpy as np
+import optax
+import pytest
+from models_under_test import VOCABULARY, batch_of, plan_of, sentence
+
+from jaxsyn.training.step import evaluate_step, first_state, train_step
+
+PAIRS = [sentence(3, 7, 1), sentence(4, 4, 3), sentence(0, 2, 5)]
+BATCH = batch_of(PAIRS)
+B, T = BATCH["target_id_BT"].shape
+ROW = B * VOCABULARY  # logits of one position of each sentence
+
+
+def made(logits, system="sync_attention"):
+  """A step and an evaluation; the optimiser's state is the gradient."""
+  recipe = plan_of(system, encoder_layers=1, dropout=0.1).recipe.replace(
+    logits=logits // jax.device_count(), optimiser=optax.trace(0.0)
+  )
+  state = jax.jit(functools.partial(first_state, recipe, seed=0))(BATCH)
+  jit = functools.partial(functools.partial, recipe=recipe)
+  return state, jax.jit(jit(train_step)), jax.jit(jit(evaluate_step))
+
+
+@functools.cache
+def sums_and_gradient(logits):
+  state, step, evaluate = made(logits)
+  new, metrics = step(state, BATCH)
+  return (metrics["terms"], evaluate(state.params, BATCH)), new.opt.trace
+
+
+# Positions at a time; 3 do not divide what there are, and 0 is one in any case.
+@pytest.mark.parametrize("positions", [3, 0])
+def test_sums_and_gradients_are_those_of_all_at_once(positions):
+  assert T % 3
+  wanted_sums, wanted = sums_and_gradient(2**30)
+  got_sums, got = sums_and_gradient(positions * ROW)
+  difference = optax.tree.norm(jax.tree.map(np.subtract, got, wanted))
+  assert difference < 1e-6 * optax.tree.norm(wanted)
+  for one, other in zip(
+    jax.tree.leaves(got_sums), jax.tree.leaves(wanted_sums)
+  ):
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_those_of_all_are_nowhere():
+  texts = []
+  for logits in (2**30, 3 * ROW):
+    state, step, _ = made(logits, "transformer")
+    texts.append(step.lower(state, BATCH).as_text())
+  everywhere = [f"<{B}x{T}x{VOCABULARY}xf32>" in text for text in texts]
+  assert everywhere == [True, False]
