@@ -51,7 +51,7 @@ from jaxsyn.scoring.settings import Settings, define_flags, of_flags
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 
-BUFFER = 1000  # sentences sorted by length and translated together
+BUFFER = 1000  # sentences for each device, sorted by length together
 _CHILD = "from jaxsyn import compare; compare.child()"
 
 
@@ -181,8 +181,9 @@ def _translate(session: Session, split: str, path: pathlib.Path) -> None:
   config = session.run.config
   records = Records(config.data.directory, split)
   examples = iter(Examples(records, config.data, config.seed))
+  together = BUFFER * len(session.devices)
   with text.writer(path) as write:
-    while chunk := list(itertools.islice(examples, BUFFER)):
+    while chunk := list(itertools.islice(examples, together)):
       for best in session.search(chunk):
         write(best[0].text if best else "")
 

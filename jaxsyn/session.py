@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxsyn import parameters, workdir
@@ -39,6 +40,7 @@ class Session:
     sources: makes examples of lines and parses.
     params: parameters of the chosen checkpoint.
     chosen: which that is, and by what, in words.
+    devices: that search, all that this process has.
     notes: why it is not the one that was asked for, in sentences, which were
       printed on standard error; empty where it is.
     change: function on every host batch, as given.
@@ -90,12 +92,14 @@ class Session:
       )
     for note in self.notes:  # not by a log, which commands keep quiet
       print(f"{self.run.workdir}: {note}", file=sys.stderr)
+    self.devices = jax.local_devices()
     self._translate = Translator(
       self.plan.recipe.model,
       self.sources.vocabularies[1],
       self.plan.config.decode,
       features=self.sources.features,
       change=change,
+      devices=self.devices,
     )
 
   def _read(self, checkpoint: str) -> Parameters:

@@ -7,16 +7,25 @@ Lines are parsed with the run's own parser where the system reads trees, and
 answered in order as plain text: those of a file in batches of similar length,
 the next ones parsed meanwhile by processes of their own; those of a program or
 a terminal as they come. Line N answers line N.
+
+All devices of a machine search. So do several machines, each a share of the lines
+of a file that all can read; the first writes:
+
+  python -m jaxsyn.translate --workdir runs/pascal --input a.en --output a.de \
+    --coordinator HOST:PORT --processes 2 --process 0    # and 1 on the other
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import jax
 from absl import flags, logging
 
 from jaxsyn import cli, exits, workdir
@@ -29,6 +38,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import field_flag, number_flag
 from jaxsyn.session import Session
+from jaxsyn.training import hosts
 from jaxsyn.training.mesh import set_up_jax
 
 Given = Source | Faulty | None
@@ -44,9 +54,10 @@ def run(
     session: an opened run.
     sources: raw lines or parses, read as they are needed; of
       `jaxsyn.data.sentence.stream.sentences`, answered as they come.
-    buffer: at most so many sentences are sorted by length and translated
-      together.
+    buffer: at most so many sentences for each device are sorted by length and
+      translated together.
   """
+  buffer *= len(session.devices)
   for given, translate in _begun(session, sources, buffer):
     translations = iter(translate())
     yield from ([NOTHING] if s is None else next(translations) for s in given)
@@ -75,9 +86,20 @@ def _begun(
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name the folder of a trained run.")
-  exits.check_target(values.output, "--output")
   logging.set_verbosity(logging.ERROR)
+  hosts.join(values)
   set_up_jax()
+  with hosts.together():
+    fault = _translate(values)
+  if fault:
+    raise fault
+
+
+def _translate(values: flags.FlagValues) -> InputError | None:
+  """Returns, for it raises what one process alone has met, what all have."""
+  hosts.by_the_first(lambda: exits.check_target(values.output, "--output"))
+  if jax.process_count() > 1:
+    _check_files(values)
   names = ("beam", "alpha", "nbest")
   decode: dict[str, Any] = {
     n: values[n].value for n in names if values[n].value is not None
@@ -93,16 +115,91 @@ def _main(values: flags.FlagValues) -> None:
   )
   faults: list[str] = []
   sources = _sources(values, faults)
-  with (
-    contextlib.closing(session),
-    text.writer(values.output) as write,
+  is_first = jax.process_index() == 0
+  writer = text.writer(values.output) if is_first else _nowhere()
+  try:
+    with contextlib.closing(session), writer as write:
+      for lines in _answers(session, sources, values):
+        for line in lines:
+          write(line)
+  except _MetByAll as fault:
+    return fault
+  cut = sum(hosts.everyone(session.cut))
+  if is_first:
+    _tell(values, session, cut=cut, faults=faults)
+  return None
+
+
+class _MetByAll(InputError):
+  """A fault of the input, told when all processes have come to it."""
+
+
+@contextlib.contextmanager
+def _nowhere() -> Iterator[Callable[[str], None]]:
+  yield lambda line: None
+
+
+def _check_files(values: flags.FlagValues) -> None:
+  """Several processes work on files: they read again, and libraries print."""
+  if values.input == "-" or (
+    os.path.exists(values.input) and not os.path.isfile(values.input)
   ):
-    for number, nbest in enumerate(run(session, sources, values.buffer)):
-      for line in _lines(number, nbest, values):
-        write(line)
-  if session.cut:
+    raise InputError(
+      f"--input={values.input}: each of the {jax.process_count()} processes "
+      "reads the input. Name a file that all of them see, no pipe."
+    )
+  if values.output == "-":
+    # Gloo does: "[Gloo] Rank 0 is connected to 1 peer ranks."
+    raise InputError(
+      "--output=-: what connects several processes prints there too. Name a "
+      "file."
+    )
+
+
+def _answers(
+  session: Session, sources: Iterable[Given], values: flags.FlagValues
+) -> Iterator[list[str]]:
+  """What is written for each sentence, in order.
+
+  Several processes take sentences in turn, and meet after so many.
+
+  Raises:
+    InputError: as the sources; of several processes in all at the same place.
+  """
+  me, processes = jax.process_index(), jax.process_count()
+  own = itertools.islice(sources, me, None, processes)
+  answers = (
+    list(_lines(me + number * processes, nbest, values))
+    for number, nbest in enumerate(run(session, own, values.buffer))
+  )
+  if processes == 1:
+    yield from answers
+    return
+  most = values.buffer * len(session.devices)
+  while True:
+    told, fault = [], ""
+    try:
+      for answer in itertools.islice(answers, most):
+        told.append(answer)
+    except InputError as error:
+      fault = str(error)
+    shares = hosts.everyone([told, fault])
+    turns = itertools.zip_longest(*(told for told, _ in shares))
+    in_order = itertools.chain.from_iterable(turns)
+    yield from itertools.takewhile(lambda told: told is not None, in_order)
+    if fault := next((fault for _, fault in shares if fault), ""):
+      raise _MetByAll(fault)
+    if len(shares[0][0]) < most:  # the longest
+      return
+
+
+def _tell(
+  values: flags.FlagValues, session: Session, *, cut: int, faults: list[str]
+) -> None:
+  """What the reader of the translations has to know, on standard error."""
+  if cut:
     print(
-      f"{session.cut} lines were longer than {session.sources.longest} subwords;"
+      f"{cut} lines were longer than {session.sources.longest} subwords;"
       " only their beginning was translated.",
       file=sys.stderr,
     )
@@ -164,7 +261,8 @@ if __name__ == "__main__":
     "buffer",
     1000,
     Range(1, 1_000_000),
-    "Lines translated together, at most: what is there is answered.",
+    "Lines translated together, for each device, at most: what is there is "
+    "answered.",
   )
   flags.DEFINE_enum(
     "errors",
@@ -174,4 +272,5 @@ if __name__ == "__main__":
     "the end, once the lines before it are answered; replace: what can be read "
     "of it; skip: an empty line.",
   )
+  hosts.define_flags()
   cli.main(_main)

@@ -19,6 +19,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from benchmarks.hosts import free_port
 from configs import quickstart
 from jaxsyn import train
 from jaxsyn.errors import InputError
@@ -370,6 +371,37 @@ def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
   ]
   assert [text for text, _ in scored] == [plain[0], plain[2], plain[3]]
   assert all(float(score) < 0 for _, score in scored)
+
+
+def test_two_processes_share_the_lines_of_a_file(
+  straight, environment, tmp_path
+):
+  from jaxsyn import translate
+
+  lines = ["The duck arrived .", "", "A farmer saw a duck .", "?", "A duck ."]
+  source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+  source.write_text("\n".join(lines) + "\n")
+  both = [
+    subprocess.Popen(
+      [
+        *(sys.executable, "-m", "jaxsyn.translate", "--workdir", straight[0]),
+        *("--input", source, "--output", output, "--buffer", "2"),
+        *(f"--coordinator=127.0.0.1:{port}", "--processes=2"),
+        f"--process={process}",
+      ],
+      env=environment | {"PJRT_NPROC": "64"},
+      cwd=ROOT,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for port in [free_port()]
+    for process in (0, 1)
+  ]
+  told = [process.communicate(timeout=300)[1] for process in both]
+  assert [process.returncode for process in both] == [0, 0], told
+  session = Session(straight[0])
+  alone = [best.text for best, *_ in translate.run(session, lines)]
+  assert output.read_text().splitlines() == alone
 
 
 def test_a_program_that_waits_for_each_answer_gets_it(straight, environment):

@@ -56,7 +56,9 @@ class Size:
 
 
 class Programs:
-  """Functions of a model, compiled at first use of a size.
+  """Functions of a model, compiled at first use of a size on a device.
+
+  They run where the parameters are, and no device waits for another.
 
   Attributes:
     compilations: programs made so far.
@@ -76,6 +78,7 @@ class Programs:
       nothing: a batch of padding of a size, and its limits.
     """
     self._model, self._decode, self._nothing = model, decode, nothing
+    self._functions: dict[Any, Any] = {}
     self._programs: dict[Any, Any] = {}
     self._sizes: dict[Size, Any] = {}
     self._grows: bool | None = None
@@ -120,8 +123,10 @@ class Programs:
 
   def empty(self, size: Size, params: Any) -> Search:
     """Places without sentences."""
+    device = _device(params)
     return jax.tree.map(
-      lambda x: jnp.zeros(x.shape, x.dtype), self._shapes(size, params)
+      lambda x: jnp.zeros(x.shape, x.dtype, device=device),
+      self._shapes(size, params),
     )
 
   def move(
@@ -248,12 +253,27 @@ class Programs:
     arguments: Sequence[Any],
     donate: Any = (),
   ) -> Any:
+    shared, own = (name, key), (name, key, _device(arguments[0]))
     # Of two threads that come to a size together one compiles it.
-    with self._locks[name, key]:
-      if (name, key) not in self._programs:
-        program = jax.jit(function, donate_argnums=donate)
-        self._programs[name, key] = program.lower(*arguments).compile()
-    return self._programs[name, key]
+    with self._locks[own]:
+      if own not in self._programs:
+        # Traced once. Compiled by one device alone at first: GPUs after it find
+        # the program in the folder that JAX keeps, others compile at one time.
+        with self._locks[shared]:
+          if is_first := shared not in self._functions:
+            self._functions[shared] = jax.jit(function, donate_argnums=donate)
+          lowered = self._functions[shared].lower(*arguments)
+          if is_first:
+            self._programs[own] = lowered.compile()
+        if not is_first:
+          self._programs[own] = lowered.compile()
+    return self._programs[own]
+
+
+def _device(tree: Any) -> jax.Device:
+  """Where the first of some arrays is, or of shapes is to be."""
+  sharding = getattr(jax.tree.leaves(tree)[0], "sharding", None)
+  return next(iter(sharding.device_set)) if sharding else jax.local_devices()[0]
 
 
 def _fitted(x: Array, shape: tuple[int, ...]) -> Array:

@@ -7,7 +7,6 @@ Before this file: `pool`. After it: the command
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import math
 import os
@@ -17,6 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from jaxsyn.config import Decode
 from jaxsyn.data.loader.batch_plan import doubled
@@ -58,8 +58,20 @@ class Translation:
 NOTHING = Translation("", score=0.0, log_p=0.0, ids=())  # of an empty line
 
 
+@dataclasses.dataclass(frozen=True)
+class _Job:
+  """Examples that are searched together, by number, and the device that does."""
+
+  size: Size
+  numbers: list[int]
+  device: jax.Device | None
+
+
 class Translator:
   """A model at work. Programs are compiled at first use of a shape.
+
+  Each device searches sentences of its own with a copy of the parameters, and
+  waits for no other: nothing of a sentence depends on its neighbours.
 
   Attributes:
     compilations: programs made so far.
@@ -73,6 +85,7 @@ class Translator:
     *,
     features: Sequence[str] = (),
     change: Change | None = None,
+    devices: Sequence[jax.Device] = (),
   ):
     """Sets it up; parameters are given with each call.
 
@@ -82,6 +95,7 @@ class Translator:
       config: how to search.
       features: of the source side that the model reads, beyond the ids.
       change: a caller's own function on every host batch.
+      devices: that search, all of one kind; none: where the parameters are.
     """
     self._vocabulary, self._config = vocabulary, config
     self._features = tuple(dict.fromkeys(("source_id", *features)))
@@ -90,7 +104,11 @@ class Translator:
     # The loop of a search keeps one core busy, so on a CPU as many batches
     # run as there are cores.
     cpu = jax.default_backend() == "cpu"
-    self._threads = min(os.cpu_count() or 1, 8) if cpu else 1
+    self._devices = tuple(devices) or (None,)
+    cores = min(os.cpu_count() or 1, 8) if cpu else 1
+    self._threads = max(1, cores // len(self._devices))  # of a device
+    self._given: Any = None  # the parameters of the last call,
+    self._copies: dict[jax.Device, Any] = {}  # and on each device that had work
 
   @property
   def compilations(self) -> int:
@@ -111,36 +129,69 @@ class Translator:
     ) -> tuple[Batch, np.ndarray]:
       return self._batch([examples[number] for number in numbers], size)
 
-    def search(job: tuple[Size, list[int]]) -> list[tuple[int, Hypotheses]]:
-      size, numbers = job
-      pool = Pool(self._programs, params, numbers, size=size, batch_of=batch_of)
+    def search(job: _Job, params: Any) -> list[tuple[int, Hypotheses]]:
+      pool = Pool(
+        *(self._programs, params, job.numbers), size=job.size, batch_of=batch_of
+      )
       return list(pool())
 
     jobs = list(self._jobs(examples))
     translations = [[NOTHING] for _ in examples]
-    with contextlib.ExitStack() as stack:
-      run: Callable[..., Any] = map
-      if len(jobs) > 1:  # for one sentence threads took 2 of 20 milliseconds
-        executor = ThreadPoolExecutor(self._threads)
-        run = stack.enter_context(executor).map
-      for finished in run(search, jobs):
-        for number, hypotheses in finished:
-          translations[number] = self._nbest(hypotheses)
+    for finished in self._run(search, jobs, params):
+      for number, hypotheses in finished:
+        translations[number] = self._nbest(hypotheses)
     return translations
+
+  def _run(
+    self, search: Callable[..., Any], jobs: Sequence[_Job], params: Any
+  ) -> Iterator[Any]:
+    """What comes of the jobs, in their order; each device does its own."""
+    if len(jobs) == 1:  # for one sentence threads took 2 of 20 milliseconds
+      yield search(jobs[0], self._placed(params, jobs[0].device))
+      return
+    executors = {d: ThreadPoolExecutor(self._threads) for d in self._devices}
+    try:
+      futures = [
+        executors[job.device].submit(
+          search, job, self._placed(params, job.device)
+        )
+        for job in jobs
+      ]
+      for future in futures:
+        yield future.result()
+    finally:
+      for executor in executors.values():
+        executor.shutdown(cancel_futures=True)
+
+  def _placed(self, params: Any, device: jax.Device | None) -> Any:
+    """The parameters on a device; copies are kept until others are given."""
+    if device is None:
+      return params
+    if params is not self._given:
+      self._given, self._copies = params, {}
+    if device not in self._copies:
+      self._copies[device] = jax.device_put(params, device)
+    return self._copies[device]
 
   def compile(self, params: Any, examples: Sequence[Example]) -> None:
     """Makes the programs that these examples need; shapes of params will do.
 
     Not those of the last few, which move to fewer places.
     """
-    for size in dict.fromkeys(size for size, _ in self._jobs(examples)):
-      for larger in grown(self._programs, size, params):
-        self._programs.compile(larger, params)
+    jobs = self._jobs(examples)
+    for size, device in dict.fromkeys((job.size, job.device) for job in jobs):
+      there = SingleDeviceSharding(device) if device else None
+      shapes = jax.tree.map(
+        lambda x, there=there: jax.ShapeDtypeStruct(
+          x.shape, x.dtype, sharding=there
+        ),
+        params,
+      )
+      for larger in grown(self._programs, size, shapes):
+        self._programs.compile(larger, shapes)
 
-  def _jobs(
-    self, examples: Sequence[Example]
-  ) -> Iterator[tuple[Size, list[int]]]:
-    """Which examples are searched together, and in which size."""
+  def _jobs(self, examples: Sequence[Example]) -> Iterator[_Job]:
+    """Which examples are searched together, where, and in which size."""
 
     alike: dict[int, list[int]] = collections.defaultdict(list)
     for number, example in enumerate(examples):
@@ -158,7 +209,9 @@ class Translator:
       few = min(FEW if len(numbers) > 1 else 1, most)
       # Shares are fixed and not taken by who is first: a sentence keeps its
       # neighbours, and the last digit of its score, from run to run.
-      shares = max(1, min(self._threads, len(numbers) // few))
+      # A device is worth its programs where its places are filled.
+      devices = max(1, min(len(self._devices), len(numbers) // most))
+      shares = max(1, min(devices * self._threads, len(numbers) // few))
       share = -(-len(numbers) // shares)
       length = longest_output(self._config, source)
       places = min(doubled(share, few), most)
@@ -173,7 +226,10 @@ class Translator:
         few=few,
       )
       for first in range(shares):
-        yield size, numbers[first::shares]
+        # Few are searched by one device, for each width by another, and in the
+        # next block by the same again, which has the programs.
+        device = (words.bit_length() + first) % len(self._devices)
+        yield _Job(size, numbers[first::shares], self._devices[device])
 
   def _nbest(self, hypotheses: Hypotheses) -> list[Translation]:
     nbest = []

@@ -117,7 +117,7 @@ def test_sentences_take_turns_in_few_places(system):
   pool = Pool(programs, params, range(10), size=size, batch_of=batch_of_numbers)
   found = dict(pool())
   assert sorted(found) == list(range(10))
-  sizes = [key for name, key in programs._programs if name == "search"]
+  sizes = [key for name, key, _ in programs._programs if name == "search"]
   grows = system == "transformer"
   assert {one.places for one in sizes} == {4, 1}
   assert {one.room for one in sizes} == ({16, 32, 40} if grows else {40})
