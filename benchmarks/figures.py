@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import resource
 from collections.abc import Mapping
 
@@ -23,6 +25,13 @@ def processor_seconds() -> float:
       resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
   )
+
+
+def process_seconds() -> float:
+  """Since this process began, its imports included."""
+  stat = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2]
+  began = int(stat.split()[19]) / os.sysconf("SC_CLK_TCK")
+  return float(pathlib.Path("/proc/uptime").read_text().split()[0]) - began
 
 
 def peak_mib() -> float:

@@ -28,6 +28,7 @@ from absl import flags
 
 from benchmarks.figures import show
 from jaxsyn import cli
+from jaxsyn.errors import InputError
 from jaxsyn.training import log
 
 TICK = os.sysconf("SC_CLK_TCK")
@@ -67,7 +68,10 @@ def measure(
           seconds = time.perf_counter() - began
           figures[what] = seconds, "s"
           figures[f"{what}_cpu"] = _processor_seconds(process.pid), "cpu-s"
-    process.wait()
+    if status := process.wait():
+      raise InputError(
+        f"the training ended with exit status {status}; its own words stand above."
+      )
     lines = pathlib.Path(folder, "run", log.FILE).read_text().splitlines()
     for line in lines:
       record = json.loads(line)
@@ -78,6 +82,16 @@ def measure(
     if rates:
       figures[f"flops_{period}"] = statistics.median(rates), "GFLOP/s"
   return figures
+
+
+def watched(steps: int) -> list[str]:
+  """Options of a run that takes so many steps and logs each of them."""
+  return [
+    f"--config.train.steps={steps}",
+    "--config.train.log_every=1",
+    f"--config.train.evaluate_every={2 * steps}",
+    "--config.train.selection=log_likelihood",
+  ]
 
 
 def _processor_seconds(pid: int) -> float:
@@ -93,12 +107,7 @@ def _main(values: flags.FlagValues) -> None:
   command = [sys.executable, "-m", "jaxsyn.train"]
   own = re.compile("--?(turns|before|steps)=")  # all others are of the training
   command += [word for word in sys.argv[1:] if not own.match(word)]
-  command += [
-    f"--config.train.steps={values.steps}",
-    "--config.train.log_every=1",
-    f"--config.train.evaluate_every={2 * values.steps}",
-    "--config.train.selection=log_likelihood",
-  ]
+  command += watched(values.steps)
   roots = {"": pathlib.Path.cwd()}
   if values.before:
     roots |= {"before.": pathlib.Path(values.before).resolve()}

@@ -16,6 +16,8 @@ from __future__ import annotations
 import functools
 import itertools
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,14 +26,15 @@ from absl import flags
 from benchmarks.figures import peak_mib, processor_seconds, show
 from configs import base, systems
 from jaxsyn import cli
-from jaxsyn.config import read_config
+from jaxsyn.config import Config, read_config
 from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.schema import PAD
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.plan import resolve
-from jaxsyn.training.mesh import Layout, set_up_jax
+from jaxsyn.plan import Plan, resolve
+from jaxsyn.training.mesh import Layout, Program, set_up_jax
 from jaxsyn.training.step import first_state, train_step
 
 # Width, feed-forward, heads, layers of encoder and decoder; units of a GRU.
@@ -39,59 +42,98 @@ SIZES = {
   "tiny": (128, 256, 4, 4, 256),
   "small": (256, 1024, 4, 3, 512),
   "base": (512, 2048, 8, 6, 1000),
+  "big": (1024, 4096, 16, 6, 1000),
 }
 
 
-class Trainer:
-  """One system with its state, ready to take steps."""
+def size_options(size: str) -> dict[str, Any]:
+  """What one of SIZES sets, by dotted name; the dropout is everywhere."""
+  width, feed_forward, heads, layers, hidden = SIZES[size]
+  return {
+    "model.width": width,
+    "model.transformer.feed_forward": feed_forward,
+    "model.transformer.heads": heads,
+    "model.transformer.encoder_layers": layers,
+    "model.transformer.decoder_layers": layers,
+    "model.transformer.dropout": 0.1,
+    "model.transformer.attention_dropout": 0.1,
+    "model.transformer.activation_dropout": 0.1,
+    "model.gru.hidden": hidden,
+  }
 
-  def __init__(
-    self, system: str, size: str, data: str, *, tokens: int, shapes: int
-  ):
-    config = base.get_config()
-    width, feed_forward, heads, layers, hidden = SIZES[size]
-    config.model.update(width=width)
-    config.model.transformer.update(
-      feed_forward=feed_forward,
-      heads=heads,
-      encoder_layers=layers,
-      decoder_layers=layers,
-      dropout=0.1,
-      attention_dropout=0.1,
-      activation_dropout=0.1,
-    )
-    config.model.gru.hidden = hidden
-    config.batch.update(tokens=tokens, shapes=shapes)
-    systems.apply(config, system)  # it may look at the number of layers
+
+def sized(system: str, size: str, **options: Any) -> Config:
+  """A system in one of SIZES.
+
+  Args:
+    system: or several, joined by "+".
+    size: of SIZES.
+    **options: further ones by dotted name.
+  """
+  config = base.get_config()
+  config.update_from_flattened_dict({**size_options(size), **options})
+  systems.apply(config, system)  # it may look at the number of layers
+  return read_config(config)
+
+
+class Trainer:
+  """A plan with its state, ready to take steps on batches of its shapes.
+
+  Attributes:
+    layout: where it runs.
+    step: (state, batch) -> (state, metrics), as it is traced.
+    state: after the steps so far.
+    parameters: how many there are.
+  """
+
+  def __init__(self, plan: Plan, shapes: Sequence[Batch]):
+    """Compiles the step for each shape.
+
+    Args:
+      plan: what to train.
+      shapes: a batch of each, whatever is in it.
+    """
+    config = plan.config
+    self.layout = Layout(config.train.parallelism, config.train.mesh)
+    self.step = functools.partial(train_step, recipe=plan.recipe)
+    first = functools.partial(first_state, plan.recipe)
+    state = jax.jit(first)(shapes[0], np.uint32(config.seed))
+    self.parameters = sum(x.size for x in jax.tree.leaves(state.params))
+    self.state = self.layout.place_state(state)
+    for batch in shapes:
+      self.program(self.layout.place_batch(batch))
+
+  def program(self, batch: Mapping[str, Any]) -> Program:
+    """The compiled step of a batch that is in place."""
+    return self.layout.compile_train(self.step, self.state, batch)
+
+  def take(self, batch: Mapping[str, Any]) -> Any:
+    """Begins a step on a batch that is in place; its metrics, to be waited for."""
+    self.state, metrics = self.program(batch)(self.state, batch)
+    return metrics
+
+
+class OnData:
+  """A system that is trained on prepared data."""
+
+  def __init__(self, config: Config, data: str):
     records = Records(data, "train")
-    checked = read_config(config)
-    plan = resolve(checked, records.manifest)
-    self.layout = Layout("jit", checked.train.mesh)
+    plan = resolve(config, records.manifest)
     self.split = open_split(
       records,
       plan.features,
-      data=checked.data,
-      batch=checked.batch,
-      seed=checked.seed,
+      data=config.data,
+      batch=config.batch,
+      seed=config.seed,
     )
-    self._step = functools.partial(train_step, recipe=plan.recipe)
-    empty = self.split.empty()
-    state = first_state(plan.recipe, empty[0], 0)
-    self.state = self.layout.place_state(state)
-    for batch in empty:
-      self.layout.compile_train(
-        self._step, self.state, self.layout.place_batch(batch)
-      )
-    self.parameters = sum(x.size for x in jax.tree.leaves(state.params))
+    self.trainer = Trainer(plan, self.split.empty())
     self.batches = (dealt.batch for dealt in self.split.batches(Position()))
 
   def step(self) -> int:
     """Takes one step and waits for it; returns its real target subwords."""
     batch = next(self.batches)
-    placed = self.layout.place_batch(batch)
-    step = self.layout.compile_train(self._step, self.state, placed)
-    self.state, metrics = step(self.state, placed)
-    jax.block_until_ready(metrics)
+    placed = self.trainer.layout.place_batch(batch)
+    jax.block_until_ready(self.trainer.take(placed))
     return int(np.count_nonzero(batch["target_id_BT"] != PAD))
 
 
@@ -118,29 +160,28 @@ def run(
   """
   if size not in SIZES:
     raise InputError(f"no size {size!r}. {did_you_mean(size, SIZES)}")
-  trainers = {
-    name: Trainer(name, size, data, tokens=tokens, shapes=shapes)
-    for name in names
-  }
+  batches = {"batch.tokens": tokens, "batch.shapes": shapes}
+  trained = {name: OnData(sized(name, size, **batches), data) for name in names}
   figures = {}
-  for name, trainer in trainers.items():
-    trainer.step()
-    figures[f"parameters.{name}"] = trainer.parameters, "parameters"
+  for name, one in trained.items():
+    one.step()
+    parameters = one.trainer.parameters
+    figures[f"parameters.{name}"] = parameters, "parameters"
   wall = dict.fromkeys(names, 0.0)
   processor, done = dict(wall), dict.fromkeys(names, 0)
   ratios: dict[str, list[float]] = {name: [] for name in names}
   end = time.perf_counter() + seconds
   while time.perf_counter() < end:
     spent = {}
-    for name, trainer in trainers.items():
+    for name, one in trained.items():
       began, busy = time.perf_counter(), processor_seconds()
-      done[name] += trainer.step()
+      done[name] += one.step()
       wall[name] += time.perf_counter() - began
       spent[name] = processor_seconds() - busy
       processor[name] += spent[name]
     for name in names:
       ratios[name].append(spent[name] / spent[names[0]])
-  plan = trainers[names[0]].split.plan
+  plan = trained[names[0]].split.plan
   figures["shapes"] = len(plan.shapes), "shapes"
   figures["padding"] = 100 * plan.padding(), "%"
   for name in names:
@@ -162,13 +203,10 @@ def _main(values: flags.FlagValues) -> None:
     raise InputError("--data is missing: name a prepared folder.")
   set_up_jax()
   if values.steps_of:
-    trainer = Trainer(
-      *(values.steps_of, values.size, values.data),
-      tokens=values.tokens,
-      shapes=values.shapes,
-    )
+    batches = {"batch.tokens": values.tokens, "batch.shapes": values.shapes}
+    one = OnData(sized(values.steps_of, values.size, **batches), values.data)
     for number in itertools.count(1):
-      print(f"STEP {number} tokens={trainer.step()}", flush=True)
+      print(f"STEP {number} tokens={one.step()}", flush=True)
   show(
     run(
       values.data,
@@ -186,7 +224,7 @@ if __name__ == "__main__":
   flags.DEFINE_list(
     "systems", ["transformer", "pascal"], "Which, in turns; or all."
   )
-  flags.DEFINE_string("size", "small", "tiny, small or base.")
+  flags.DEFINE_string("size", "small", "tiny, small, base or big.")
   flags.DEFINE_integer("tokens", 4096, "Padded subwords a batch.")
   flags.DEFINE_integer("shapes", 12, "Batch shapes, compiled a system each.")
   flags.DEFINE_float("seconds", 60.0, "Of training, all systems together.")

@@ -12,6 +12,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import notebook_pages  # noqa: E402
 import reference_pages  # noqa: E402
 
 project = "jaxsyn"
@@ -24,7 +25,7 @@ extensions = [
 smartquotes = False  # "--config" is copied from docstrings into a shell
 html_theme = "furo"
 html_title = "jaxsyn"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "executed"]
 
 myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -39,6 +40,7 @@ autodoc_default_options = {"exclude-members": "setup"}
 nitpick_ignore_regex = [("py:.*", r"(?!jaxsyn|preprocess).*|.*\._\w+")]
 
 reference_pages.write(HERE / "reference")
+notebook_pages.write(HERE / "reference" / "notebooks")
 
 
 def setup(app):

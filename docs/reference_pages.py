@@ -81,6 +81,7 @@ PAGES = {
       "jaxsyn.comparison.hierarchical",
       "jaxsyn.inspection.probe",
       "jaxsyn.inspection.pictures",
+      "jaxsyn.inspection.curve",
     ),
   ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import importlib.metadata
 import os
 import pathlib
 import resource
@@ -20,10 +21,13 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # see `eight_devices`
 # loops, since those by MLIR take three times as long; and so do most commands in
 # processes of their own: see `users_environment`. Parts to compile side by side
 # cost more than they save where they are small.
+_FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]
+if importlib.metadata.version("jaxlib").startswith("0.10."):
+  # jaxlib 0.11 has none but the newer, and ends a process that has the flag.
+  _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 QUICK = {
   "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-  "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false "
-  "--xla_cpu_parallel_codegen_split_count=1",
+  "XLA_FLAGS": " ".join(_FLAGS),
 }
 os.environ.update(QUICK)
 

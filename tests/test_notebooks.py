@@ -7,6 +7,9 @@ import nbclient
 import nbformat
 import pytest
 
+from docs import notebook_pages
+from jaxsyn.training import log
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TINY = {
@@ -29,29 +32,117 @@ def test_stored_without_outputs(path):
       assert not cell.outputs and cell.execution_count is None
 
 
-def test_attention_and_trees(prepared, tmp_path, monkeypatch):
-  for name, value in (
-    ("NOTEBOOK_DATA", prepared),
-    ("NOTEBOOK_RUNS", tmp_path / "runs"),
-    ("NOTEBOOK_STEPS", 2),
-    ("NOTEBOOK_OPTIONS", json.dumps(TINY)),
-    ("NOTEBOOK_PROBED", 8),
-  ):
-    monkeypatch.setenv(name, str(value))
-  notebook = nbformat.read(
-    ROOT / "notebooks" / "attention_and_trees.ipynb", as_version=4
-  )
-  # Started where notebooks lie, as Jupyter does it.
+def run(name, settings, monkeypatch) -> list:
+  """The outputs of a notebook, run as Jupyter does, where notebooks lie."""
+  for key, value in settings.items():
+    monkeypatch.setenv(f"NOTEBOOK_{key}", str(value))
+  notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
   folder = {"metadata": {"path": str(ROOT / "notebooks")}}
   nbclient.NotebookClient(notebook, timeout=300, resources=folder).execute()
-  outputs = [output for c in notebook.cells for output in c.get("outputs", ())]
-  pictures = [o for o in outputs if "image/png" in o.get("data", {})]
-  assert len(pictures) == 6
-  for picture in pictures:
-    assert len(picture.data["image/png"]) > 5000
-  printed = "".join(o.text for o in outputs if o.get("name") == "stdout")
-  assert printed.count("random choice") == 3
-  assert "tree_scaled" in printed
+  return [output for c in notebook.cells for output in c.get("outputs", ())]
+
+
+def printed(outputs) -> str:
+  return "".join(o.text for o in outputs if o.get("name") == "stdout")
+
+
+def pictures(outputs) -> list[str]:
+  return [
+    o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})
+  ]
+
+
+def test_attention_and_trees(prepared, tmp_path, monkeypatch):
+  settings = {
+    "DATA": prepared,
+    "RUNS": tmp_path / "runs",
+    "STEPS": 2,
+    "OPTIONS": json.dumps(TINY),
+    "PROBED": 8,
+  }
+  outputs = run("attention_and_trees", settings, monkeypatch)
+  assert len(pictures(outputs)) == 6
+  assert min(map(len, pictures(outputs))) > 5000
+  assert printed(outputs).count("random choice") == 3
+  assert "tree_scaled" in printed(outputs)
   for system in ("pascal", "deps_san", "dependency_relative"):
-    run = tmp_path / "runs" / system / "seed_0"
-    assert (run / "inspect" / "probe.json").is_file()
+    folder = tmp_path / "runs" / system / "seed_0"
+    assert (folder / "inspect" / "probe.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["colab", "tpu"])
+def test_from_data_to_heads(name, prepared, tmp_path, monkeypatch):
+  options = {**TINY, "train.steps": 2, "train.log_every": 1}
+  settings = {
+    "DATA": prepared,
+    "RUN": tmp_path / "run",
+    "OPTIONS": json.dumps(options),
+    "SENTENCE": "The proud duck carries a bell .",
+  }
+  outputs = run(name, settings, monkeypatch)
+  # The curve, the tree, and attention of the encoder and to the source.
+  assert len(pictures(outputs)) == 4
+  assert min(map(len, pictures(outputs))) > 5000
+  assert printed(outputs).count("  reference  ") == 5
+  records, _ = log.records(tmp_path / "run")
+  assert [r["step"] for r in records if r["kind"] == "train"] == [1, 2]
+
+
+def test_pages_have_code_text_and_pictures():
+  picture = {"output_type": "display_data", "data": {"image/png": "aGVpZ2hv"}}
+  text = {"output_type": "stream", "name": "stdout", "text": "a\nb\n"}
+  notebook = {
+    "cells": [
+      {"cell_type": "markdown", "source": ["# See [it](colab.ipynb)"]},
+      {
+        "cell_type": "code",
+        "source": ["!ls\n", "1"],
+        "outputs": [text, picture],
+      },
+      {"cell_type": "code", "source": ["2"], "outputs": [picture]},
+    ]
+  }
+  text, pictures = notebook_pages.page(notebook, "tpu")
+  assert pictures == {"tpu_0.png": b"heigho", "tpu_1.png": b"heigho"}
+  assert (
+    text
+    == """# See [it](colab.md)
+
+```{code-block} python
+:force:
+
+!ls
+1
+```
+
+![](tpu_0.png)
+
+```text
+a
+b
+```
+
+```{code-block} python
+:force:
+
+2
+```
+
+![](tpu_1.png)
+"""
+  )
+
+
+def test_outputs_of_another_notebook_are_not_shown(tmp_path, monkeypatch):
+  monkeypatch.setattr(notebook_pages, "EXECUTED", tmp_path)
+  cell = {"cell_type": "code", "source": ["7"]}
+  said = {"output_type": "stream", "name": "stdout", "text": ["seven"]}
+  colab = json.loads((ROOT / "notebooks" / "colab.ipynb").read_text())
+  for cells, shown in (
+    ([*colab["cells"][:-1], {**colab["cells"][-1], "outputs": [said]}], True),
+    ([{**cell, "outputs": [said]}], False),
+  ):
+    (tmp_path / "colab.ipynb").write_text(json.dumps({"cells": cells}))
+    notebook_pages.write(tmp_path / "pages")
+    page = (tmp_path / "pages" / "colab.md").read_text()
+    assert ("```text\nseven\n```" in page) == shown

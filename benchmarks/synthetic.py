@@ -1,0 +1,93 @@
+"""Sentence pairs of chosen lengths with every feature, made from nothing.
+
+For measuring where there is no prepared data: what a step or a search costs
+depends on lengths and sizes, not on which subwords they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from jaxsyn.data.loader.batch_plan import Shape
+from jaxsyn.data.loader.columns import Batch, Columns
+from jaxsyn.data.schema import EOS, FEATURES, NO_WORD, SPECIAL
+from jaxsyn.data.sentence import controls
+from jaxsyn.data.sentence import tree as trees
+from jaxsyn.data.store.rows import Example
+from jaxsyn.plan import Plan
+
+RELATIONS = 40  # labels of a treebank
+
+
+def manifest(vocabulary: int) -> dict[str, Any]:
+  """What `jaxsyn.plan.resolve` asks of the data; one joint vocabulary."""
+  sides = ("source", "target")
+  names = [f"relation {number}" for number in range(RELATIONS)]
+  return {
+    "sides": list(sides),
+    "vocabulary": {s: {"size": vocabulary, "sha256": ""} for s in sides},
+    "relations": {side: names for side in sides},
+  }
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+  """Sentences with random words, lengths and trees.
+
+  Attributes:
+    longest: subwords of a side, the end sign included; the shortest has an
+      eighth less.
+    vocabulary: ids of a side.
+    distinct: pairs; more of them are the same again.
+  """
+
+  longest: int
+  vocabulary: int
+  distinct: int = 256
+
+  def examples(self) -> list[Example]:
+    rng = np.random.default_rng(0)
+    return [self._pair(rng) for _ in range(self.distinct)]
+
+  def _pair(self, rng: np.random.Generator) -> Example:
+    return {**self._side("source", rng), **self._side("target", rng)}
+
+  def _side(self, side: str, rng: np.random.Generator) -> Example:
+    subwords = int(rng.integers(self.longest - self.longest // 8, self.longest))
+    # Two subwords in three begin a word.
+    word = np.cumsum(rng.integers(0, 3, subwords) > 0)
+    word_S = np.r_[word - word[0], NO_WORD].astype(np.int32)
+    words = int(word_S.max()) + 1
+    head_W = np.asarray(controls.random(words, int(rng.integers(2**31))))
+    ids = rng.integers(len(SPECIAL), self.vocabulary, subwords)
+    made = {
+      "id": np.r_[ids, EOS],
+      "word": word_S,
+      "head": head_W,
+      "relation": rng.integers(1, RELATIONS + 1, words),
+      "parent_mid": trees.parent_mid(word_S, head_W),
+      "tree_distance": np.ravel(trees.tree_distance(head_W)),
+      "parsed": np.ones((), np.uint8),
+    }
+    return {
+      f"{side}_{name}": np.asarray(value, FEATURES[f"{side}_{name}"].dtype)
+      for name, value in made.items()
+      if f"{side}_{name}" in FEATURES
+    }
+
+  def batches(self, plan: Plan, rows: int, count: int) -> list[Batch]:
+    """Batches of one shape with what the plan reads."""
+    examples = self.examples()
+    names = sorted({"source_id", "target_id", *plan.features})
+    columns = Columns.of(examples, names)
+    sizes = (rows, *(self.longest,) * 4)
+    rng = np.random.default_rng(1)
+    batches = []
+    for _ in range(count):
+      numbers = rng.integers(self.distinct, size=rows)
+      batch = columns.batch(names, numbers, Shape(*sizes), rows=rows)
+      batches.append({**batch, "weight_B": np.ones(rows, np.float32)})
+    return batches

@@ -1,0 +1,151 @@
+"""The command for the day a device is there: start to end, and when it is not well."""
+
+import dataclasses
+import json
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks.accelerator import __main__ as command
+from benchmarks.accelerator.limits import TRIAL
+from benchmarks.accelerator.lines import lines
+from benchmarks.accelerator.results import Failed, as_table
+from benchmarks.chips import CHIPS, chip
+from benchmarks.products import product_flops
+from jaxsyn.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def accelerator_results(tmp_path_factory):
+  """A line of each kind, in this process; one of them fails."""
+  out = tmp_path_factory.mktemp("accelerator") / "out.json"
+  systems = ("transformer", "no_such_system")
+  few = {"checked": systems, "paired": systems, "ladder": (64,)}
+  limits = dataclasses.replace(TRIAL, together=(4,), **few)
+
+  def measure(line, left):
+    assert 0 < left <= 60 * line.minutes
+    return line.measure(limits)
+
+  only = "(?!start|search pascal|training tiny float32)"
+  command.run(out, limits, minutes=60, only=only, measure=measure)
+  return json.loads(out.read_text()), out.with_suffix(".md").read_text()
+
+
+def test_a_fault_does_not_stop_the_others(accelerator_results):
+  page, tables = accelerator_results
+  states = {line["name"]: line["state"] for line in page["lines"]}
+  assert states.pop("pair no_such_system") == "failed"
+  assert set(states.values()) == {"done"}
+  assert "| pair no_such_system | failed | " in tables
+  assert "not reached" not in tables
+
+
+def test_what_it_finds(accelerator_results):
+  page, tables = accelerator_results
+  rows = {line["name"]: line["rows"] for line in page["lines"]}
+  *gradients, unknown = rows["gradients"]
+  assert unknown["check"] == "gradient of no_such_system"
+  assert unknown["holds"].startswith("InputError")
+  assert len(gradients) == 2
+  for row in [*rows["steps"], *rows["translations"], *gradients]:
+    # bfloat16 is compared with float32, all else with itself: one device.
+    assert row["holds"] == "yes", row
+    assert "bfloat16" in row["check"] or row["difference"] == 0, row
+  (row,) = rows["training tiny bfloat16"]
+  assert row["tokens/s"] > 0 and row["TFLOP a step"] > 0
+  assert row["MFU %"] == ""  # nobody says what this processor could do
+  assert [r["tokens a batch"] for r in rows["batch sizes"]] == [64]
+  assert [r["sentences together"] for r in rows["search"]] == [4]
+  for row in rows["search"]:
+    assert 1 < row["tokens a sentence"] <= TRIAL.longest
+  (row,) = rows["pair transformer"]
+  assert row["products over transformer %"] == 0
+  for table in ("Device", "Checks", "Training", "Systems", "Search"):
+    assert f"\n## {table}\n" in tables
+
+
+def test_minutes_that_are_over(tmp_path):
+  out = tmp_path / "out.json"
+  command.run(out, TRIAL, minutes=0, measure=lambda line, left: iter(()))
+  states = [line["state"] for line in json.loads(out.read_text())["lines"]]
+  assert states == ["not reached"] * len(lines(TRIAL))
+  assert "| gradients | not reached |" in out.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize("only", ["no such line", "("])
+def test_lines_that_are_not_there_are_refused(only, tmp_path):
+  with pytest.raises(InputError, match=r"no (line begins|regular expression)"):
+    command.run(
+      *(tmp_path / "out.json", TRIAL), minutes=1, only=only, measure=None
+    )
+
+
+def printing(code: str) -> list[str]:
+  return [
+    sys.executable,
+    "-c",
+    f"print('ROW {{\"a\": 1}}', flush=True)\n{code}",
+  ]
+
+
+@pytest.mark.parametrize(
+  ("code", "seconds", "message"),
+  [
+    ("raise ValueError('too little')", 60, "ValueError: too little"),
+    ("import os; os.abort()", 60, "exit -6"),
+    ("import time; time.sleep(60)", 1, "ended after 1 s"),
+  ],
+)
+def test_rows_before_a_fault_are_kept(code, seconds, message):
+  rows, began = [], time.monotonic()
+  with pytest.raises(Failed, match=message):
+    for row in command.rows_of(printing(code), seconds):
+      rows.append(row)
+  assert rows == [{"a": 1}]
+  assert time.monotonic() - began < 30
+
+
+def test_a_line_in_a_process_of_its_own(tmp_path, monkeypatch):
+  """Its fault is told in the words of that process."""
+  out = tmp_path / "out.json"
+  monkeypatch.setattr(sys, "argv", ["accelerator", "--trial"])
+  command.run(out, TRIAL, minutes=60, only="start", measure=command.beside)
+  (line,) = json.loads(out.read_text())["lines"]
+  assert line["state"] == "failed"
+  assert "name its folder with --data" in line["error"]
+
+
+def test_columns_are_those_of_all_rows():
+  table = as_table([{"a": 1234.5, "b": "x|y"}, {"a": 0.25, "c": 2.0}])
+  assert table.splitlines() == [
+    "| a | b | c |",
+    "| --- | --- | --- |",
+    "| 1,234 | x\\|y |  |",
+    "| 0.25 |  | 2 |",
+  ]
+
+
+def test_products_in_loops_count_as_often_as_they_run():
+  x, w = np.ones((3, 4), np.float32), np.ones((4, 4), np.float32)
+
+  def looped(x, w):
+    return jax.lax.scan(lambda x, _: (jax.nn.relu(x @ w), None), x, length=5)[0]
+
+  # 2 · 3 · 4 · 4 a product; the gradient of x and of w is one each.
+  assert product_flops(looped, x, w) == 5 * 96
+  grad = jax.grad(lambda *xw: looped(*xw).sum(), argnums=(0, 1))
+  assert product_flops(jax.jit(grad), x, w) == 3 * 5 * 96
+  batched = jax.ShapeDtypeStruct((7, 3, 4), np.float32)
+  assert product_flops(lambda x, w: x @ w, batched, w) == 7 * 96
+
+
+def test_chips_by_the_longest_beginning():
+  assert chip("NVIDIA H100 80GB HBM3") == CHIPS["NVIDIA H100"]
+  assert chip("NVIDIA H100 PCIe") == CHIPS["NVIDIA H100 PCIe"]
+  assert chip("TPU v5 lite") == CHIPS["TPU v5 lite"]
+  assert chip("TPU v5") == CHIPS["TPU v5"]
+  assert chip("cpu") is None
