@@ -27,6 +27,7 @@ from benchmarks.ahead.machines import Machine
 from benchmarks.figures import Figures, show
 from jaxsyn import cli
 from jaxsyn.config import Config, read_config
+from jaxsyn.training.flops import product_flops
 from jaxsyn.training.mesh import Program
 
 MIB = 2**20
@@ -39,7 +40,7 @@ def of_step(task: programs.Task, machine: Machine) -> Figures:
   rows, source = task.batch["source_id_BS"].shape
   target = task.batch["target_id_BT"].shape[1]
   devices = len(machine.devices)
-  flops = programs.products(task.step, task.state, task.batch) / devices
+  flops = product_flops(task.step, task.state, task.batch) / devices
   return {
     "devices": (devices, "devices"),
     "rows": (rows / task.layout.rows, "sentences a device"),
@@ -72,12 +73,12 @@ def of_program(
   for kind, all_of_it in cost.collectives.items():
     figures[kind] = all_of_it.number, "collectives"
     figures[f"{kind}.bytes"] = all_of_it.bytes / MIB, "MiB"
-  if machine.chip is None:
+  if machine.target is None:
     return figures
   seconds = cost.seconds(machine, flops)
   for name, least in seconds.items():
     figures[f"least.{name}"] = 1000 * least, "ms"
-  figures["memory_share"] = 100 * cost.peak / machine.chip.memory, "% of HBM"
+  figures["memory_share"] = 100 * cost.peak / machine.target.memory, "% of HBM"
   bound = seconds["compute"] / max(seconds.values())
   figures["mfu_bound"] = 100 * bound, "% of the bfloat16 peak"
   return figures

@@ -13,9 +13,9 @@ from benchmarks.accelerator import __main__ as command
 from benchmarks.accelerator.limits import TRIAL
 from benchmarks.accelerator.lines import lines
 from benchmarks.accelerator.results import Failed, as_table
-from benchmarks.chips import CHIPS, chip
-from benchmarks.products import product_flops
 from jaxsyn.errors import InputError
+from jaxsyn.training.chips import CHIPS, chip
+from jaxsyn.training.flops import product_flops
 
 
 @pytest.fixture(scope="module")

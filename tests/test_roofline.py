@@ -8,6 +8,7 @@ from benchmarks.ahead import hlo, machines, programs
 from configs import base, systems
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
+from jaxsyn.training.flops import product_flops
 
 # Lines as XLA for TPUs and GPUs writes them, cut short.
 PROGRAM = """
@@ -46,7 +47,7 @@ def test_operations_and_what_waits_for_the_host():
 
 
 def test_the_bound_is_that_of_the_slowest():
-  chip = machines.CHIPS["v5e"]
+  target = machines.TARGETS["v5e"]
   cost = hlo.Cost(
     flops=197e9,  # 1 ms
     bytes=819e7,  # 10 ms
@@ -55,7 +56,7 @@ def test_the_bound_is_that_of_the_slowest():
     peak=0,
     collectives={"all-reduce": hlo.Collective(1, 4e8, 4e8)},  # 2 ms
   )
-  machine = machines.Machine("v5e:2x4", [], chip)
+  machine = machines.Machine("v5e:2x4", [], target)
   seconds = cost.seconds(machine)
   assert seconds == pytest.approx(
     {"compute": 1e-3, "memory": 1e-2, "network": 2e-3}
@@ -120,7 +121,7 @@ def test_products_of_a_step_by_hand():
   pairs = 2 * 2 * 6 * 6 * 16  # scores and their mix
   weights = 2 * layer + 4 * 16 * 16 + 30 * 16  # cross-attention, logits
   # Two FLOPs a product; forward, and twice that back.
-  flops = programs.products(made.step, made.state, made.batch)
+  flops = product_flops(made.step, made.state, made.batch)
   assert flops == 2 * 3 * (rows * weights + 3 * pairs)
 
 
@@ -130,4 +131,4 @@ def test_products_of_a_loop_count_as_often_as_it_runs():
     return jax.lax.cond(x[0, 0] > 0, lambda: five @ x, lambda: five)
 
   shape = jax.ShapeDtypeStruct((3, 3), "float32")
-  assert programs.products(function, shape) == 6 * 2 * 3**3
+  assert product_flops(function, shape) == 6 * 2 * 3**3

@@ -18,11 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.accelerator.limits import Limits, Row
-from benchmarks.chips import chip
 from benchmarks.figures import process_seconds
-from benchmarks.products import product_flops
 from benchmarks.train_speed import Trainer
 from jaxsyn.data.schema import PAD
+from jaxsyn.training.chips import chip
 from jaxsyn.training.mesh import Program
 
 BATCHES = 4  # different ones, which lie on the device and take turns
@@ -101,9 +100,7 @@ class Trained:
     self.compiling = time.perf_counter() - began
     self._batches = [self._trainer.layout.place_batch(b) for b in batches]
     self.program = self._trainer.program(self._batches[0])
-    self.flops = product_flops(
-      self._trainer.step, self._trainer.state, self._batches[0]
-    )
+    self.flops = self._trainer.layout.flops(self.program)
     self.tokens = float(
       np.mean([np.count_nonzero(b["target_id_BT"] != PAD) for b in batches])
     )

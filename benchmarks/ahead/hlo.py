@@ -176,13 +176,13 @@ class Cost:
       machine: with a chip.
       flops: done, where more is known than XLA counts.
     """
-    chip = machine.chip
-    assert chip is not None
+    target = machine.target
+    assert target is not None
     sent = sum(one.sent for one in self.collectives.values())
     return {
-      "compute": (self.flops if flops is None else flops) / chip.flops,
-      "memory": self.bytes / chip.memory_rate,
-      "network": sent / chip.network_rate,
+      "compute": (self.flops if flops is None else flops) / target.chip.flops,
+      "memory": self.bytes / target.chip.bandwidth,
+      "network": sent / target.network,
     }
 
 

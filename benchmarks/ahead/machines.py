@@ -20,7 +20,7 @@ import jax
 from jax.experimental import topologies
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.training.log import PEAK_FLOPS
+from jaxsyn.training import chips
 
 # What XLA asks of a GPU; the device's own answers, as XLA names them.
 _H100 = """
@@ -43,22 +43,20 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 
 
 @dataclasses.dataclass(frozen=True)
-class Chip:
-  """What one chip can do at most, by its maker.
+class Target:
+  """A chip that can be compiled for.
 
   Attributes:
-    flops: dense bfloat16 FLOP/s.
+    chip: what one can do at most, by its maker.
     memory: bytes on the chip's board.
-    memory_rate: bytes/s from there.
-    network_rate: bytes/s to other chips, each way.
+    network: bytes/s to other chips, each way.
     devices: of a size, e.g. "2x4".
     module: of Python, that compiles for it.
   """
 
-  flops: float
+  chip: chips.Chip
   memory: float
-  memory_rate: float
-  network_rate: float
+  network: float
   devices: Callable[[str], Sequence[jax.Device]]
   module: str
 
@@ -85,21 +83,16 @@ def _gpu(config: str) -> Callable[[str], Sequence[jax.Device]]:
   return devices
 
 
-CHIPS = {
-  # cloud.google.com/tpu/docs/v5e: 197 TFLOP/s, 16 GB at 819 GB/s, 1,600 Gbit/s
-  # between chips.
-  "v5e": Chip(
-    *(PEAK_FLOPS["TPU v5e"], 16e9, 819e9, 200e9), _tpu("v5e"), "libtpu"
-  ),
-  # cloud.google.com/tpu/docs/v6e: 918 TFLOP/s, 32 GB at 1,600 GB/s, 800 GB/s
-  # between chips, both ways together.
-  "v6e": Chip(
-    *(PEAK_FLOPS["TPU v6e"], 32e9, 1600e9, 400e9), _tpu("v6e"), "libtpu"
-  ),
-  # NVIDIA's data sheet of the H100 SXM: 989 TFLOP/s, 80 GB at 3.35 TB/s, NVLink
-  # of 900 GB/s, both ways together.
-  "h100": Chip(
-    *(PEAK_FLOPS["NVIDIA H100"], 80e9, 3350e9, 450e9),
+TARGETS = {
+  # cloud.google.com/tpu/docs/v5e: 16 GB, 1,600 Gbit/s between chips.
+  "v5e": Target(chips.CHIPS["TPU v5e"], 16e9, 200e9, _tpu("v5e"), "libtpu"),
+  # cloud.google.com/tpu/docs/v6e: 32 GB, 800 GB/s between chips, both ways
+  # together.
+  "v6e": Target(chips.CHIPS["TPU v6e"], 32e9, 400e9, _tpu("v6e"), "libtpu"),
+  # NVIDIA's data sheet of the H100 SXM: 80 GB, NVLink of 900 GB/s, both ways
+  # together.
+  "h100": Target(
+    *(chips.CHIPS["NVIDIA H100"], 80e9, 450e9),
     *(_gpu(_H100), "jax_plugins.xla_cuda12"),
   ),
 }
@@ -107,11 +100,11 @@ CHIPS = {
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-  """What is compiled for; `chip` is None for the processor here."""
+  """What is compiled for; `target` is None for the processor here."""
 
   name: str
   devices: Sequence[jax.Device]
-  chip: Chip | None = None
+  target: Target | None = None
 
 
 def machine(topology: str) -> Machine:
@@ -128,11 +121,11 @@ def machine(topology: str) -> Machine:
   if topology == "cpu":
     return Machine(topology, jax.devices())
   kind, _, size = topology.partition(":")
-  chip = CHIPS.get(kind)
-  if chip is None:
+  target = TARGETS.get(kind)
+  if target is None:
     raise InputError(
       f"--topology={topology}: no chip {kind!r}. "
-      f"{did_you_mean(kind, [*CHIPS, 'cpu'])}"
+      f"{did_you_mean(kind, [*TARGETS, 'cpu'])}"
     )
   if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", size):
     raise InputError(
@@ -151,7 +144,7 @@ def machine(topology: str) -> Machine:
   if fixed not in flags:
     os.environ["XLA_FLAGS"] = f"{flags} {fixed}".strip()
   try:
-    devices = chip.devices(size)
+    devices = target.devices(size)
   except (RuntimeError, ValueError) as error:
     reason = str(error).splitlines()[0].rstrip(".")
     raise InputError(
@@ -163,12 +156,12 @@ def machine(topology: str) -> Machine:
     raise InputError(
       f"--topology={topology} has {len(devices)} devices, not {wanted}."
     )
-  return Machine(topology, devices, chip)
+  return Machine(topology, devices, target)
 
 
 def installed(kind: str) -> bool:
-  """Whether what compiles for a chip of CHIPS is."""
+  """Whether what compiles for a chip of TARGETS is."""
   try:
-    return importlib.util.find_spec(CHIPS[kind].module) is not None
+    return importlib.util.find_spec(TARGETS[kind].module) is not None
   except ModuleNotFoundError:  # of the package that it would be in
     return False

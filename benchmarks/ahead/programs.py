@@ -9,12 +9,11 @@ import collections
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core
 from jax.sharding import SingleDeviceSharding
 
 from benchmarks.ahead.machines import Machine
@@ -179,37 +178,6 @@ def compile_search(task: Task, machine: Machine) -> tuple[Program, Program]:
     few=FEW,
   )
   return Programs(plan.recipe.model, decode, nothing).compile(size, params)
-
-
-def products(function: Callable[..., Any], *arguments: Any) -> float:
-  """FLOPs of all matrix products in a function, on all devices together.
-
-  XLA counts the body of a loop once, and so 42 % too little for a GRU of 1,000
-  units and 64 subwords; here it counts as often as it runs.
-
-  Args:
-    function: of arrays, to be jitted.
-    arguments: of it, or their shapes.
-  """
-  return _products(jax.jit(function).trace(*arguments).jaxpr.jaxpr)
-
-
-def _products(jaxpr: Any) -> float:
-  total = 0.0
-  for equation in jaxpr.eqns:
-    name, options = equation.primitive.name, equation.params
-    if name == "dot_general":
-      (contracted, _), _ = options["dimension_numbers"]
-      left = equation.invars[0].aval.shape
-      inner = [left[axis] for axis in contracted]
-      outer = equation.outvars[0].aval.shape
-      total += 2.0 * np.prod([*outer, *inner], dtype=np.float64)
-    inside = [_products(one) for one in core.jaxprs_in_params(options)]
-    if name == "cond":  # one of its branches
-      total += max(inside)
-    else:
-      total += sum(inside) * options.get("length", 1)
-  return total
 
 
 def _empty(features: tuple[str, ...], shape: Shape) -> Batch:

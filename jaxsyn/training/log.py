@@ -21,27 +21,6 @@ from jaxsyn import files
 FILE = "log.jsonl"
 KINDS = ("train", "validation")
 
-# Peak dense bfloat16 FLOP/s of one device, from the makers' data sheets.
-PEAK_FLOPS = {
-  "TPU v4": 275e12,
-  "TPU v5 lite": 197e12,
-  "TPU v5e": 197e12,
-  "TPU v5p": 459e12,
-  "TPU v5": 459e12,
-  "TPU v6 lite": 918e12,
-  "TPU v6e": 918e12,
-  "NVIDIA A100": 312e12,
-  "NVIDIA H100": 989e12,
-  "NVIDIA H200": 989e12,
-}
-
-
-def peak_flops() -> float | None:
-  """Of all devices together; None where the kind is not known (a CPU)."""
-  kind = jax.devices()[0].device_kind
-  best = max((k for k in PEAK_FLOPS if kind.startswith(k)), key=len, default="")
-  return PEAK_FLOPS[best] * jax.device_count() if best else None
-
 
 def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
   """The records of a run's log, and the lines that are damaged, from 1.

@@ -23,6 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxsyn.config import Mesh as MeshConfig
 from jaxsyn.data.loader.split import Share
 from jaxsyn.errors import InputError
+from jaxsyn.training.flops import traced_flops
 from jaxsyn.training.memory import keep_memory
 
 AXES = ("data", "fsdp", "tensor")
@@ -155,6 +156,7 @@ class Layout:
     )
     self.compilations: collections.Counter[str] = collections.Counter()
     self._programs: dict[Any, Program] = {}
+    self._flops: dict[Program, float] = {}
     self._whole = NamedSharding(self.mesh, PartitionSpec())
     self._split = NamedSharding(self.mesh, PartitionSpec(("data", "fsdp")))
 
@@ -313,6 +315,18 @@ class Layout:
     leaves, tree = jax.tree.flatten(arguments)
     key = (name, tree, tuple((np.shape(x), str(x.dtype)) for x in leaves))
     if key not in self._programs:
-      self._programs[key] = wrapped().lower(*arguments).compile()
+      function = wrapped()
+      program = function.lower(*arguments).compile()
+      if self.is_pmap and name == "train":  # which nothing but XLA counts
+        costs = program.cost_analysis() or {}
+        flops = float(costs.get("flops", 0.0)) * self.mesh.size
+      else:  # traced for the program: this is no second time
+        flops = traced_flops(function.trace(*arguments).jaxpr.jaxpr)
+      self._flops[program] = flops
+      self._programs[key] = program
       self.compilations[name] += 1
     return self._programs[key]
+
+  def flops(self, program: Program) -> float:
+    """Of one call of a compiled program, by all devices; see `training.flops`."""
+    return self._flops[program]

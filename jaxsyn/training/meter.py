@@ -12,7 +12,7 @@ import numpy as np
 from jaxsyn.config import Config
 from jaxsyn.data.loader.split import Dealt
 from jaxsyn.training.checkpoint import Progress
-from jaxsyn.training.log import peak_flops
+from jaxsyn.training.chips import peak_flops
 from jaxsyn.training.objective import Loss, report
 
 

@@ -107,7 +107,7 @@ class Programs:
     step = functools.partial(train_step, recipe=self._training.recipe)
     state, placed = layout.placed(abstract), layout.place_batch(batch)
     program = layout.compile_train(step, state, placed)
-    return program, _flops(program)
+    return program, layout.flops(program)
 
   def _first_state(self, abstract: TrainState) -> Callable[[], TrainState]:
     training = self._training
@@ -198,9 +198,3 @@ class Programs:
 def _sizes(batch: Mapping[str, np.ndarray]) -> tuple[int, ...]:
   """What tells the declared shapes of host batches apart."""
   return batch["source_id_BS"].shape + batch["target_id_BT"].shape
-
-
-def _flops(program: Program) -> float:
-  """Of one call on all devices, as XLA counts them; 0 where it does not."""
-  costs = program.cost_analysis() or {}
-  return float(costs.get("flops", 0.0)) * jax.device_count()

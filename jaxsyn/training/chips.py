@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
+
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
@@ -49,3 +51,9 @@ def chip(kind: str) -> Chip | None:
   """The chip of a `device_kind`; None where it is not known (a CPU)."""
   names = [name for name in CHIPS if f"{kind} ".startswith(name)]
   return CHIPS[max(names, key=len)] if names else None
+
+
+def peak_flops() -> float | None:
+  """Of all devices together; None where the kind is not known (a CPU)."""
+  known = chip(jax.devices()[0].device_kind)
+  return known.flops * jax.device_count() if known else None

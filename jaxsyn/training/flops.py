@@ -23,13 +23,14 @@ def product_flops(function: Callable[..., Any], *arguments: Any) -> float:
     function: to be traced.
     arguments: arrays, or their shapes.
   """
-  return _of(jax.make_jaxpr(function)(*arguments).jaxpr)
+  return traced_flops(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 
-def _of(jaxpr: Any) -> float:
+def traced_flops(jaxpr: Any) -> float:
+  """The same of what was traced already."""
   total = 0.0
   for equation in jaxpr.eqns:
-    inner = [_of(one) for one in _inside(equation.params)]
+    inner = [traced_flops(one) for one in _inside(equation.params)]
     if equation.primitive.name == "dot_general":
       total += _product(equation)
     elif equation.primitive.name == "cond":
