@@ -175,7 +175,8 @@ def _answers(
   if processes == 1:
     yield from answers
     return
-  most = values.buffer * len(session.devices)
+  # The same for all: one may have more devices than another.
+  most = values.buffer * max(hosts.everyone(len(session.devices)))
   while True:
     told, fault = [], ""
     try:

@@ -124,6 +124,9 @@ def task(
   batch["source_weighting_BSS"] = np.zeros(
     (shape.rows, shape.source, shape.source), np.float32
   )
+  # A step counts the devices of the machine on which it is traced.
+  logits = plan.recipe.logits * layout.mesh.size // jax.device_count()
+  plan = dataclasses.replace(plan, recipe=plan.recipe.replace(logits=logits))
   state = abstract_state(plan.recipe, layout, batch)
   reads = manifests.features_for(manifest, plan.translation_features)
   reads = tuple(name for name in reads if name.startswith("source"))

@@ -1,4 +1,4 @@
-"""Several processes that train one model together: they join, agree and end.
+"""Several processes at work on one thing: they join, agree and end together.
 
 JAX connects them and moves the arrays (`jax.distributed`, GSPMD, Orbax). What is left
 to a program: to join before anything else is done with JAX, to decide together
@@ -50,7 +50,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
   flags.DEFINE_string(
     "coordinator",
     None,
-    "HOST:PORT of process 0, a free port, where several processes train "
+    "HOST:PORT of process 0, a free port, where several processes work "
     "together that no cluster starts; --processes and --process with it.",
     flag_values=values,
   )
@@ -358,7 +358,8 @@ def _leave(error: BaseException) -> None:
       _say(
         f"error: process {number} lost another process of the run, which failed "
         f"or was killed; JAX names it within {HEARTBEAT} s, its own log says "
-        "why. The same command goes on from the last checkpoint. It was told: "
+        "why. Run the same command again: training goes on from the last "
+        "checkpoint. It was told: "
         f"{str(error).splitlines()[0][:300]}"
       )
       time.sleep(HEARTBEAT + 5)  # JAX ends this process sooner, with the name
