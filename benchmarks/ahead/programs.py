@@ -126,7 +126,8 @@ def task(
   )
   # A step counts the devices of the machine on which it is traced.
   logits = plan.recipe.logits * layout.mesh.size // jax.device_count()
-  plan = dataclasses.replace(plan, recipe=plan.recipe.replace(logits=logits))
+  recipe = dataclasses.replace(plan.recipe, logits=logits)
+  plan = dataclasses.replace(plan, recipe=recipe)
   state = abstract_state(plan.recipe, layout, batch)
   reads = manifests.features_for(manifest, plan.translation_features)
   reads = tuple(name for name in reads if name.startswith("source"))
