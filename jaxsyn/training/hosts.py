@@ -18,6 +18,7 @@ import pathlib
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -97,19 +98,32 @@ def join(values: flags.FlagValues) -> None:
   # It takes SIGTERM away from Python, and the loop, which agrees on a step for
   # it, would not hear of one that comes before the loop begins.
   jax.config.update("jax_enable_preemption_service", False)
+  late = threading.Timer(values.join_timeout, _give_up, [values.join_timeout])
+  late.daemon = True
+  late.start()
   jax.distributed.initialize(
     given.get("coordinator"),
     given.get("processes"),
     given.get("process"),
-    initialization_timeout=values.join_timeout,
+    initialization_timeout=2 * values.join_timeout,
     heartbeat_timeout_seconds=HEARTBEAT,
     shutdown_timeout_seconds=GOOD_BYE,
   )
+  late.cancel()
   if jax.process_index() == 0:
     number, devices = jax.process_count(), jax.device_count()
     print(
       f"{number} processes joined ({cluster}), of {devices} devices", flush=True
     )
+
+
+def _give_up(seconds: int) -> None:
+  """Before JAX does, with a page of C++."""
+  _say(
+    f"error: not all processes have joined within {seconds} s. Start as many as "
+    "there are to be, all with the same address; --join_timeout waits longer."
+  )
+  os._exit(2)
 
 
 def check_joined() -> None:
@@ -141,9 +155,24 @@ def _check(given: dict[str, Any], timeout: int) -> None:
       f"--process={number}: of --processes={count} it is one from 0 to "
       f"{count - 1}."
     )
+  # JAX aborts with a page of C++ where nobody listens there, and with a
+  # segmentation fault where somebody else does.
   if number:
-    # JAX aborts with a page of C++ where nobody listens there.
     _wait_for(host, int(port), timeout)
+  else:
+    _check_free(int(port))
+
+
+def _check_free(port: int) -> None:
+  with socket.socket() as probe:
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+      probe.bind(("", port))
+    except (OSError, OverflowError) as error:
+      raise InputError(
+        f"--coordinator: port {port} of this machine, which process 0 listens "
+        f"at, cannot be had ({error}). Name another one, to all processes."
+      ) from None
 
 
 def _wait_for(host: str, port: int, timeout: int) -> None:

@@ -8,6 +8,7 @@ import functools
 import os
 import re
 import signal
+import socket
 import time
 
 import jax
@@ -72,6 +73,15 @@ def test_flags_that_do_not_fit_together_are_refused(words, message):
   with pytest.raises(InputError, match=message):
     join(*words)
   assert not jax.distributed.is_initialized()
+
+
+def test_a_port_that_is_taken_is_told():
+  with socket.socket() as other:
+    other.bind(("127.0.0.1", 0))
+    other.listen()
+    port = other.getsockname()[1]
+    with pytest.raises(InputError, match=f"port {port} of this machine"):
+      join(f"--coordinator=a:{port}", "--processes=2", "--process=0")
 
 
 def test_where_nobody_answers_it_says_where_it_asked():
