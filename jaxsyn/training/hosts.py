@@ -121,7 +121,8 @@ def _give_up(seconds: int) -> None:
   """Before JAX does, with a page of C++."""
   _say(
     f"error: not all processes have joined within {seconds} s. Start as many as "
-    "there are to be, all with the same address; --join_timeout waits longer."
+    "there are to be, with one address and each with its own --process; "
+    "--join_timeout waits longer."
   )
   os._exit(2)
 
