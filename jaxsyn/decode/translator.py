@@ -107,7 +107,7 @@ class Translator:
     self._devices = tuple(devices) or (None,)
     cores = min(os.cpu_count() or 1, 8) if cpu else 1
     self._threads = max(1, cores // len(self._devices))  # of a device
-    self._given: Any = None  # the parameters of the last call,
+    self._given: list[Any] = []  # the parameters of the last call,
     self._copies: dict[jax.Device, Any] = {}  # and on each device that had work
 
   @property
@@ -167,8 +167,10 @@ class Translator:
     """The parameters on a device; copies are kept until others are given."""
     if device is None:
       return params
-    if params is not self._given:
-      self._given, self._copies = params, {}
+    # By the arrays: a caller may have put others into the same tree.
+    given = jax.tree.leaves(params)
+    if list(map(id, given)) != list(map(id, self._given)):
+      self._given, self._copies = given, {}
     if device not in self._copies:
       self._copies[device] = jax.device_put(params, device)
     return self._copies[device]
