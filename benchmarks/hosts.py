@@ -85,6 +85,7 @@ class Processes:
     processes: int = 1,
     devices: int = DEVICES,
     faulty: int | None = None,
+    own: Mapping[int, Sequence[str]] | None = None,
     environment: Mapping[str, str] | None = None,
   ):
     """Starts them.
@@ -96,6 +97,7 @@ class Processes:
       processes: how many, each with as many of the devices.
       devices: of all.
       faulty: the process that is to raise an exception.
+      own: further words of some processes.
       environment: None: this process's own.
     """
     arguments = [*words, "--workdir", str(workdir)]
@@ -121,6 +123,7 @@ class Processes:
           *(["-c", FAULTY] if i == faulty else ["-m", "jaxsyn.train"]),
           *arguments,
           *([f"--process={i}"] if processes > 1 else []),
+          *(own or {}).get(i, []),
         ],
         cwd=ROOT,
         env={**(environment or os.environ), **simulated},

@@ -91,28 +91,42 @@ def guarded(function: Callable[[], Any]) -> None:
       function()
       sys.stdout.flush()
     _leave(0)
-  except InputError as error:
-    _stop(f"error: {error}", 2)
-  except KeyboardInterrupt:
-    _stop("interrupted", 130)
-  except Ended as end:
-    _stop(f"ended by {signal.Signals(end.number).name}", 128 + end.number)
-  except BrokenPipeError:
-    _stop("", 141)
-  except MemoryError:
-    _stop(
+  except BaseException as error:
+    known = told(error)
+    if known is None:
+      raise
+    _stop(*known)
+
+
+def told(error: BaseException) -> tuple[str, int] | None:
+  """The message for what went wrong, and the exit status.
+
+  None where it is a fault of ours, which keeps its traceback.
+  """
+  if isinstance(error, InputError):
+    return f"error: {error}", 2
+  if isinstance(error, KeyboardInterrupt):
+    return "interrupted", 130
+  if isinstance(error, Ended):
+    name = signal.Signals(error.number).name
+    return f"ended by {name}", 128 + error.number
+  if isinstance(error, BrokenPipeError):
+    return "", 141
+  if isinstance(error, MemoryError):
+    return (
       "error: out of memory. End other programs, take less at a time "
       "(config.batch.tokens, config.decode.sentences, --buffer), or a machine "
       "with more.",
       2,
     )
-  except OSError as error:
-    path = error.filename2 or error.filename  # of a copy, the second is written
-    if path is None and error.errno not in _PATHLESS:
-      raise
-    place = "" if path is None else f": {os.fsdecode(path)}"
-    advice = _ADVICE.get(error.errno or 0, "Check the name, and what is there.")
-    _stop(f"error: {error.strerror or error}{place}. {advice}", 2)
+  if not isinstance(error, OSError):
+    return None
+  path = error.filename2 or error.filename  # of a copy, the second is written
+  if path is None and error.errno not in _PATHLESS:
+    return None
+  place = "" if path is None else f": {os.fsdecode(path)}"
+  advice = _ADVICE.get(error.errno or 0, "Check the name, and what is there.")
+  return f"error: {error.strerror or error}{place}. {advice}", 2
 
 
 @contextlib.contextmanager

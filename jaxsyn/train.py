@@ -17,7 +17,7 @@ import jax
 from absl import flags, logging
 
 from jaxsyn import cli, exits, lock, workdir
-from jaxsyn.config import Config, read_config
+from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.split import Change, Split, open_split
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
@@ -67,6 +67,11 @@ def run(
   records = Records(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   hosts.check_joined()
+  told = flat(as_dict(config), "config.") | flat(
+    workdir.hashes(records.manifest), "data."
+  )
+  told.pop("config.data.directory")  # each may have a copy
+  hosts.check_same("config", told)
   layout = Layout(config.train.parallelism, config.train.mesh)
   split = open_split(
     records,
@@ -212,7 +217,8 @@ def _main(values: flags.FlagValues) -> None:
     f"the step: {outcome.compilations}."
   )
   if asked:
-    print(f"To go on: python -m jaxsyn.train {' '.join(sys.argv[1:])}")
+    others = ", and so each of the others" * (jax.process_count() > 1)
+    print(f"To go on{others}: python -m jaxsyn.train {' '.join(sys.argv[1:])}")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,12 @@ from jaxsyn.session import Session
 from jaxsyn.training import hosts
 from jaxsyn.training.mesh import set_up_jax
 
+# What several processes must agree on; the folder may be a copy.
+_SAME = (
+  *("conllu", "nbest", "scores", "beam", "alpha", "checkpoint", "buffer"),
+  "errors",
+)
+
 Given = Source | Faulty | None
 Translate = Callable[[], list[list[Translation]]]
 
@@ -100,6 +106,10 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   hosts.by_the_first(lambda: exits.check_target(values.output, "--output"))
   if jax.process_count() > 1:
     _check_files(values)
+    told = {name: values[name].value for name in _SAME}
+    there = os.path.isfile(values.input)
+    told["bytes of --input"] = os.path.getsize(values.input) if there else None
+    hosts.check_same("command", told)
   names = ("beam", "alpha", "nbest")
   decode: dict[str, Any] = {
     n: values[n].value for n in names if values[n].value is not None

@@ -15,13 +15,12 @@ import itertools
 import json
 import os
 import pathlib
-import signal
 import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -35,6 +34,8 @@ from jax.experimental import multihost_utils
 from jaxsyn import exits, lock
 from jaxsyn.errors import InputError
 
+flags.disclaim_key_flags()  # they show in the help of the command
+
 T = TypeVar("T")
 _waits = itertools.count()  # the same in all processes
 
@@ -43,6 +44,7 @@ HEARTBEAT = 10  # seconds without a sign of life, after which a process is dead
 GOOD_BYE = 15  # seconds that the first process to end waits for the others
 MEET = 2.0  # seconds between two questions whether to end, if steps are quick
 POLL = 0.05  # seconds between two questions whether all are ready
+LAST_WORDS = 3.0  # seconds that others have to say what the first has met, too
 LATE = 10.0  # seconds after which a network's folder shows what was written
 
 
@@ -240,6 +242,30 @@ def by_the_first(action: Callable[[], T]) -> T | None:
   return result
 
 
+def check_same(what: str, own: Mapping[str, Any]) -> None:
+  """All processes were told the same.
+
+  Args:
+    what: it is, for the message.
+    own: what this process was told; plain JSON.
+
+  Raises:
+    InputError: in all of them; it names the first that differs, and what in.
+  """
+  first, *others = everyone(own)
+  for number, other in enumerate(others, start=1):
+    differing = [
+      f"{name} is {other.get(name)!r} there and {first.get(name)!r} in process 0"
+      for name in sorted(first | other)
+      if first.get(name) != other.get(name)
+    ]
+    if differing:
+      raise InputError(
+        f"process {number} was given another {what} than process 0: "
+        f"{'; '.join(differing[:5])}. Start all with the same command."
+      )
+
+
 def check_shared(folder: os.PathLike[str] | str) -> None:
   """All processes see the folder that process 0 has locked.
 
@@ -375,14 +401,9 @@ def together() -> Iterator[None]:
 
 def _leave(error: BaseException) -> None:
   number, status = jax.process_index(), 2
-  if isinstance(error, InputError):
-    _say(f"error: {error}")
-  elif isinstance(error, exits.Ended):
-    _say(f"process {number}: ended by {signal.Signals(error.number).name}")
-    status = 128 + error.number
-  elif isinstance(error, KeyboardInterrupt):
-    _say(f"process {number}: interrupted")
-    status = 130
+  if known := exits.told(error):
+    message, status = known
+    _say(message)
   else:
     if _lost(error):
       _say(
@@ -395,6 +416,10 @@ def _leave(error: BaseException) -> None:
       time.sleep(HEARTBEAT + 5)  # JAX ends this process sooner, with the name
     lines = "".join(traceback.format_exception(error))
     _say(f"error in process {number}:\n{lines}")
+  if number == 0:
+    # With it goes what connects the others, who may have met the same: JAX would
+    # end them with a page of C++ before they have said so.
+    time.sleep(LAST_WORDS)
   os._exit(status)
 
 

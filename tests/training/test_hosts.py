@@ -121,6 +121,21 @@ def test_one_process_is_asked_alone():
   hosts.check_shared(os.devnull)
 
 
+def test_processes_of_different_configs_are_refused(start, tmp_path):
+  """Each would compute a part of another gradient, without a word."""
+  rate = ["--config.optimiser.learning_rate=0.1"]
+  run = start(tmp_path, OPTIONS, processes=2, devices=2, own={1: rate})
+  ended = run.end()
+  assert ended.statuses == [2, 2], ended.told
+  for told in ended.told:
+    assert (
+      "process 1 was given another config than process 0: "
+      "config.optimiser.learning_rate is 0.1 there and" in told
+    )
+    assert "Traceback" not in told and "Check failure" not in told
+  assert not list(tmp_path.iterdir())
+
+
 def test_one_that_is_told_to_end_ends_all_and_one_alone_goes_on(
   start, tmp_path
 ):
