@@ -229,14 +229,17 @@ def by_the_first(action: Callable[[], T]) -> T | None:
   """Process 0 does it while the others wait; what it returns, None in others.
 
   Raises:
-    InputError: that of process 0, in all of them.
+    InputError: that of process 0, in all of them; also of the system's errors.
   """
   result, reason = None, ""
   if jax.process_index() == 0:
     try:
       result = action()
-    except InputError as error:
-      reason = str(error)
+    except (InputError, OSError) as error:
+      known = exits.told(error)
+      if known is None:
+        raise
+      reason = known[0].removeprefix("error: ")
   if reason := agreed(reason):
     raise InputError(reason)
   return result
