@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 
 from absl import flags
 
+import benchmarks.accelerator
 from benchmarks.accelerator.limits import TRIAL, Limits, Row
 from benchmarks.accelerator.lines import Line, lines
 from benchmarks.accelerator.results import Failed, Measured, Results
@@ -26,6 +27,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.training.mesh import set_up_jax
 
+__doc__ = benchmarks.accelerator.__doc__  # what --help shows
 MARK = "ROW "  # before the rows, among all that a process may print
 LEAST = 10.0  # seconds; a line with fewer left is not begun
 KEPT = 2000  # letters of what a process said before it failed

@@ -9,11 +9,13 @@ import time
 
 from absl import flags
 
+import benchmarks.faults
 from benchmarks.faults import crew, flips, kills, mutations, world
 from benchmarks.figures import show
 from jaxsyn import cli
 from jaxsyn.errors import InputError
 
+__doc__ = benchmarks.faults.__doc__  # what --help shows
 SUITES = flips.SUITES | mutations.SUITES
 
 
