@@ -143,6 +143,16 @@ def test_products_in_loops_count_as_often_as_they_run():
   assert product_flops(lambda x, w: x @ w, batched, w) == 7 * 96
 
 
+def test_products_that_nobody_reads_do_not_count():
+  x = jax.ShapeDtypeStruct((3, 4), np.float32)
+
+  def function(x):
+    unread = jax.jit(lambda x: (x @ x.T, x @ (x.T @ x)))(x)
+    return unread[0]
+
+  assert product_flops(function, x) == 2 * 3 * 4 * 3
+
+
 def test_chips_by_the_longest_beginning():
   assert chip("NVIDIA H100 80GB HBM3") == CHIPS["NVIDIA H100"]
   assert chip("NVIDIA H100 PCIe") == CHIPS["NVIDIA H100 PCIe"]
