@@ -128,5 +128,9 @@ def _sign(file: TextIO) -> None:
 
 
 def _holder(file: TextIO) -> str:
-  file.seek(0)
-  return file.read(1000).strip() or "another process"  # it has not signed yet
+  for _ in range(20):  # it may have taken the lock, and not signed yet
+    file.seek(0)
+    if holder := file.read(1000).strip():
+      return holder
+    time.sleep(0.05)
+  return "another process"
