@@ -12,6 +12,11 @@ products; bytes are XLA's count, in which the body of a loop is once, so that
 the bound of a recurrent model is a mild one. --search does the same for the
 search: reading, and a step of it, on one device.
 
+Sizes are those of the prepared data and its most frequent batch; without it, or
+with --length or --vocabulary, of sentences of 64 subwords and of
+config.prepare.vocabulary.size. --topology cpu, this processor, has no published
+peaks, and so no bounds.
+
 A base model takes minutes. JAX_OPTIMIZATION_LEVEL=O1 is quicker, and its memory
 is more than would be needed.
 """
@@ -46,6 +51,7 @@ def of_step(task: programs.Task, machine: Machine) -> Figures:
     "rows": (rows / task.layout.rows, "sentences a device"),
     "source": (source, "subwords"),
     "target": (target, "subwords"),
+    "vocabulary": (task.plan.spec.target_vocabulary, "subwords"),
     "compiled": (time.perf_counter() - began, "s"),
     **of_program(program, machine, flops),
   }

@@ -13,6 +13,7 @@ import fcntl
 import os
 import pathlib
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from typing import TextIO
@@ -71,7 +72,9 @@ def alone(
 
 
 @contextlib.contextmanager
-def held(folder: os.PathLike[str] | str, how: int) -> Iterator[None]:
+def held(
+  folder: os.PathLike[str] | str, how: int, waiting: str = ""
+) -> Iterator[None]:
   """The kernel's lock on a folder itself: nothing is written.
 
   Where the file system knows no locks there is none, and no word.
@@ -79,6 +82,7 @@ def held(folder: os.PathLike[str] | str, how: int) -> Iterator[None]:
   Args:
     folder: is there.
     how: of flock(2): LOCK_SH or LOCK_EX, and LOCK_NB not to wait.
+    waiting: what is said where another has it, and this process waits.
 
   Raises:
     BlockingIOError: another has it, with LOCK_NB.
@@ -86,9 +90,13 @@ def held(folder: os.PathLike[str] | str, how: int) -> Iterator[None]:
   file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
   try:
     try:
-      fcntl.flock(file, how)
+      fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
-      raise
+      if how & fcntl.LOCK_NB:
+        raise
+      if waiting:
+        print(waiting, file=sys.stderr, flush=True)
+      fcntl.flock(file, how)
     except OSError:
       pass
     yield

@@ -19,7 +19,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from benchmarks.hosts import free_port
+from benchmarks.hosts.processes import free_port
 from configs import quickstart
 from jaxsyn import train
 from jaxsyn.errors import InputError

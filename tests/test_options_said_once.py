@@ -284,28 +284,28 @@ def test_help_of_no_section_guesses(parse, word, message):
   [
     (
       [FILE, "--config.optimiser.noam.warmup=5"],
-      "config.optimiser.noam.warmup is an option of "
-      "config.optimiser.schedule='noam', which is 'inverse_sqrt'. ",
+      "config.optimiser.noam.warmup counts only where "
+      "config.optimiser.schedule is 'noam'; here it is 'inverse_sqrt'. ",
     ),
     (
       [FILE, "--config.model.gru.hidden=8"],
-      "config.model.gru.hidden is an option of config.model.family='gru', "
-      "which is 'transformer'. ",
+      "config.model.gru.hidden counts only where config.model.family is "
+      "'gru'; here it is 'transformer'. ",
     ),
     (
       [FILE + ":gru_global", "--config.model.transformer.heads=8"],
-      "config.model.transformer.heads is an option of "
-      "config.model.family='transformer', which is 'gru'. ",
+      "config.model.transformer.heads counts only where "
+      "config.model.family is 'transformer'; here it is 'gru'. ",
     ),
     (
       [FILE, "--config.optimiser.name=adadelta", "--config.optimiser.adam.beta1=.5"],
-      "config.optimiser.adam.beta1 is an option of "
-      "config.optimiser.name='adam', which is 'adadelta'. ",
+      "config.optimiser.adam.beta1 counts only where "
+      "config.optimiser.name is 'adam'; here it is 'adadelta'. ",
     ),
     (  # which has no option, so no section
       [FILE, "--config.optimiser.schedule=constant", "--config.optimiser.noam.warmup=5"],
-      "config.optimiser.noam.warmup is an option of "
-      "config.optimiser.schedule='noam', which is 'constant'. ",
+      "config.optimiser.noam.warmup counts only where "
+      "config.optimiser.schedule is 'noam'; here it is 'constant'. ",
     ),
   ],
 )  # fmt: skip

@@ -121,6 +121,10 @@ def machine(topology: str) -> Machine:
   if topology == "cpu":
     return Machine(topology, jax.devices())
   kind, _, size = topology.partition(":")
+  if kind == "cpu":
+    raise InputError(
+      f"--topology={topology}: the processor here is 'cpu', without a size."
+    )
   target = TARGETS.get(kind)
   if target is None:
     raise InputError(

@@ -243,8 +243,8 @@ def unchosen(cls: type, config: Mapping[str, Any], option: str) -> str:
         chosen = beside.get(now, Choice)
         if now != name and not _inherits(chosen, within, inside):
           return (
-            f"config.{option} is an option of {at / chosen_by}={name!r}, "
-            f"which is {now!r}. Set that too, or leave the option out."
+            f"config.{option} counts only where {at / chosen_by} is {name!r}; "
+            f"here it is {now!r}. Set that too, or leave the option out."
           )
       elif name == chosen_by and dataclasses.is_dataclass(hint):
         within = hint

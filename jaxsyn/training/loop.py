@@ -111,7 +111,8 @@ def train(training: Training) -> TrainingEnd:
       )
       return loop.run(state, signals)
   finally:
-    training.profile.close()
+    if told := training.profile.close():
+      log.say(told)
     if programs:
       programs.close()
     log.close()
@@ -243,8 +244,8 @@ class _Loop:
     placed = self._layout.place_batch(dealt.batch)
     self._training.profile.before(step + 1)
     state, metrics = ready.program(state, placed)
-    if place := self._training.profile.after(step + 1, metrics):
-      self._log.say(f"a profile lies in {place}")
+    if told := self._training.profile.after(step + 1, metrics):
+      self._log.say(told)
     self._pending.append((step + 1, metrics))
     if len(self._pending) % IN_FLIGHT == 0:
       jax.block_until_ready(metrics)

@@ -31,7 +31,8 @@ class Profile:
     """
     first, _, last = steps.partition("-")
     self._first, self._last = int(first or 0), int(last or 0)
-    self._folder, self._records = pathlib.Path(folder), False
+    self._folder = pathlib.Path(folder)
+    self._records = self._recorded = False
     if self._last < self._first or (steps and not self._first):
       raise InputError(
         f"config.train.profile={steps!r}: FIRST-LAST of two steps from 1 is "
@@ -47,17 +48,25 @@ class Profile:
   def after(self, step: int, result: object) -> str:
     """This step was begun, and will give this.
 
-    Returns: where what was recorded lies, at the last; else "".
+    Returns: what to say of what was recorded, at the last; else "".
     """
     if not self._records or step < self._last:
       return ""
     jax.block_until_ready(result)
-    return self.close()
+    return self._end()
 
   def close(self) -> str:
-    """Ends a record; where it lies, or "" where there was none."""
-    if not self._records:
-      return ""
-    self._records = False
+    """The run ends; what to say of steps that it has not recorded, or ""."""
+    if self._records:
+      return f"{self._end()}; the run ended before step {self._last} did"
+    if self._first and not self._recorded and jax.process_index() == 0:
+      return (
+        f"no profile: step {self._first} of config.train.profile was not among "
+        "those of this run"
+      )
+    return ""
+
+  def _end(self) -> str:
+    self._records, self._recorded = False, True
     jax.profiler.stop_trace()
-    return str(self._folder / "plugins" / "profile")
+    return f"a profile lies in {self._folder / 'plugins' / 'profile'}"

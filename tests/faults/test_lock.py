@@ -70,6 +70,21 @@ def test_the_next_waits_if_it_wants(tmp_path, holder):
   waiting.communicate()
 
 
+def test_who_waits_for_a_folder_says_so(tmp_path):
+  words = f"lock.held({str(tmp_path)!r}, fcntl.LOCK_EX, 'waiting for it')"
+  code = f"import fcntl\nfrom jaxsyn import lock\nwith {words}: print('mine')"
+  with lock.held(tmp_path, fcntl.LOCK_EX, "not said"):
+    waiting = subprocess.Popen(
+      [sys.executable, "-c", code],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    assert waiting.stderr.readline() == "waiting for it\n"
+    assert waiting.poll() is None
+  assert waiting.communicate() == ("mine\n", "")
+
+
 def test_who_has_a_folder_may_ask_again(tmp_path):
   with lock.alone(tmp_path), lock.alone(f"{tmp_path}/."):
     pass

@@ -15,7 +15,8 @@ import jax
 import pytest
 from absl import flags
 
-from benchmarks.hosts import Processes, difference, free_port, steps
+from benchmarks.hosts.processes import Processes, free_port
+from benchmarks.hosts.runs import difference, steps
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts
 

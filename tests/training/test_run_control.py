@@ -146,6 +146,17 @@ def test_a_run_ended_between_two_updates_goes_on_to_the_bit(straight, resumed):
   )
 
 
+@pytest.mark.parametrize(
+  ("steps", "told"),
+  [("5-6", "no profile: step 5 of"), ("2-9", "ended before step 9 did")],
+)
+def test_steps_of_a_profile_that_never_come_are_said(
+  make, tmp_path, capsys, steps, told
+):
+  make(tmp_path / "run", steps=2, profile=steps)
+  assert told in capsys.readouterr().out
+
+
 def test_steps_that_were_asked_for_are_profiled(resumed):
   (path,) = (resumed / "plugins" / "profile").glob("*/*.xplane.pb")
   data = ProfileData.from_file(str(path))

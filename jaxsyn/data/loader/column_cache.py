@@ -115,7 +115,10 @@ def open_columns(
     try:
       place = root()
       place.parent.mkdir(parents=True, exist_ok=True)
-      with lock.held(place.parent, fcntl.LOCK_EX):
+      waiting = (
+        f"waiting for another process, which makes columns in {place.parent}"
+      )
+      with lock.held(place.parent, fcntl.LOCK_EX, waiting):
         if os.path.lexists(place):
           # Of several processes that found none, one made it; others waited.
           with contextlib.suppress(OSError, ValueError):

@@ -80,7 +80,8 @@ def get(
   expected = address.sha256 or recorded(path)
   if (found := _found(path, expected, check)) is None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with lock.held(path.parent, fcntl.LOCK_EX):
+    waiting = f"waiting for another process, which fetches {path}"
+    with lock.held(path.parent, fcntl.LOCK_EX, waiting):
       if (found := _found(path, expected, check)) is None:
         files.remove_unfinished(path.parent)
         found = _fetch(path, address, expected, check)

@@ -1,0 +1,57 @@
+"""The command: see `benchmarks.hosts`."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+import tempfile
+
+from absl import flags
+
+import benchmarks.hosts
+from benchmarks.hosts import endings, layouts
+from benchmarks.hosts.processes import DEVICES
+from jaxsyn import cli
+from jaxsyn.data.store import integrity, manifests
+
+__doc__ = benchmarks.hosts.__doc__  # what --help shows
+
+TABLES = ("layouts", "moves", "endings")
+
+
+def _main(values: flags.FlagValues) -> None:
+  own = re.compile("--?(processes|devices|tables|folder)(=|$)")
+  words = [word for word in sys.argv[1:] if not own.match(word)]
+  data = values.config.data
+  source = integrity.read_text(
+    data.directory, manifests.read(data.directory), data.validation, "source"
+  )
+  counts = [int(count) for count in values.processes]
+  with tempfile.TemporaryDirectory() as made:
+    folder = pathlib.Path(values.folder or made)
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {
+      "layouts": lambda: layouts.compare_layouts(
+        words, folder, source[:20], counts, values.devices
+      ),
+      "moves": lambda: layouts.compare_moves(words, folder, values.devices),
+      "endings": lambda: endings.compare_endings(words, folder),
+    }
+    for name in values.tables:
+      for row in tables[name]():
+        print(row, flush=True)
+      print()
+
+
+if __name__ == "__main__":
+  cli.config_flag()
+  flags.DEFINE_list(
+    "processes", ["2", "4"], "Numbers of processes compared with one."
+  )
+  flags.DEFINE_integer("devices", DEVICES, "Devices of all processes together.")
+  flags.DEFINE_multi_enum(
+    "tables", TABLES, TABLES, "Which tables are made; may be repeated."
+  )
+  flags.DEFINE_string("folder", "", "Keeps the runs and what they said.")
+  cli.main(_main)

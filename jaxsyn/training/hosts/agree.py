@@ -1,0 +1,210 @@
+"""What several processes decide together, each knowing something else.
+
+Before this file: nothing. After it: all that must be the same in all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax._src import (
+  distributed,  # the words its coordinator keeps: no public name
+)
+from jax.experimental import multihost_utils
+
+from jaxsyn import exits, lock
+from jaxsyn.errors import InputError
+
+T = TypeVar("T")
+_waits = itertools.count()  # the same in all processes
+
+MEET = 2.0  # seconds between two questions whether to end, if steps are quick
+POLL = 0.05  # seconds between two questions whether all are ready
+LATE = 10.0  # seconds after which a network's folder shows what was written
+
+
+def everyone(content: Any) -> list[Any]:
+  """What each process of the run says, in their order; plain JSON."""
+  if jax.process_count() == 1:
+    return [content]
+  data = np.frombuffer(json.dumps(content).encode(), np.uint8)
+  sizes = multihost_utils.process_allgather(np.array(data.size))
+  padded = np.zeros(sizes.max(), np.uint8)
+  padded[: data.size] = data
+  rows = multihost_utils.process_allgather(padded)
+  return [json.loads(row[:n].tobytes()) for row, n in zip(rows, sizes)]
+
+
+def agreed(reason: str) -> str:
+  """The first reason that any process has, in all of them; "" for none."""
+  return next(filter(None, everyone(reason)), "")
+
+
+def by_the_first(action: Callable[[], T]) -> T | None:
+  """Process 0 does it while the others wait; what it returns, None in others.
+
+  Raises:
+    InputError: that of process 0, in all of them; also of the system's errors.
+  """
+  result, reason = None, ""
+  if jax.process_index() == 0:
+    try:
+      result = action()
+    except (InputError, OSError) as error:
+      known = exits.told(error)
+      if known is None:
+        raise
+      reason = known[0].removeprefix("error: ")
+  if reason := agreed(reason):
+    raise InputError(reason)
+  return result
+
+
+def check_same(what: str, own: Mapping[str, Any]) -> None:
+  """All processes were told the same.
+
+  Args:
+    what: it is, for the message.
+    own: what this process was told; plain JSON.
+
+  Raises:
+    InputError: in all of them; it names the first that differs, and what in.
+  """
+  first, *others = everyone(own)
+  for number, other in enumerate(others, start=1):
+    differing = [
+      f"{name} is {other.get(name)!r} there and {first.get(name)!r} in process 0"
+      for name in sorted(first | other)
+      if first.get(name) != other.get(name)
+    ]
+    if differing:
+      raise InputError(
+        f"process {number} was given another {what} than process 0: "
+        f"{'; '.join(differing[:5])}. Start all with the same command."
+      )
+
+
+def check_shared(folder: os.PathLike[str] | str) -> None:
+  """All processes see the folder that process 0 has locked.
+
+  Raises:
+    InputError: on some of their machines it is another one.
+  """
+  if jax.process_count() == 1:
+    return
+  file = pathlib.Path(folder) / lock.FILE
+
+  def seen() -> str:
+    try:
+      return file.read_text(encoding="utf-8")
+    except OSError as error:
+      return error.strerror or "nothing"
+
+  holder = everyone(seen())[0]
+  end = time.monotonic() + LATE
+  while (told := seen()) != holder and time.monotonic() < end:
+    time.sleep(0.2)
+  reason = (
+    ""
+    if told == holder
+    else (
+      f"{file} on {socket.gethostname()} (process {jax.process_index()}) is not "
+      f"the file that process 0 wrote (here: {told.strip()!r}; there: "
+      f"{holder.strip()!r}). --workdir must be a folder that all processes share."
+    )
+  )
+  if reason := agreed(reason):
+    raise InputError(reason)
+
+
+def until(ready: Callable[[], bool], asked: Callable[[], str]) -> str:
+  """Waits until something is ready in all processes, unless one is to end.
+
+  Nothing of it goes over the devices: who is asked to end while another already
+  computes could not tell it. Called by all in the same order.
+
+  Args:
+    ready: in this process; it waits for a moment itself.
+    asked: why this process is to end; "" as long as it is not.
+
+  Returns: why all end, the same in all of them; "" where it is ready.
+  """
+  number = jax.process_count()
+  key = f"jaxsyn/until/{next(_waits)}"
+  client: Any = distributed.global_state.client  # None in one process alone
+  told, counted = "", False
+  while not told:
+    if not counted and ready():
+      counted = True
+      if number == 1 or client.key_value_increment(f"{key}/ready", 1) == number:
+        told = "ready"
+    elif reason := asked():
+      told = f"ended by {reason}"
+    if number > 1:
+      told = _first_said(client, key, told)
+    if counted and not told:
+      time.sleep(POLL)
+  return told.removeprefix("ended by ") if told != "ready" else ""
+
+
+def _first_said(client: Any, key: str, told: str) -> str:
+  """What the first process said under a key, if any; else this one's."""
+  if told:
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # another was first
+      client.key_value_set(key, told)
+  try:
+    return client.key_value_try_get(key)
+  except jax.errors.JaxRuntimeError as error:
+    if "NOT_FOUND" not in str(error):
+      raise
+    return ""
+
+
+class Meetings:
+  """Whether to end, decided by all processes at the same step.
+
+  Signals and clocks reach each at another step; where one ended alone, the others
+  would wait for it. Asking waits for the devices, so it is not done at each step
+  unless steps are slow.
+  """
+
+  def __init__(self, most: int, start: int):
+    """
+    Args:
+      most: steps between two meetings at most.
+      start: the step that is gone on from, where all meet.
+    """
+    self._most = most
+    self._next = self._at = start
+    self._met = time.monotonic()
+
+  def reason(self, step: int, own: str, *, now: bool = False) -> str:
+    """Why all end at this step; "" to go on.
+
+    Args:
+      step: the same in all processes.
+      own: why this one would.
+      now: at this step all do meet, whatever was planned.
+    """
+    if jax.process_count() == 1:
+      return own
+    if step < self._next and not now:
+      return ""
+    seconds = (time.monotonic() - self._met) / max(1, step - self._at)
+    told = everyone([own, seconds])
+    slowest = max(each for _, each in told)
+    # The same number in all: it is made of what all were told.
+    steps = int(MEET / max(slowest, 1e-3))
+    self._next = step + min(max(1, steps), self._most)
+    self._met, self._at = time.monotonic(), step
+    return next(filter(None, (reason for reason, _ in told)), "")

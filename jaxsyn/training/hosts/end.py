@@ -1,0 +1,76 @@
+"""How several processes end: all of them, whatever happened to one.
+
+Before this file: nothing. After it: `join`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+
+import jax
+
+from jaxsyn import exits
+
+# All together well below the half minute after which a scheduler kills.
+HEARTBEAT = 10  # seconds without a sign of life, after which a process is dead
+GOOD_BYE = 15  # seconds that the first process to end waits for the others
+LAST_WORDS = 3.0  # seconds that others have to say what the first has met, too
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+  """Around a run: all end together, and none is left waiting.
+
+  An exception in one of several ends it at once, without the good-bye for which it
+  would wait; the others lose the connection, or the sign of life.
+  """
+  try:
+    yield
+    # Here and not at the exit of Python, which would wait for compilers first.
+    jax.distributed.shutdown()
+  except BaseException as error:
+    if jax.process_count() == 1:
+      raise
+    _leave(error)
+
+
+def _leave(error: BaseException) -> None:
+  number, status = jax.process_index(), 2
+  if known := exits.told(error):
+    message, status = known
+    say(message)
+  else:
+    if _lost(error):
+      say(
+        f"error: process {number} lost another process of the run, which failed "
+        f"or was killed; JAX names it within {HEARTBEAT} s, its own log says "
+        "why. Run the same command again: training goes on from the last "
+        "checkpoint. It was told: "
+        f"{str(error).splitlines()[0][:300]}"
+      )
+      time.sleep(HEARTBEAT + 5)  # JAX ends this process sooner, with the name
+    lines = "".join(traceback.format_exception(error))
+    say(f"error in process {number}:\n{lines}")
+  if number == 0:
+    # With it goes what connects the others, who may have met the same: JAX would
+    # end them with a page of C++ before they have said so.
+    time.sleep(LAST_WORDS)
+  os._exit(status)
+
+
+def _lost(error: BaseException) -> bool:
+  """Whether it is what JAX, Orbax, Gloo or NCCL say when another is gone."""
+  words = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE", "heartbeat", "barrier")
+  return any(word in str(error) for word in words)
+
+
+def say(text: str) -> None:
+  """A line on standard error, at once."""
+  with contextlib.suppress(OSError):
+    sys.stdout.flush()
+    print(text, file=sys.stderr, flush=True)
