@@ -56,7 +56,8 @@ def compare_layouts(
       )
 
 
-# Layout and number of processes: of the first half, of the second.
+# Layout and number of processes: of the first half, of the second. The dropout
+# of pmap is its own, so that what was under it differs from the fifth digit on.
 MOVES = (
   (("data", 2), ("data", 1)),
   (("data", 1), ("data", 4)),
