@@ -29,7 +29,7 @@ from jaxsyn.data.options import Batches, Data, Prepare
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store import manifests, tfds_builder
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, as_dict, config_dict, from_config
 
@@ -47,7 +47,7 @@ def run(data: str, reads: tuple[str, ...], seconds: float) -> dict:
   Returns: name -> (value, unit).
   """
   began = time.perf_counter()
-  records = Records(data, "train")
+  records = PreparedSplit(data, "train")
   # Not the whole config, whose tables load JAX.
   plain = from_config(Data, config_dict(Data).to_dict(), At("config", "data"))
   split = open_split(records, reads, data=plain, batch=Batches(), seed=0)

@@ -19,7 +19,7 @@ from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.split import Split, open_split
 from jaxsyn.data.options import Data
 from jaxsyn.data.store import manifests, tfds_builder
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 
 SHA256 = "5" * 64
 SIDES = ("source",)
@@ -34,7 +34,7 @@ def data_of(tree: str = "parsed", **second: Any) -> Data:
 
 
 def opened(
-  records: Records,
+  records: PreparedSplit,
   reads: Collection[str],
   *,
   data: Data | None = None,

@@ -34,7 +34,7 @@ from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import fetch, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from preprocess import penn
 
@@ -171,7 +171,7 @@ def _reading(directory: pathlib.Path) -> tuple[Callable, Callable]:
 
 def columns(state: MutationCases, rng: Rng) -> None:
   """The page of a cache of columns, its checksum mended or not."""
-  records = Records(state.world.prepared, "validation")
+  records = PreparedSplit(state.world.prepared, "validation")
   names = ("source_id", "source_head", "source_parent_mid")
 
   def opened(folder: pathlib.Path, gib: float):

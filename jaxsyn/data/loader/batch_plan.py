@@ -19,16 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxsyn.data.store.prepared import Lengths
 from jaxsyn.errors import InputError
-
-
-class Lengths(NamedTuple):
-  """Subwords, the end sign included, and words of each example; 0: no tree."""
-
-  source: np.ndarray
-  target: np.ndarray
-  source_words: np.ndarray
-  target_words: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,7 +31,7 @@ from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.examples import Notes
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store.manifest_format import File
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.options import MEASURED, At, from_config
@@ -57,7 +57,9 @@ class _Page:
 
 
 def folder_of(
-  records: Records, features: Iterable[str], about: Iterable[str | int | None]
+  records: PreparedSplit,
+  features: Iterable[str],
+  about: Iterable[str | int | None],
 ) -> pathlib.Path:
   """Folder for columns of a prepared split; its name tells what is in it.
 
@@ -68,7 +70,7 @@ def folder_of(
   """
   page = json.dumps([records.fingerprint, sorted(features), *about])
   name = hashlib.sha256(page.encode()).hexdigest()[:16]
-  return records.directory / "work" / "columns" / name
+  return records.directory / "work" / "derived" / name
 
 
 def open_columns(

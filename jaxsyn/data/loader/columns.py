@@ -19,8 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from jaxsyn.data.loader.batch_plan import Lengths, Shape
+from jaxsyn.data.loader.batch_plan import Shape
 from jaxsyn.data.schema import FEATURES, SIDES
+from jaxsyn.data.store.prepared import Lengths
 from jaxsyn.data.store.rows import Rows
 
 Batch = dict[str, np.ndarray]

@@ -22,7 +22,7 @@ from jaxsyn.data.options import Data
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.example import retree, tagged
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Example, Rows, together
 from jaxsyn.errors import InputError
 
@@ -43,7 +43,7 @@ class Examples:
       and translation know the first one alone.
   """
 
-  records: Records
+  records: PreparedSplit
   data: Data
   seed: int
   both: bool = False

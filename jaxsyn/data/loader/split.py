@@ -29,7 +29,7 @@ from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
 
@@ -137,7 +137,7 @@ class Split:
 
 
 def open_split(
-  records: Records,
+  records: PreparedSplit,
   reads: Collection[str],
   *,
   data: Data,

@@ -56,6 +56,24 @@ class Rows:
   def __len__(self) -> int:
     return len(next(iter(self.start.values()))) - 1
 
+  @classmethod
+  def joined(cls, parts: Sequence[Rows], features: Iterable[str]) -> Self:
+    """Examples of several, one after the other, with these features of each."""
+    flat, start = {}, {}
+    for feature in features:
+      flat[feature] = np.concatenate([part.flat[feature] for part in parts])
+      sizes = [part.sizes(feature) for part in parts]
+      start[feature] = np.cumsum(np.concatenate([[0], *sizes]))
+    return cls(flat, start)
+
+  def part(self, begin: int, end: int) -> Rows:
+    """Examples begin to end - 1, their values not copied."""
+    flat, start = {}, {}
+    for feature, own in self.start.items():
+      flat[feature] = self.flat[feature][own[begin] : own[end]]
+      start[feature] = own[begin : end + 1] - own[begin]
+    return Rows(flat, start)
+
   def sizes(self, feature: str) -> np.ndarray:
     """How many values each example has of a feature."""
     return np.diff(self.start[feature])

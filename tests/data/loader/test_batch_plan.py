@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jaxsyn.data.loader import batch_plan
-from jaxsyn.data.loader.batch_plan import Lengths, Position, choose_lengths
+from jaxsyn.data.loader.batch_plan import Position, choose_lengths
+from jaxsyn.data.store.prepared import Lengths
 from jaxsyn.errors import InputError
 
 
