@@ -135,8 +135,8 @@ def run(
 
 def _length(config: Config, split: Split) -> str:
   """How often the run sees its examples: few pairs may be seen for hours."""
-  train, pairs = config.train, len(split.columns)
-  often = train.steps / max(1, len(split.plan.epoch(0)))
+  train, pairs = config.train, len(split)
+  often = train.steps / max(1, split.plan.batches())
   until = (
     f"or {train.minutes:g} minutes"
     if train.minutes

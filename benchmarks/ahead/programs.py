@@ -19,7 +19,8 @@ from jax.sharding import SingleDeviceSharding
 from benchmarks.ahead.machines import Machine
 from jaxsyn.config import Config
 from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.loader.batch_plan import Planned, Shape
+from jaxsyn.data.loader.batch_plan import Planned
+from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns, pad
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.schema import SIDES

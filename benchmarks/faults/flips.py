@@ -196,19 +196,17 @@ class Target:
   without: str = ""
 
 
-_TFDS, _COLUMNS = "prepared/quickstart/*/", "prepared/work/columns"
+_COLUMNS = "prepared/columns/"
 TARGETS = {
-  "shard": Target(_TFDS + "*.tfrecord*", train_on, without=_COLUMNS),
-  "shard_cached": Target(_TFDS + "*.tfrecord*", train_on),
-  "index": Target(_TFDS + "index-*.arrow", train_on, without=_COLUMNS),
-  "columns": Target(f"{_COLUMNS}/*/*", train_on),
+  "columns": Target(_COLUMNS + "*-of-*.arrow", train_on),
+  "lengths": Target(_COLUMNS + "*.lengths.arrow", train_on),
   "references": Target("prepared/text/*", train_on),
   "manifest": Target("prepared/manifest.json", train_on),
   "vocabulary": Target("prepared/*.model", train_on),
   "prepared": Target("prepared/*", prepare),
   "prepared_text": Target("prepared/text/*", prepare),
   "prepared_trees": Target("prepared/conllu/*", prepare),
-  "prepared_records": Target(_TFDS + "*", prepare),
+  "prepared_records": Target("prepared/quickstart/*/*", prepare),
   "interrupted": Target(
     "prepared/work/*", prepare, without="prepared/manifest.json"
   ),

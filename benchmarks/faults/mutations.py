@@ -27,6 +27,7 @@ from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.data.loader.column_cache import open_columns
+from jaxsyn.data.loader.held import hold
 from jaxsyn.data.sentence import conllu, tree
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.linearise import CLOSE
@@ -175,9 +176,10 @@ def columns(state: MutationCases, rng: Rng) -> None:
   names = ("source_id", "source_head", "source_parent_mid")
 
   def opened(folder: pathlib.Path, gib: float):
-    return open_columns(
+    files, _ = open_columns(
       lambda notes: records.rows(), names, folder, memory_gib=gib
     )
+    return hold(files, names).columns
 
   right, mutant = state.folder / "columns", state.folder / "mutant"
   expected = opened(right, 1.0)

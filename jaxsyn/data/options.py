@@ -242,8 +242,10 @@ class Batches:
     8, "Rows are multiples of this and of the device count.", unit="rows"
   )
   memory_gib: Amount = option(
-    4.0,
-    "Features above this are memory-mapped instead of loaded.",
+    1.0,
+    "Examples in memory, with all features that the data has. A split that "
+    "takes no more is held and shuffled whole; of a larger one each epoch "
+    "shuffles blocks of 4,096, and then the examples within windows of half of "
+    "this.",
     unit="GiB",
-    neutral=True,
   )

@@ -1,55 +1,32 @@
-"""All examples of a split, one flat array a feature, and padded from there.
+"""Examples in memory, one flat array a feature, and padded from there.
 
 A batch is a few NumPy gathers instead of hundreds of small arrays. The columns
-of a split come from `column_cache`, those of a few sentences that are in no
+of a split come from its files (`held`), those of a few sentences that are in no
 split from `Columns.of`; both are padded by the same function, so training and
 translation cannot drift apart.
 
 Arrays of a batch are named side_feature_LETTERS: the names of
 `jaxsyn.data.schema` with the axes of a batch, e.g. source_parent_mid_BS.
 
-Before this file: `examples`. After it: `batch_plan`, from their lengths.
+Before this file: `jaxsyn.data.store.rows`. After it: `held`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from jaxsyn.data.loader.batch_plan import Shape
-from jaxsyn.data.schema import FEATURES, SIDES
-from jaxsyn.data.store.prepared import Lengths
+from jaxsyn.data.loader.batch_shapes import Shape
+from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store.rows import Rows
 
 Batch = dict[str, np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True)
 class Columns(Rows):
-  """All examples of a split, or those of one batch.
-
-  Attributes:
-    notes: what was counted while the examples were made.
-  """
-
-  notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-  def lengths(self) -> Lengths:
-    """How long each example is, for `jaxsyn.data.loader.batch_plan`."""
-    subwords = [self.sizes(f"{side}_id") for side in SIDES]
-    return Lengths(*subwords, *(self._words(side) for side in SIDES))
-
-  def _words(self, side: str) -> np.ndarray:
-    """Words of each example, from any feature that tells; else zeros."""
-    for feature in self.start:
-      axes = FEATURES[feature].axes
-      if feature.startswith(side) and axes in ("W", "WW"):
-        sizes = self.sizes(feature)
-        return sizes if axes == "W" else _roots(sizes)
-    return np.zeros_like(self.sizes(f"{side}_id"))
+  """Examples in memory: those of a split or a window, or of one batch."""
 
   def padded(
     self, feature: str, ids: np.ndarray, shape: Shape, *, rows: int

@@ -5,8 +5,6 @@ may ask for other trees (config.data.tree), and for a second task beside
 translation (config.data.second), whose examples come after those of the first.
 
 Before this file: `jaxsyn.data.store.records`. After it: `column_cache`.
-
-Letters: I example of a split.
 """
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Iterator, Mapping
-
-import numpy as np
 
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.options import Data
@@ -71,8 +67,7 @@ class Examples:
       notes: counts, where there is a second task: examples of the "first" and
         the "second", and pairs that had "no tree" or were "too long" for it.
     """
-    tag = tasks.tag(self.data.second, self.records.manifest)
-    if tag is None and not self.data.tree.control and not self._two:
+    if not self.derived:
       return self.records.rows()  # as they are stored, which is faster
     return together(self.counted(notes) if self._two else self)
 
@@ -105,8 +100,14 @@ class Examples:
       *((*tasks.names(second), second.longest) if self._two else ()),
     ]
 
-  def weight_I(self, notes: Mapping[str, int]) -> np.ndarray | None:
-    """What each example counts in the loss; None: 1 each.
+  @property
+  def derived(self) -> bool:
+    """Whether they are others than those that are stored."""
+    tag = tasks.tag(self.data.second, self.records.manifest)
+    return tag is not None or self.data.tree.control or self._two
+
+  def second(self, notes: Mapping[str, int]) -> tuple[int, float] | None:
+    """The number of the first example of a second task, and what it counts.
 
     Args:
       notes: of `rows`.
@@ -123,7 +124,7 @@ class Examples:
         f"({told(notes)}). Raise config.data.second.longest, or look at the "
         f"{tasks.names(second)[1]} trees."
       )
-    return np.repeat([1.0, second.weight], [notes["first"], made])
+    return notes["first"], second.weight
 
   @property
   def _two(self) -> bool:

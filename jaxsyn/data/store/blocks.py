@@ -120,7 +120,10 @@ class BlockWriter:
     self.blocks: list[Block] = []
 
   def write(self, rows: Rows) -> None:
-    """Appends examples, with values in the features' types, as `Rows.of` has."""
+    """Appends examples, with values in the features' types, as `Rows.of` has.
+
+    They may have more features than the file, of which the lengths are taken.
+    """
     begin = 0
     while begin < len(rows):
       end = min(len(rows), begin + LONGEST - self._count)
@@ -144,7 +147,7 @@ class BlockWriter:
         self._flush()
 
   def _flush(self) -> None:
-    rows = Rows.joined(self._waiting, self._features)
+    rows = Rows.joined(self._waiting)
     sums = {
       name: _checksum(rows.start[name], rows.flat[name])
       for name in self._features
@@ -159,7 +162,7 @@ class BlockWriter:
     for name, size in sizes.items():
       columns[name] = Column(offset, len(rows.flat[name]), sums[name])
       offset += sum(size)
-    self.blocks.append(Block(_lengths(rows), columns))
+    self.blocks.append(Block(lengths_of(rows), columns))
     self._waiting, self._count = [], 0
     self._values = dict.fromkeys(self._features, 0)
 
@@ -355,12 +358,18 @@ def _checksum(start: np.ndarray, flat: np.ndarray) -> str:
   return f"{crc:08x}"
 
 
-def _lengths(rows: Rows) -> np.ndarray:
-  """length_I4 of the examples; see `Block`."""
+def lengths_of(rows: Rows) -> np.ndarray:
+  """length_I4 of examples; see `Block`."""
   subwords = [rows.sizes(f"{side}_id") for side in SIDES]
-  none = np.zeros(len(rows), np.int32)
-  words = [
-    rows.sizes(f"{side}_head") if f"{side}_head" in rows.start else none
-    for side in SIDES
-  ]
+  words = [_words(rows, side) for side in SIDES]
   return np.stack([*subwords, *words], 1).astype(np.int32)
+
+
+def _words(rows: Rows, side: str) -> np.ndarray:
+  """Words of each example, from any feature that tells; else zeros."""
+  for name in rows.start:
+    axes = FEATURES[name].axes
+    if name.startswith(side) and axes in ("W", "WW"):
+      sizes = rows.sizes(name)
+      return sizes if axes == "W" else np.sqrt(sizes).round()
+  return np.zeros(len(rows))

@@ -12,11 +12,12 @@ import dataclasses
 import itertools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 import numpy as np
 
+from jaxsyn.data.schema import FEATURES, SIDES
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.blocks import Block, BlockReader, Column, read_lengths
 from jaxsyn.data.store.rows import Example, Rows
@@ -35,6 +36,17 @@ class Lengths(NamedTuple):
   target: np.ndarray
   source_words: np.ndarray
   target_words: np.ndarray
+
+  def read_by(self, features: Collection[str]) -> Lengths:
+    """Without the words of sides of whose words no feature is read."""
+    of = {
+      name.partition("_")[0]
+      for name in features
+      if FEATURES[name].axes in ("W", "WW")
+    }
+    none = np.zeros(len(self.source), np.uint8)
+    words = (own if side in of else none for side, own in zip(SIDES, self[2:]))
+    return Lengths(self.source, self.target, *words)
 
   def of(self, numbers: np.ndarray | slice) -> Lengths:
     """Those of some examples, as int64."""

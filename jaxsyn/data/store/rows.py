@@ -57,10 +57,10 @@ class Rows:
     return len(next(iter(self.start.values()))) - 1
 
   @classmethod
-  def joined(cls, parts: Sequence[Rows], features: Iterable[str]) -> Self:
-    """Examples of several, one after the other, with these features of each."""
+  def joined(cls, parts: Sequence[Rows]) -> Self:
+    """Examples of several, one after the other; all have the same features."""
     flat, start = {}, {}
-    for feature in features:
+    for feature in parts[0].flat:
       flat[feature] = np.concatenate([part.flat[feature] for part in parts])
       sizes = [part.sizes(feature) for part in parts]
       start[feature] = np.cumsum(np.concatenate([[0], *sizes]))
@@ -72,6 +72,16 @@ class Rows:
     for feature, own in self.start.items():
       flat[feature] = self.flat[feature][own[begin] : own[end]]
       start[feature] = own[begin : end + 1] - own[begin]
+    return Rows(flat, start)
+
+  def take(self, numbers: np.ndarray) -> Rows:
+    """Some examples, by number, in that order."""
+    flat, start = {}, {}
+    for feature, own in self.start.items():
+      begin, size = own[numbers], own[numbers + 1] - own[numbers]
+      start[feature] = np.cumsum(np.append(0, size))
+      shift = np.repeat(begin - start[feature][:-1], size)
+      flat[feature] = self.flat[feature][shift + np.arange(len(shift))]
     return Rows(flat, start)
 
   def sizes(self, feature: str) -> np.ndarray:
