@@ -99,14 +99,14 @@ def test_columns_of_other_data_of_the_same_size(folder):
   """As when a file is copied from another preparation: whole, and not ours."""
   path = columns(folder, 0)
   table = [example(i) for i in (9, 1, 2)]  # of the same lengths
-  with path.open("wb") as file:
-    features = PreparedSplit(folder, "train").features
-    with (
-      pytest.MonkeyPatch.context() as patch,
-      blocks.BlockWriter(file, features) as writer,
-    ):
-      patch.setattr(blocks, "LONGEST", 2)
-      writer.write(blocks.Rows.of(table, features))
+  features = PreparedSplit(folder, "train").features
+  with (
+    path.open("wb") as file,
+    pytest.MonkeyPatch.context() as patch,
+    blocks.BlockWriter(file, features) as writer,
+  ):
+    patch.setattr(blocks, "LONGEST", 2)
+    writer.write(blocks.Rows.of(table, features))
   with pytest.raises(InputError, match=r"of another data set|is damaged"):
     list(PreparedSplit(folder, "train"))
 
