@@ -105,11 +105,9 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
   records = PreparedSplit(prepared, "validation")
-  bare = opened(records, plan.features).held.columns  # cached elsewhere
+  bare = opened(records, plan.features).held  # cached elsewhere
   second = data_of(task="parse")
-  columns = opened(
-    records, plan.features, data=second, both_tasks=False
-  ).held.columns
+  columns = opened(records, plan.features, data=second, both_tasks=False).held
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
   lines = integrity.read_text(

@@ -121,7 +121,7 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   random = Session(tmp_path / "run")
   records = PreparedSplit(config.data.directory, "test")
   names = ("source_id", "source_head", "source_parent_mid")
-  columns = opened(records, names[1:], data=data, seed=5).held.columns
+  columns = opened(records, names[1:], data=data, seed=5).held
   other = 0
   for i, stored in enumerate(Examples(records, data, 5)):
     made = random.example(parses[int(stored["line"]) - 1])

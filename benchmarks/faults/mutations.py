@@ -179,7 +179,7 @@ def columns(state: MutationCases, rng: Rng) -> None:
     files, _ = open_columns(
       lambda notes: records.rows(), names, folder, memory_gib=gib
     )
-    return hold(files, names).columns
+    return hold(files, names)
 
   right, mutant = state.folder / "columns", state.folder / "mutant"
   expected = opened(right, 1.0)

@@ -62,9 +62,7 @@ def test_prepared_and_read_as_any_other_feature(folder, capsys):
   assert [one["source_upos"].tolist() for one in records] == expected
 
   split = opened(records, ["source_upos"], tokens=600)
-  found = [
-    values(split.held.columns, "source_upos", i).tolist() for i in range(3)
-  ]
+  found = [values(split.held, "source_upos", i).tolist() for i in range(3)]
   assert found == expected
   batch = next(split.batches(Position())).batch
   (row,) = np.flatnonzero((batch["source_id_BS"] > 3).sum(1) > 10)

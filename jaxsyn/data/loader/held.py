@@ -6,7 +6,6 @@ padded.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -17,37 +16,21 @@ from jaxsyn.data.store.prepared import ColumnFiles, Lengths
 from jaxsyn.data.store.rows import Rows
 
 
-@dataclasses.dataclass(frozen=True)
-class Held:
-  """Some examples in memory.
-
-  Attributes:
-    columns: of them, in the order of their numbers.
-    number: in the split, of each, ascending; None: all are there.
-  """
-
-  columns: Columns
-  number: np.ndarray | None = None
-
-  def place(self, ids: np.ndarray) -> np.ndarray:
-    """Where examples are, by their numbers in the split."""
-    return ids if self.number is None else np.searchsorted(self.number, ids)
-
-
 def hold(
-  files: ColumnFiles, features: Sequence[str], ids: np.ndarray | None = None
-) -> Held:
-  """Reads examples: all, or those of some numbers.
+  files: ColumnFiles,
+  features: Sequence[str],
+  number: np.ndarray | None = None,
+) -> Columns:
+  """Reads examples: all, or those of some numbers, in the order of these.
 
   Args:
     files: of the split.
     features: names of those to read.
-    ids: numbers, in any order, each once or more often.
+    number: ascending, each once.
 
   Raises:
     InputError: a file is missing or damaged.
   """
-  number = None if ids is None else np.unique(ids)
   lengths = files.lengths if number is None else files.lengths.of(number)
   start: dict[str, np.ndarray] = {}
   by_size: dict[str, np.ndarray] = {}  # one array for features of one size
@@ -63,7 +46,7 @@ def hold(
     for name in features:
       place = start[name][begin]
       flat[name][place : place + len(rows.flat[name])] = rows.flat[name]
-  return Held(Columns(flat, start), number)
+  return Columns(flat, start)
 
 
 def _parts(

@@ -35,7 +35,7 @@ from jaxsyn.data.loader import column_cache, examples
 from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.held import Held, hold
+from jaxsyn.data.loader.held import hold
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store import manifests
@@ -87,6 +87,13 @@ class Dealt(NamedTuple):
   positions: int
 
 
+class Held(NamedTuple):
+  """Examples of a batch, and where they are."""
+
+  columns: Columns
+  place: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True)
 class Split:
   """A split as this host sees it: its rows of every batch.
@@ -118,7 +125,7 @@ class Split:
     return len(self.files)
 
   @functools.cached_property
-  def held(self) -> Held:
+  def held(self) -> Columns:
     """All examples, read when they are first asked for."""
     return hold(self.files, self.features)
 
@@ -131,13 +138,8 @@ class Split:
     walk = self.plan.walk(start)
     for (after, planned), held in self._held(walk, lambda step: step[1]):
       source, target = self.plan.subwords(planned.ids)
-      yield Dealt(
-        after,
-        self.batch(planned, held),
-        source,
-        target,
-        planned.shape.positions,
-      )
+      batch = self.batch(planned, held)
+      yield Dealt(after, batch, source, target, planned.shape.positions)
 
   def in_order(self) -> Iterator[Batch]:
     """All examples once, in few shapes: to evaluate."""
@@ -147,25 +149,27 @@ class Split:
 
   def _held(
     self, steps: Iterator[T], of: Callable[[T], Planned]
-  ) -> Iterator[tuple[T, Held]]:
-    """Each step with what is in memory for its batch."""
+  ) -> Iterator[tuple[T, Held | None]]:
+    """Each step with where its examples are in memory; None: all are."""
     if self.whole:
       for step in steps:
-        yield step, self.held
+        yield step, None
       return
 
-    def read(window: list[T]) -> tuple[list[T], Held]:
+    def read(window: list[T]) -> list[tuple[T, Held]]:
       own = [self._own(of(step))[0] for step in window]
-      ids = np.concatenate([np.empty(0, np.int64), *own])
-      return window, hold(self.files, self.features, ids)
+      number, place = np.unique(np.concatenate(own), return_inverse=True)
+      columns = hold(self.files, self.features, number)
+      ends = np.cumsum([len(ids) for ids in own])[:-1]
+      held = (Held(columns, some) for some in np.split(place, ends))
+      return list(zip(window, held))
 
     windows = itertools.groupby(steps, lambda step: of(step).window)
     # The next one is planned and read while one is used.
     reading = ahead((read(list(group)) for _, group in windows), 1)
     with contextlib.closing(reading):
-      for window, held in reading:
-        for step in window:
-          yield step, held
+      for window in reading:
+        yield from window
 
   def _own(self, planned: Planned) -> tuple[np.ndarray, int]:
     """This host's examples of a batch, and how many rows it has."""
@@ -176,7 +180,7 @@ class Split:
   def empty(self) -> list[Batch]:
     """A batch of padding in every shape, to compile with."""
     nobody = np.empty(0, np.int64)
-    none = Held(Columns.of([], self.features))
+    none = Held(Columns.of([], self.features), nobody)
     return [
       self.batch(Planned(shape, nobody), none) for shape in self.plan.shapes
     ]
@@ -186,16 +190,14 @@ class Split:
 
     Args:
       planned: the batch.
-      held: its examples; None: all are.
+      held: this host's examples of it; None: all are held.
 
     Raises:
       ValueError: the shape is too narrow for an example.
     """
-    held = held or self.held
     ids, rows = self._own(planned)
-    batch = held.columns.batch(
-      self.features, held.place(ids), planned.shape, rows=rows
-    )
+    columns, place = held or (self.held, ids)
+    batch = columns.batch(self.features, place, planned.shape, rows=rows)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
     weight_B[: len(ids)] = 1
     if self.second:

@@ -67,7 +67,7 @@ def opened(cache, make=rows, gib=1.0):
   """Opens a cache; True if that was right in all values."""
   files, notes = column_cache.open_columns(make, NAMES, cache, memory_gib=gib)
   assert notes == {"made": 11}
-  found = hold(files, NAMES).columns
+  found = hold(files, NAMES)
   for name, expected in EXPECTED.items():
     assert found.flat[name].dtype == expected.dtype
     assert_array_equal(found.flat[name], expected)

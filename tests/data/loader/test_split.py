@@ -194,7 +194,7 @@ def test_the_cache_is_used_and_made_again(examples, tmp_path):
 
   opened()
   held = hold(opened(never)[0], ["target_id"])
-  assert values(held.columns, "target_id", 1).tolist() == [34, 35]
+  assert values(held, "target_id", 1).tolist() == [34, 35]
   (cache / "columns.json").unlink()  # as if a kill had come in between
   opened()
   assert (cache / "columns.json").is_file()
@@ -301,7 +301,7 @@ def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
       for window in {p.window for p in planned}
     }
     for window, one in enumerate(held[: len(number)]):
-      assert len(one.columns) <= number[0, window] // 2 + 1
+      assert len(one) <= number[0, window] // 2 + 1
     held.clear()
   plain = split_of(
     files, windows=windows_of(files, 0.5), tokens=24, row_multiple=2

@@ -199,9 +199,7 @@ def test_random_trees_of_the_second_task_follow_the_seed(records):
   random = data(tree="random")
 
   def heads(seed):
-    both = toy_folders.opened(
-      records, READS, data=random, seed=seed
-    ).held.columns
+    both = toy_folders.opened(records, READS, data=random, seed=seed).held
     heads, again = (values(both, "source_head", i).tolist() for i in (2, 6))
     assert heads == again  # translated and parsed
     return tuple(heads)
@@ -226,7 +224,7 @@ def test_columns_hold_both_tasks_and_are_kept(records):
     )
     for name in both.features:
       for i, one in enumerate(found):
-        stored = values(both.held.columns, name, i)
+        stored = values(both.held, name, i)
         np.testing.assert_array_equal(stored, one[name].ravel())
     assert both.second == (5, 0.5)
   # Other options, other columns.
