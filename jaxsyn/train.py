@@ -100,7 +100,7 @@ def run(
     log = Log(pathlib.Path(folder), config.train.steps, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
-    for told in filter(None, (split.told, _no_test(config, records))):
+    for told in filter(None, (*split.told, _no_test(config, records))):
       log.say(told)
     return log
 

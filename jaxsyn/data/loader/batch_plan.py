@@ -201,12 +201,13 @@ class BatchPlan:
 
   def batches(self) -> float:
     """About how many an epoch has; where it is one window, exactly."""
-    first = [p for p in self._epoch(0) if p.window == (0, 0)]
-    if self._windows is None:
-      return len(first)
-    return (
-      len(self._lengths.source) / sum(len(p.ids) for p in first) * len(first)
+    first = list(
+      itertools.takewhile(lambda p: p.window == (0, 0), self._epoch(0))
     )
+    if self._windows is None or self._windows.whole:
+      return len(first)
+    held = sum(len(planned.ids) for planned in first)
+    return self._windows.examples / held * len(first)
 
   def subwords(self, ids: np.ndarray) -> tuple[int, int]:
     """Of some examples, without padding: of the source, of the target."""

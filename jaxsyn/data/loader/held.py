@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.mixture import Mixed
 from jaxsyn.data.schema import FEATURES, SIDES
 from jaxsyn.data.store.prepared import ColumnFiles, Lengths
 from jaxsyn.data.store.rows import Rows
 
 
 def hold(
-  files: ColumnFiles,
+  files: ColumnFiles | Mixed,
   features: Sequence[str],
   number: np.ndarray | None = None,
 ) -> Columns:
@@ -50,11 +51,11 @@ def hold(
 
 
 def _parts(
-  files: ColumnFiles, features: Sequence[str], number: np.ndarray | None
+  files: ColumnFiles | Mixed, features: Sequence[str], number: np.ndarray | None
 ) -> Iterator[tuple[int, Rows]]:
   """(place of the first, examples), block by block."""
   if number is None:
-    every = range(len(files.blocks))
+    every = range(len(files.start) - 1)
     yield from zip(files.start.tolist(), files.read(every, features))
     return
   cut = np.searchsorted(number, files.start)

@@ -31,11 +31,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from jaxsyn.data.loader import column_cache, examples
+from jaxsyn.data.loader import column_cache, examples, mixture
 from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.loader.held import hold
+from jaxsyn.data.loader.mixture import Mixed
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store import manifests
@@ -78,6 +79,7 @@ class Dealt(NamedTuple):
     batch: this host's rows.
     source, target: subwords in all rows, of all hosts.
     positions: of all rows, both sides, padding too.
+    corpora: of a mixture, how many examples of all rows are of which corpus.
   """
 
   after: Position
@@ -85,6 +87,7 @@ class Dealt(NamedTuple):
   source: int
   target: int
   positions: int
+  corpora: Mapping[str, int] | None = None
 
 
 class Held(NamedTuple):
@@ -111,7 +114,7 @@ class Split:
     change: a caller's own function on every batch.
   """
 
-  files: ColumnFiles
+  files: ColumnFiles | Mixed
   features: tuple[str, ...]
   plan: BatchPlan
   whole: bool = True
@@ -139,7 +142,12 @@ class Split:
     for (after, planned), held in self._held(walk, lambda step: step[1]):
       source, target = self.plan.subwords(planned.ids)
       batch = self.batch(planned, held)
-      yield Dealt(after, batch, source, target, planned.shape.positions)
+      corpora = None
+      if isinstance(self.files, Mixed):
+        corpora = self.files.count(planned.ids)
+      yield Dealt(
+        after, batch, source, target, planned.shape.positions, corpora
+      )
 
   def in_order(self) -> Iterator[Batch]:
     """All examples once, in few shapes: to evaluate."""
@@ -206,9 +214,13 @@ class Split:
     return changed(batch, self.change)
 
   @property
-  def told(self) -> str:
-    """What a second task made of the pairs, for the reader; "" without one."""
-    return examples.told(self.notes)
+  def told(self) -> list[str]:
+    """What became of the pairs by a second task or a mixture, for the reader."""
+    if isinstance(self.files, Mixed):
+      corpora = zip(self.files.corpora, self.files.rates)
+      each = [f"{c.name} {len(c.files):,} x {rate:.4g}" for c, rate in corpora]
+      return [f"examples an epoch: {', '.join(each)}", *self.files.notes]
+    return list(filter(None, [examples.told(self.notes)]))
 
 
 def open_split(
@@ -231,7 +243,8 @@ def open_split(
     data: config.data: which trees, which second task.
     batch: config.batch: how large batches are.
     seed: config.seed: of random trees, and of the order.
-    both_tasks: whether the examples of a second task are there as well.
+    both_tasks: whether to train on it: then the examples of a second task, and
+      of config.data.mixture, are there as well.
     rows: the rows of every batch are a multiple of this, for devices.
     share: this host's of the rows of every batch.
     change: function on every batch (NumPy). Rows and columns of padding are in
@@ -243,20 +256,23 @@ def open_split(
   """
   own = Examples(records, data, seed, both=both_tasks)
   features = manifests.features_for(records.manifest, reads)
-  files, notes = records.columns, dict[str, int]()
-  if own.derived:
-    files, notes = column_cache.open_columns(
-      own.rows,
-      features,
-      column_cache.folder_of(records, features, own.about),
-      memory_gib=batch.memory_gib,
+  files: ColumnFiles | Mixed
+  files, notes = _columns(own, features, batch)
+  if both_tasks and data.mixture.folders:
+    others = mixture.opened(data.mixture, records.split, reads)
+    each = [files] + [
+      _columns(Examples(other, data, seed), features, batch)[0]
+      for other in others.values()
+    ]
+    files = mixture.mix(
+      records, others, each, mixture=data.mixture, features=features
     )
   windows = Windows.of(
     files, records.features, memory_gib=batch.memory_gib, seed=seed
   )
   plan = BatchPlan(
     files.lengths.read_by(features),
-    None if windows.whole else windows,
+    windows if isinstance(files, Mixed) or not windows.whole else None,
     tokens=batch.tokens,
     shapes=batch.shapes,
     seed=seed,
@@ -273,6 +289,20 @@ def open_split(
     second=own.second(notes),
     share=share,
     change=change,
+  )
+
+
+def _columns(
+  own: Examples, features: tuple[str, ...], batch: Batches
+) -> tuple[ColumnFiles, dict[str, int]]:
+  """As they are stored, or those that are made of them, and what was counted."""
+  if not own.derived:
+    return own.records.columns, {}
+  return column_cache.open_columns(
+    own.rows,
+    features,
+    column_cache.folder_of(own.records, features, own.about),
+    memory_gib=batch.memory_gib,
   )
 
 

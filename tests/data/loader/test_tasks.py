@@ -220,7 +220,7 @@ def test_columns_hold_both_tasks_and_are_kept(records):
     assert both.notes["second"] == 2
     assert (
       "2 examples beside 5 translations; left out: 2 without a tree, 1"
-      in both.told
+      in both.told[0]
     )
     for name in both.features:
       for i, one in enumerate(found):
