@@ -1,10 +1,10 @@
 """The examples of a split as a run reads them: its trees, its tasks.
 
-What stands in the records is one example a pair, with the parser's trees. A run
+What is stored is one example a pair, with the parser's trees. A run
 may ask for other trees (config.data.tree), and for a second task beside
 translation (config.data.second), whose examples come after those of the first.
 
-Before this file: `jaxsyn.data.store.records`. After it: `column_cache`.
+Before this file: `jaxsyn.data.store.prepared`. After it: `column_cache`.
 """
 
 from __future__ import annotations

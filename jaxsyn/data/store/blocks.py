@@ -287,12 +287,17 @@ class BlockReader:
       raise self._error(name, "it is not there")
     offset, values, crc32c = block.columns[name]
     number, dtype = len(block.length_I4), FEATURES[name].dtype
+    # Whoever mends checksums gets no further: what reads the columns relies on
+    # these lengths, and on no more than their sum being read.
+    due = _sizes(block.length_I4, name)
+    if due is not None and due.sum() != values:
+      raise self._error(name, f"it has {values:,} values, not {due.sum():,}")
     starts = _padded(4 * (number + 1)) if FEATURES[name].axes else 0
     size = starts + values * dtype.itemsize
     try:
       self._file.seek(offset)
       data = self._file.read(size)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
       raise self._error(name, str(error)) from None
     if len(data) < size:
       raise self._error(name, f"the file ends within it, at {offset:,} bytes")
@@ -302,11 +307,12 @@ class BlockReader:
       start = np.frombuffer(data, "<i4", number + 1)
     if _checksum(start, flat) != crc32c:
       raise self._error(name, f"its checksum at {offset:,} bytes differs")
-    # Whoever mends checksums gets no further: padding relies on this.
-    if (due := _sizes(block.length_I4, name)) is not None and (
-      start[0] != 0 or not np.array_equal(np.diff(start), due)
+    if (
+      start[0] != 0
+      or start[-1] != values
+      or (due is not None and not np.array_equal(np.diff(start), due))
     ):
-      raise self._error(name, "it has other lengths than the lengths say")
+      raise self._error(name, "its examples have other lengths")
     return flat, start
 
   def _error(self, feature: str, why: str) -> InputError:

@@ -1,8 +1,8 @@
-"""The examples of a prepared split, by number or in the order of its text.
+"""The records of a prepared split, by number or in the order of its text.
 
 `preprocess.build` writes the records with `jaxsyn.data.store.tfds_builder`; here
-they are read back, checked and decoded, with neither TensorFlow nor JAX.
-`jaxsyn.data.loader` loads all of a split and makes batches of it.
+they are read back, checked and decoded, with neither TensorFlow nor JAX, to
+verify a folder. Training reads the columns (`jaxsyn.data.store.prepared`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Examples together: values of a feature in one array, of which each has a part.
 
 So they are decoded (`jaxsyn.data.store.decoding`), looked at
-(`jaxsyn.data.store.example_check`), written to a disk
-(`jaxsyn.data.loader.column_cache`) and padded (`jaxsyn.data.loader.columns`): that
+(`jaxsyn.data.store.example_check`), written to a disk and read back
+(`jaxsyn.data.store.blocks`) and padded (`jaxsyn.data.loader.columns`): that
 is faster than arrays for each.
 """
 

@@ -326,6 +326,22 @@ def test_windows_are_the_same_whatever_is_read(blocks_of_two):
   assert ids[0] == ids[1]
 
 
+def test_damage_is_told_when_its_window_is_come_to(blocks_of_two):
+  files, _ = blocks_of_two
+  windows = windows_of(files, 0.5)
+  split = split_of(files, windows=windows, tokens=12, shapes=2)
+  (path,) = files.paths
+  data = bytearray(path.read_bytes())
+  data[files.blocks[3][1]["source_word"].offset + 2] ^= 8
+  path.write_bytes(data)
+  with pytest.raises(
+    InputError, match=r"columns.arrow: source_word is damaged"
+  ):
+    list(itertools.islice(split.batches(Position()), 20))
+  plain = split_of(files, ["source_id"], windows=windows, tokens=12, shapes=2)
+  assert len(list(itertools.islice(plain.batches(Position()), 20))) == 20
+
+
 def test_items_ahead_are_the_same_items_in_order():
   assert list(ahead(iter(range(20)), 3)) == list(range(20))
 

@@ -1,5 +1,6 @@
 """Columns: the same bytes always, and no damage gives other numbers."""
 
+import dataclasses
 import io
 
 import numpy as np
@@ -159,6 +160,37 @@ def test_a_block_of_other_data_is_refused():
     read(data, of, ("source_id", "source_brackets"))
   with pytest.raises(InputError, match=r"source_id is damaged.* the file ends"):
     read(b"no arrow", of, ["source_id"])
+
+
+LIES = {
+  "more values": lambda at: {"values": 2**62},
+  "less than none": lambda at: {"values": -1},
+  "before the file": lambda at: {"offset": -8},
+  "beyond the file": lambda at: {"offset": 2**70},
+  "another place": lambda at: {"offset": at.offset + 8},
+}
+
+
+@pytest.mark.parametrize("name", ["source_id", "source_parsed", "line"])
+@pytest.mark.parametrize("lie", LIES)
+def test_places_that_lie_are_refused(name, lie):
+  """All checksums are right, as if somebody had written them so."""
+  data, (block,) = written(EXAMPLES)
+  at = block.columns[name]
+  at = at._replace(**LIES[lie](at))
+  lying = dataclasses.replace(block, columns={name: at})
+  with pytest.raises(InputError, match=f"train.arrow: {name} is damaged"):
+    read(data, [lying], [name])
+
+
+@pytest.mark.parametrize(
+  "lie", [lambda x: x[::-1], lambda x: x[1:], lambda x: -x, lambda x: x[:0]]
+)
+def test_lengths_that_lie_are_refused(lie):
+  data, (block,) = written(EXAMPLES)
+  lying = dataclasses.replace(block, length_I4=lie(block.length_I4))
+  with pytest.raises(InputError, match=r"train.arrow: source_id is damaged"):
+    read(data, [lying], ["source_id"])
 
 
 def test_lengths_of_a_split(longest):
