@@ -2,16 +2,27 @@
 
   python -m benchmarks.read_speed --data data/multi30k_en_de
   python -m benchmarks.read_speed --synthetic 1000000
+  python -m benchmarks.read_speed --synthetic 40000000 --hosts 8
+  python -m benchmarks.read_speed --synthetic 4500000 --order
 
 Prints, one line a figure (name=value unit): seconds and memory to the first
-batch when the features have to be decoded (cold) and when they are cached (warm),
-and examples per second of processor time in the steady state.
+batch when no file is in the system's cache (cold) and when all are (warm),
+examples per second of processor time after it, the share of padding, and that of
+one window of everything, and seconds until a run goes on from the middle of an
+epoch. Of several hosts each is measured, one after the other; the figures are of
+the slowest.
+
+With --order: how far from uniform the order of an epoch is, beside a uniform
+permutation. `place` is the correlation of places in text and epoch; `neighbours`
+the mean distance in the epoch of pairs that are neighbours in the text, as a
+share of that of a permutation; `together` how many of the pairs of a batch stood
+within 1,000 lines of each other in the text.
 """
 
 from __future__ import annotations
 
+import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,136 +31,161 @@ import time
 import numpy as np
 from absl import flags
 
-from benchmarks.figures import peak_mib, processor_seconds, show
-from jaxsyn import cli, files
-from jaxsyn.data import schema
-from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import open_split
-from jaxsyn.data.options import Batches, Data, Prepare
-from jaxsyn.data.sentence import controls
-from jaxsyn.data.sentence import tree as trees
-from jaxsyn.data.store import manifests, tfds_builder
-from jaxsyn.data.store.records import Records
+from benchmarks import made_columns
+from benchmarks.figures import Figures, peak_mib, processor_seconds, show
+from jaxsyn import cli
+from jaxsyn.data.loader.batch_plan import BatchPlan, Position
+from jaxsyn.data.loader.split import Share, Split, open_split
+from jaxsyn.data.options import Batches, Data
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, as_dict, config_dict, from_config
+from jaxsyn.options import At, config_dict, from_config
 
 READS = ("source_parent_mid",)
+NEAR = 1000  # lines
 
 
-def run(data: str, reads: tuple[str, ...], seconds: float) -> dict:
+def opened(data: str, reads: list[str], share: Share) -> Split:
+  """The training split, as a host of a run opens it."""
+  # Not the whole config, whose tables load JAX.
+  plain = from_config(Data, config_dict(Data).to_dict(), At("config", "data"))
+  return open_split(
+    PreparedSplit(data, "train"),
+    reads,
+    data=plain,
+    batch=Batches(),
+    seed=0,
+    rows=8,
+    share=share,
+  )
+
+
+def run(data: str, reads: list[str], seconds: float, share: Share) -> Figures:
   """Reads batches for some seconds.
 
   Args:
     data: prepared folder.
     reads: features in a batch beyond the ids.
     seconds: how long, after the first batch.
-
-  Returns: name -> (value, unit).
+    share: of a host.
   """
   began = time.perf_counter()
-  records = Records(data, "train")
-  # Not the whole config, whose tables load JAX.
-  plain = from_config(Data, config_dict(Data).to_dict(), At("config", "data"))
-  split = open_split(records, reads, data=plain, batch=Batches(), seed=0)
+  split = opened(data, reads, share)
   batches = split.batches(Position())
   next(batches)
-  figures = {
-    "first_batch": (time.perf_counter() - began, "s"),
-    "first_batch_memory": (peak_mib(), "MiB"),
-  }
+  figures = {"first_batch": (time.perf_counter() - began, "s")}
+  figures["first_batch_memory"] = peak_mib(), "MiB"
   began, busy, count = time.perf_counter(), processor_seconds(), 0
   while time.perf_counter() - began < seconds:
     count += int(next(batches).batch["weight_B"].sum())
   processor = processor_seconds() - busy
   figures["read"] = count / (time.perf_counter() - began), "examples/s"
   figures["read_cpu"] = count / processor, "examples/cpu-s"
-  figures["padding"] = 100 * split.plan.padding(), "%"
-  figures["examples"] = len(records), "examples"
+  figures["memory"] = peak_mib(), "MiB"
+  batches.close()  # type: ignore[attr-defined]  # it is a generator
+  middle = Position(1, int(split.plan.batches() / 2))
+  began = time.perf_counter()
+  next(split.batches(middle))
+  figures["goes_on_after"] = time.perf_counter() - began, "s"
   return figures
 
 
-def synthesise(directory: pathlib.Path, count: int) -> None:
-  """Writes a prepared folder of random pairs of 4 to 30 words."""
-  rng = np.random.default_rng(0)
-  shapes = []  # examples are drawn from a pool: writing is not what is timed
-  for seed in range(500):
-    words = int(rng.integers(4, 31))
-    head_W = controls.random(words, seed)
-    word_S = np.r_[np.arange(words), -1].astype(np.int32)
-    distance = trees.tree_distance(head_W).reshape(-1)
-    shapes.append((word_S, np.asarray(head_W, np.int32), distance))
+def padding(data: str, reads: list[str]) -> Figures:
+  """Of an epoch in windows, and of one that is planned whole."""
+  split = opened(data, reads, Share())
+  figures = {"examples": (float(len(split)), "examples")}
+  figures["padding"] = 100 * split.plan.padding(), "%"
+  if not split.whole:
+    batch = Batches()
+    whole = BatchPlan(
+      split.files.lengths.read_by(split.features),
+      tokens=batch.tokens,
+      shapes=len(split.plan.shapes),
+      seed=0,
+      row_multiple=8,
+      length_multiple=batch.length_multiple,
+    )
+    figures["padding_whole"] = 100 * whole.padding(), "%"
+  return figures
 
-  def examples():
-    for line in range(1, count + 1):
-      word_S, head_W, distance = shapes[line % len(shapes)]
-      target = max(2, len(word_S) + int(rng.integers(-3, 4)))
-      yield {
-        "line": np.int64(line),
-        "source_id": np.r_[rng.integers(4, 8000, len(word_S) - 1), 3].astype(
-          np.int32
-        ),
-        "source_word": word_S,
-        "source_head": head_W,
-        "source_relation": np.ones(len(head_W), np.int32),
-        "source_parent_mid": trees.parent_mid(word_S, head_W),
-        "source_tree_distance": distance,
-        "source_parsed": np.uint8(1),
-        "target_id": np.r_[rng.integers(4, 8000, target - 1), 3].astype(
-          np.int32
-        ),
-      }
 
-  facts = tfds_builder.write(
-    directory,
-    name="synthetic",
-    version=tfds_builder.VERSION,
-    features=schema.tfds_features(("source",)),
-    splits={"train": (count, examples())},
-    shards=8,
-  )
-  entry = {"file": "vocabulary.model", "sha256": "0" * 64, "size": 8000}
-  manifest = {
-    "name": "synthetic",
-    "version": tfds_builder.VERSION,
-    "sides": ["source"],
-    "splits": facts,
-    "vocabulary": dict.fromkeys(schema.SIDES, entry),
-    "relations": {"source": ["dep"]},
-    "parser": {"source": None},
-    "options": as_dict(Prepare()),
+def order(data: str) -> Figures:
+  """How far from uniform an epoch's order is."""
+  plan = opened(data, [], Share()).plan
+  planned = plan.epoch(0)
+  windows = len({one.window for one in planned})
+  ids = np.concatenate([one.ids for one in planned])
+  rows = np.repeat(np.arange(len(planned)), [len(one.ids) for one in planned])
+  figures = {"windows": (float(windows), "windows")}
+  uniform = np.random.default_rng(0).permutation(ids)
+  for name, drawn in (("", ids), ("uniform.", uniform)):
+    figures |= {f"{name}{k}": v for k, v in _order(drawn, rows).items()}
+  return figures
+
+
+def _order(id_I: np.ndarray, batch_I: np.ndarray) -> Figures:
+  place = np.empty(len(id_I), np.int64)
+  place[id_I] = np.arange(len(id_I))
+  correlation = np.corrcoef(id_I, np.arange(len(id_I)))[0, 1]
+  # The mean distance of two places of a uniform permutation is a third of all.
+  apart = np.abs(np.diff(place)).mean() / (len(id_I) / 3)
+  by_batch = id_I[np.lexsort((id_I, batch_I))]
+  near = (np.diff(by_batch) < NEAR) & (np.diff(batch_I) == 0)
+  return {
+    "place": (correlation, "correlation"),
+    "neighbours": (apart, "of a permutation"),
+    "together": (100 * near.mean(), "% of the pairs of a batch"),
   }
-  for name in manifests.names(manifest):  # no text, no trees, no vocabulary
-    path = directory / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-  manifest["files"] = files.sums(directory, manifests.names(manifest))
-  manifests.write(directory, manifest)
+
+
+def forget(folder: pathlib.Path) -> None:
+  """Takes all files of a folder out of the system's cache."""
+  for path in folder.rglob("*"):
+    if path.is_file():
+      with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _main(values: flags.FlagValues) -> None:
   if values.synthetic:
     with tempfile.TemporaryDirectory() as name:
-      synthesise(pathlib.Path(name), values.synthetic)
-      _cold_and_warm(name, values)
+      folder = pathlib.Path(name, "made")
+      made_columns.make(folder, values.synthetic)
+      _measure(str(folder), values)
   elif values.data:
-    _cold_and_warm(values.data, values)
+    _measure(values.data, values)
   else:
     raise InputError("--data or --synthetic is needed: what to read.")
 
 
-def _cold_and_warm(data: str, values: flags.FlagValues) -> None:
-  """Both in processes of their own, so that memory is that of one."""
-  if values.once:
-    show(run(data, tuple(values.reads), values.seconds))
+def _measure(data: str, values: flags.FlagValues) -> None:
+  """Each in a process of its own, so that memory is that of one."""
+  if values.host >= 0:
+    share = Share((values.host,), values.hosts)
+    show(run(data, values.reads, values.seconds, share))
     return
-  shutil.rmtree(pathlib.Path(data) / "work" / "columns", ignore_errors=True)
+  if values.order:
+    show(order(data))
+    return
   for state in ("cold", "warm"):
-    command = [sys.executable, "-m", "benchmarks.read_speed", "--once"]
-    command += ["--data", data, f"--seconds={values.seconds}"]
-    command += [f"--reads={','.join(values.reads)}"]
-    done = subprocess.run(command, check=True, text=True, capture_output=True)
-    for line in done.stdout.splitlines():
-      print(f"{state}.{line}", flush=True)
+    worst: dict[str, tuple[float, str]] = {}
+    for host in range(values.hosts):
+      if state == "cold":
+        forget(pathlib.Path(data))
+      command = [sys.executable, "-m", "benchmarks.read_speed"]
+      command += [f"--data={data}", f"--seconds={values.seconds}"]
+      command += [f"--host={host}", f"--hosts={values.hosts}"]
+      command += [f"--reads={','.join(values.reads)}"]
+      done = subprocess.run(command, check=True, text=True, capture_output=True)
+      for line in done.stdout.splitlines():
+        name, _, rest = line.partition("=")
+        value, unit = rest.split(" ", 1)
+        choose = min if name.startswith("read") else max
+        old = worst.get(name, (float(value), unit))[0]
+        worst[name] = choose(float(value), old), unit
+    show({f"{state}.{name}": figure for name, figure in worst.items()})
+  show(padding(data, values.reads))
 
 
 if __name__ == "__main__":
@@ -157,5 +193,7 @@ if __name__ == "__main__":
   flags.DEFINE_integer("synthetic", 0, "Read so many random pairs instead.")
   flags.DEFINE_float("seconds", 10.0, "Of reading, after the first batch.")
   flags.DEFINE_list("reads", list(READS), "Features in a batch.")
-  flags.DEFINE_bool("once", False, "Read once, as the cache is.")
+  flags.DEFINE_integer("hosts", 1, "That share every batch.", 1)
+  flags.DEFINE_bool("order", False, "How far from uniform the order is.")
+  flags.DEFINE_integer("host", -1, "Of a process that this starts.")
   cli.main(_main)

@@ -3,7 +3,7 @@
   python -m benchmarks.start_speed --config configs/multi30k_en_de.py
 
 Prints, one line a figure (name=value unit), for a cold start (no programs and
-no columns are kept from before) and for a warm one, seconds and processor
+no derived columns are kept from before) and for a warm one, seconds and processor
 seconds until the first step is done, and until the STEPS first are,
 with what is compiled meanwhile. With --before=FOLDER, another checkout of the
 project is measured in turns with this one, --turns=N of them.
@@ -103,7 +103,7 @@ def _processor_seconds(pid: int) -> float:
 
 def _main(values: flags.FlagValues) -> None:
   config: ml_collections.ConfigDict = values.config
-  columns = pathlib.Path(config.data.directory, "work", "columns").resolve()
+  columns = pathlib.Path(config.data.directory, "work", "derived").resolve()
   command = [sys.executable, "-m", "jaxsyn.train"]
   own = re.compile("--?(turns|before|steps)=")  # all others are of the training
   command += [word for word in sys.argv[1:] if not own.match(word)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.data.loader.batch_plan import Shape
+from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.schema import EOS, FEATURES, NO_WORD, SPECIAL
 from jaxsyn.data.sentence import controls

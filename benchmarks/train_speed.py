@@ -31,7 +31,7 @@ from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.schema import PAD
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.training.mesh import Layout, Program, set_up_jax
@@ -117,7 +117,7 @@ class OnData:
   """A system that is trained on prepared data."""
 
   def __init__(self, config: Config, data: str):
-    records = Records(data, "train")
+    records = PreparedSplit(data, "train")
     plan = resolve(config, records.manifest)
     self.split = open_split(
       records,

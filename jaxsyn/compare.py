@@ -42,7 +42,7 @@ from jaxsyn.config import Config, read_config
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.options import Data
 from jaxsyn.data.sentence import text
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
@@ -179,7 +179,7 @@ def _command(job: asked.Job) -> list[str]:
 def _translate(session: Session, split: str, path: pathlib.Path) -> None:
   """A test split as it was prepared: its own trees, or those of a control."""
   config = session.run.config
-  records = Records(config.data.directory, split)
+  records = PreparedSplit(config.data.directory, split)
   examples = iter(Examples(records, config.data, config.seed))
   together = BUFFER * len(session.devices)
   with text.writer(path) as write:

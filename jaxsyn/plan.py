@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxsyn.config import Config
-from jaxsyn.data.loader import tasks
+from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
@@ -74,6 +74,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
       "config.prepare.vocabulary.joint=True."
     )
   symbols = len(tasks.symbols(config.data.second, manifest))
+  symbols += len(mixture.tags(config.data.mixture, manifest))
   spec = ModelSpec(
     config.model,
     config.parts,
@@ -194,6 +195,12 @@ def _check_fit(config: Config) -> None:
       f"config.data.tree={TREES.name_of(tree)!r} is a dependency tree and does "
       "not reach config.data.second.brackets="
       f"{tasks.BRACKETS.name_of(brackets)!r}; set one of them back."
+    )
+  if config.data.mixture.folders and config.data.second.task.any:
+    raise InputError(
+      "config.data.mixture and config.data.second.task="
+      f"{tasks.names(config.data.second)[0]!r} are not made for each other; "
+      "set one of them back."
     )
   if train.average > train.keep:
     raise InputError(

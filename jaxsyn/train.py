@@ -20,7 +20,7 @@ from jaxsyn import cli, exits, lock, workdir
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.split import Change, Split, open_split
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.plan import resolve
@@ -64,7 +64,7 @@ def run(
   if not isinstance(config, Config):
     config = read_config(config)
   config = selection.settled(config)
-  records = Records(config.data.directory, config.data.train)
+  records = PreparedSplit(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   hosts.check_joined()
   told = flat(as_dict(config), "config.") | flat(
@@ -100,7 +100,7 @@ def run(
     log = Log(pathlib.Path(folder), config.train.steps, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
-    for told in filter(None, (split.told, _no_test(config, records))):
+    for told in filter(None, (*split.told, _no_test(config, records))):
       log.say(told)
     return log
 
@@ -135,8 +135,8 @@ def run(
 
 def _length(config: Config, split: Split) -> str:
   """How often the run sees its examples: few pairs may be seen for hours."""
-  train, pairs = config.train, len(split.columns)
-  often = train.steps / max(1, len(split.plan.epoch(0)))
+  train, pairs = config.train, len(split)
+  often = train.steps / max(1, split.plan.batches())
   until = (
     f"or {train.minutes:g} minutes"
     if train.minutes
@@ -147,7 +147,7 @@ def _length(config: Config, split: Split) -> str:
   )
 
 
-def _no_test(config: Config, records: Records) -> str:
+def _no_test(config: Config, records: PreparedSplit) -> str:
   """Which splits to report on were not prepared; "" where all were."""
   prepared = records.manifest["splits"]
   others = [name for name in prepared if name not in config.data.test]

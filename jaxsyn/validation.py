@@ -17,7 +17,7 @@ from jaxsyn.config import Config
 from jaxsyn.data.loader.split import Change, open_split
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
@@ -57,7 +57,7 @@ class Validator:
       change: a caller's own function on every host batch.
     """
     config: Config = settled(plan.config)
-    records = Records(config.data.directory, split)
+    records = PreparedSplit(config.data.directory, split)
     longest = _longest(records)
     self._layout = layout
     self._split = open_split(
@@ -164,13 +164,14 @@ def _on_one_device(params: Any) -> Any:
   return jax.tree.map(lambda x: x.addressable_data(0), params)
 
 
-def _longest(records: Records) -> int:
+def _longest(records: PreparedSplit) -> int:
   """Subwords of the longest side of a split.
 
   Raises:
     InputError: one of thousands, which would need more memory than all others.
   """
-  size = np.maximum(records.index.source_length, records.index.target_length)
+  lengths = records.columns.lengths
+  size = np.maximum(lengths.source, lengths.target)
   longest = int(size.max(initial=0))
   if longest > LONGEST:
     line = records[int(size.argmax())]["line"]

@@ -2,6 +2,7 @@
 
   config.json          the whole config
   manifest.json        of the data it was trained on: hashes, relations
+  mixture.json         hashes of the other corpora, where there are some
   vocabulary.model     the SentencePiece model, or source.model, target.model
   parser.source.udpipe the parser, where the system reads source trees
   checkpoints/ best/   see `jaxsyn.training.checkpoint`
@@ -28,6 +29,7 @@ from jaxsyn.options import changeable, flat
 from jaxsyn.training.reader import Reader
 
 CONFIG = "config.json"
+MIXTURE = "mixture.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +65,13 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   """
   workdir = pathlib.Path(workdir)
   manifest = manifests.read(config.data.directory)
+  corpora = {
+    folder: hashes(manifests.read(folder))["records"]
+    for folder in config.data.mixture.folders
+  }
   if _begun(workdir):
     _check_same(open_run(workdir), config, manifest)
+    _check_corpora(workdir, corpora)
   source = pathlib.Path(config.data.directory)
   missing = {
     file: digest
@@ -81,6 +88,8 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   for file in missing:
     files.copy(source / file, workdir / file)
   manifests.write(workdir, manifest)
+  if corpora:
+    files.write_json(workdir / MIXTURE, files.sealed(corpora))
   # Last: what has a config is taken for a run, and lacks nothing else.
   files.write_json(workdir / CONFIG, files.sealed(as_dict(config)))
   return Run(workdir, config, manifest)
@@ -145,6 +154,26 @@ def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:
       f"{run.workdir} holds a run of another config: {few(changed)}."
       " Use another --workdir, or the settings it began with."
     )
+
+
+def _check_corpora(workdir: pathlib.Path, corpora: dict[str, Any]) -> None:
+  """Raises InputError where a folder of the mixture holds other data now."""
+  if not corpora:
+    return
+  try:
+    was = files.unsealed(files.read_json(workdir / MIXTURE))
+  except (ValueError, OSError) as error:
+    raise InputError(
+      f"{workdir / MIXTURE} is damaged ({str(error).rstrip('.')}). Bring it back "
+      "from a copy, or use another --workdir."
+    ) from None
+  for folder, records in corpora.items():
+    if was.get(folder) != records:
+      raise InputError(
+        f"{workdir} was trained on other data than {folder}, of "
+        "config.data.mixture, holds now. Use another --workdir, or the data it "
+        "was trained on."
+      )
 
 
 def differences(

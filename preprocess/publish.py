@@ -32,6 +32,7 @@ def check_room(
     InputError: names a file that lies where prepared files go.
   """
   folders = {
+    "columns": r".+\.arrow",
     "conllu": r".+\.(source|target)\.conllu\.gz",
     "text": r".+\.(source|target)\.gz",
     name: r"\d+\.\d+\.\d+",

@@ -11,11 +11,14 @@ import numpy as np
 
 from configs import base, systems
 from jaxsyn.config import Config, Places, read_config
-from jaxsyn.data.loader.batch_plan import BatchPlan, Shape
+from jaxsyn.data.loader.batch_plan import BatchPlan
+from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
+from jaxsyn.data.store.blocks import lengths_of
+from jaxsyn.data.store.prepared import Lengths
 from jaxsyn.models.contract import forward
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.models.spec import Family
@@ -123,7 +126,7 @@ def columns_of(pairs) -> Columns:
 def shape_of(pairs, extra: int = 0) -> Shape:
   """The shape of training that holds the pairs, and `extra` on all sides."""
   plan = BatchPlan(
-    columns_of(pairs).lengths(),
+    Lengths(*lengths_of(columns_of(pairs)).T),
     tokens=2**20,
     shapes=1,
     seed=0,

@@ -170,7 +170,7 @@ def test_choices_stand_in_the_config_or_can_be_added(where, table):
 
 
 def test_what_may_change_on_a_resume():
-  free = {"data.directory", "batch.memory_gib", "prepare", "decode"}
+  free = {"data.directory", "prepare", "decode"}
   free.add("model.attention")
   free |= {
     f"train.{name}"
@@ -193,7 +193,7 @@ def test_what_may_change_on_a_resume():
 def test_what_changes_no_figure():
   free = {name for name in neutral(Config) if "config.prepare." not in name}
   assert free == {
-    *("config.prepare", "config.data.directory", "config.batch.memory_gib"),
+    *("config.prepare", "config.data.directory"),
     *("config.train.prefetch", "config.train.log_every"),
     "config.train.profile",
   }

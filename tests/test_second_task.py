@@ -15,7 +15,7 @@ from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity, manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.session import Session
@@ -83,7 +83,9 @@ def test_validation_has_room_for_the_tags(tiny, prepared):
     vocabulary=Vocabulary(prepared / "vocabulary.model"),
   )
   tagged = [len(one["source_id"]) for one in validator._split.examples]
-  plain = [len(one["source_id"]) for one in Records(prepared, "validation")]
+  plain = [
+    len(one["source_id"]) for one in PreparedSplit(prepared, "validation")
+  ]
   np.testing.assert_array_equal(tagged, np.array(plain) + 2)
   for planned in validator._split.plan.in_order():
     assert np.array(tagged)[planned.ids].max() <= planned.shape.source
@@ -102,12 +104,10 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
     if name.startswith("source")
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
-  records = Records(prepared, "validation")
-  bare = opened(records, plan.features).columns  # cached elsewhere
+  records = PreparedSplit(prepared, "validation")
+  bare = opened(records, plan.features).held  # cached elsewhere
   second = data_of(task="parse")
-  columns = opened(
-    records, plan.features, data=second, both_tasks=False
-  ).columns
+  columns = opened(records, plan.features, data=second, both_tasks=False).held
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
   lines = integrity.read_text(

@@ -16,7 +16,7 @@ from jaxsyn.data.loader.column_cache import folder_of
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence.stream import sentences
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.session import Session
 from preprocess import build
 
@@ -113,15 +113,15 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   assert train.run(config, tmp_path / "run").step == 3
   data = data_of("random")
   for split in ("train", "validation"):
-    records = Records(config.data.directory, split)
+    records = PreparedSplit(config.data.directory, split)
     read = manifests.features_for(records.manifest, ["source_tree_distance"])
     about = Examples(records, data, 5).about
     assert folder_of(records, read, about).is_dir()
 
   random = Session(tmp_path / "run")
-  records = Records(config.data.directory, "test")
+  records = PreparedSplit(config.data.directory, "test")
   names = ("source_id", "source_head", "source_parent_mid")
-  columns = opened(records, names[1:], data=data, seed=5).columns
+  columns = opened(records, names[1:], data=data, seed=5).held
   other = 0
   for i, stored in enumerate(Examples(records, data, 5)):
     made = random.example(parses[int(stored["line"]) - 1])

@@ -7,7 +7,10 @@ import pytest
 
 from jaxsyn import files, train, workdir
 from jaxsyn.config import read_config
+from jaxsyn.data.store import manifests
+from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.errors import InputError
+from jaxsyn.session import Session
 from jaxsyn.training import log
 
 
@@ -51,6 +54,39 @@ def test_the_config_may_change_until_there_is_a_checkpoint(tiny, tmp_path):
   (tmp_path / "best" / "2").mkdir(parents=True)  # would be another model's
   with pytest.raises(InputError, match=r"config\.model\.width was 64 and is"):
     created(config, tmp_path)
+
+
+def test_a_run_on_a_mixture_goes_on_with_the_same_corpora(
+  tiny, prepared, tmp_path
+):
+  other = tmp_path / "other"
+  shutil.copytree(prepared, other, ignore=shutil.ignore_patterns("work"))
+  config = tiny("transformer")
+  config.data.mixture.update(folders=(str(other),), tags=True)
+  config.train.update(steps=3, evaluate_every=3, save_every=3, log_every=3)
+  config.train.selection = "log_likelihood"
+  run = tmp_path / "run"
+  assert train.run(config, run).step == 3
+  records, _ = log.records(run)
+  counts = records[0]["examples/tiny"], records[0]["examples/other"]
+  assert min(counts) > 0
+  assert train.run(config, run).step == 3
+  translated = Session(run)(["the dog sees a cat ."])
+  assert len(translated) == 1
+  manifest = manifests.read(other)
+  whole = (run / workdir.MIXTURE).read_bytes()
+  (run / workdir.MIXTURE).write_bytes(whole[:-5])
+  with pytest.raises(InputError, match=r"mixture.json is damaged"):
+    train.run(config, run)
+  (run / workdir.MIXTURE).write_bytes(whole)
+  # As if it had been prepared again.
+  changed = manifest["splits"]["train"]["shards"][0]
+  changed["sha256"] = "7" * 64
+  hashes = [s["sha256"] for s in manifest["splits"]["train"]["shards"]]
+  manifest["splits"]["train"]["records_sha256"] = records_sha256(hashes)
+  manifests.write(other, manifest)
+  with pytest.raises(InputError, match=r"other data than .*other, of config"):
+    train.run(config, run)
 
 
 @pytest.mark.parametrize("name", ["vocabulary.model", "parser.source.udpipe"])

@@ -6,7 +6,7 @@ import dataclasses
 import gzip
 import json
 import pathlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from configs import base
 from jaxsyn import files
 from jaxsyn.config import read_config
 from jaxsyn.data import schema
+from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.split import Split, open_split
 from jaxsyn.data.options import Data
 from jaxsyn.data.store import manifests, tfds_builder
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
+from jaxsyn.data.store.rows import together
 
 SHA256 = "5" * 64
 SIDES = ("source",)
@@ -34,7 +36,7 @@ def data_of(tree: str = "parsed", **second: Any) -> Data:
 
 
 def opened(
-  records: Records,
+  records: PreparedSplit,
   reads: Collection[str],
   *,
   data: Data | None = None,
@@ -51,6 +53,16 @@ def opened(
     seed=seed,
     both_tasks=both_tasks,
   )
+
+
+def stored(
+  folder: pathlib.Path, examples: Sequence[Mapping[str, np.ndarray]]
+) -> ColumnFiles:
+  """Columns of examples that are in no prepared folder."""
+  files, _ = open_columns(
+    lambda _: together(examples), tuple(examples[0]), folder, memory_gib=1.0
+  )
+  return files
 
 
 def values(columns: Columns, feature: str, i: int) -> np.ndarray:

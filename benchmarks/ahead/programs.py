@@ -19,12 +19,13 @@ from jax.sharding import SingleDeviceSharding
 from benchmarks.ahead.machines import Machine
 from jaxsyn.config import Config
 from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.loader.batch_plan import Planned, Shape
+from jaxsyn.data.loader.batch_plan import Planned
+from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns, pad
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.decode.programs import Programs, Size
 from jaxsyn.decode.translator import FEW, READ, longest_output
 from jaxsyn.errors import InputError
@@ -96,7 +97,7 @@ def task(
   prepared = (folder / manifests.FILE).exists() and not (length or vocabulary)
   manifest: Mapping[str, Any]
   if prepared:
-    records = Records(folder, config.data.train)
+    records = PreparedSplit(folder, config.data.train)
     manifest = records.manifest
     plan = resolve(config, manifest)
     split = open_split(

@@ -29,7 +29,7 @@ from jaxsyn.config import read_config
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.store import integrity, manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from preprocess import build
 
 LINES = ("the small dog sees a cat .", "a bird that sings sleeps .")
@@ -83,7 +83,7 @@ def train_on(world: World, origin: World) -> Digests:
   directory = config.data.directory
   digest = _Digest()
   for split in (config.data.train, config.data.validation):
-    records = Records(directory, split)
+    records = PreparedSplit(directory, split)
     opened = open_split(
       records,
       resolve(config, records.manifest).features,
@@ -145,7 +145,7 @@ def _abstract_state(folder: pathlib.Path) -> Any:
   from jaxsyn.training.start import abstract_state
 
   config = read_config(World(folder).config())
-  records = Records(config.data.directory, config.data.train)
+  records = PreparedSplit(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   split = open_split(
     records,
@@ -196,19 +196,17 @@ class Target:
   without: str = ""
 
 
-_TFDS, _COLUMNS = "prepared/quickstart/*/", "prepared/work/columns"
+_COLUMNS = "prepared/columns/"
 TARGETS = {
-  "shard": Target(_TFDS + "*.tfrecord*", train_on, without=_COLUMNS),
-  "shard_cached": Target(_TFDS + "*.tfrecord*", train_on),
-  "index": Target(_TFDS + "index-*.npz", train_on, without=_COLUMNS),
-  "columns": Target(f"{_COLUMNS}/*/*", train_on),
+  "columns": Target(_COLUMNS + "*-of-*.arrow", train_on),
+  "lengths": Target(_COLUMNS + "*.lengths.arrow", train_on),
   "references": Target("prepared/text/*", train_on),
   "manifest": Target("prepared/manifest.json", train_on),
   "vocabulary": Target("prepared/*.model", train_on),
   "prepared": Target("prepared/*", prepare),
   "prepared_text": Target("prepared/text/*", prepare),
   "prepared_trees": Target("prepared/conllu/*", prepare),
-  "prepared_records": Target(_TFDS + "*", prepare),
+  "prepared_records": Target("prepared/quickstart/*/*", prepare),
   "interrupted": Target(
     "prepared/work/*", prepare, without="prepared/manifest.json"
   ),

@@ -27,6 +27,7 @@ from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.data.loader.column_cache import open_columns
+from jaxsyn.data.loader.held import hold
 from jaxsyn.data.sentence import conllu, tree
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.linearise import CLOSE
@@ -34,7 +35,7 @@ from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import fetch, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from preprocess import penn
 
@@ -171,13 +172,14 @@ def _reading(directory: pathlib.Path) -> tuple[Callable, Callable]:
 
 def columns(state: MutationCases, rng: Rng) -> None:
   """The page of a cache of columns, its checksum mended or not."""
-  records = Records(state.world.prepared, "validation")
+  records = PreparedSplit(state.world.prepared, "validation")
   names = ("source_id", "source_head", "source_parent_mid")
 
   def opened(folder: pathlib.Path, gib: float):
-    return open_columns(
+    files, _ = open_columns(
       lambda notes: records.rows(), names, folder, memory_gib=gib
     )
+    return hold(files, names)
 
   right, mutant = state.folder / "columns", state.folder / "mutant"
   expected = opened(right, 1.0)

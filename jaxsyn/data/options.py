@@ -69,6 +69,32 @@ class Second:
 
 
 @dataclasses.dataclass(frozen=True)
+class Mixture:
+  """More prepared folders to train on, of the same vocabulary."""
+
+  folders: tuple[Folder, ...] = option(
+    (),
+    "Beside config.data.directory, e.g. of back-translations; their split of "
+    "the same name is read.",
+  )
+  weights: tuple[Amount, ...] = option(
+    (),
+    "How often an epoch goes through each, config.data.directory first: 2 is "
+    "twice, .5 a half, drawn anew in every epoch. (): once.",
+  )
+  temperature: Annotated[float, Range(1, 100)] = option(
+    1.0,
+    "T above 1 evens out sizes: an epoch has n examples of a corpus of N, "
+    "n ∝ N^(1/T), as many as there are in all; weights multiply.",
+  )
+  tags: bool = option(
+    False,
+    "Puts a tag of its own before each source of each of the folders, none "
+    "before those of config.data.directory and before what is translated.",
+  )
+
+
+@dataclasses.dataclass(frozen=True)
 class Data:
   """What the prepared folder is and how its text became examples."""
 
@@ -93,6 +119,7 @@ class Data:
     "size).",
   )
   second: Second = section(Second)
+  mixture: Mixture = section(Mixture)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,8 +269,10 @@ class Batches:
     8, "Rows are multiples of this and of the device count.", unit="rows"
   )
   memory_gib: Amount = option(
-    4.0,
-    "Features above this are memory-mapped instead of loaded.",
+    1.0,
+    "Examples in memory, with all features that the data has. A split that "
+    "takes no more is held and shuffled whole; of a larger one each epoch "
+    "shuffles blocks of 4,096, and then the examples within windows of half of "
+    "this.",
     unit="GiB",
-    neutral=True,
   )

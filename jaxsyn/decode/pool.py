@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsyn.data.loader.batch_plan import doubled
+from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.decode.programs import STEPS, Programs, Size
 from jaxsyn.decode.search import Hypotheses

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from jaxsyn.config import Decode
-from jaxsyn.data.loader.batch_plan import doubled
+from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.columns import Batch, pad, words_of
 from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.sentence.vocabulary import Vocabulary

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxsyn.data.loader.batch_plan import doubled
+from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.columns import pad, words_of
 from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.schema import PAD

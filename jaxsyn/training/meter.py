@@ -39,6 +39,7 @@ class Meter:
 
   def _reset(self) -> None:
     self._sums: dict[str, float] = collections.defaultdict(float)
+    self._corpora: collections.Counter[str] = collections.Counter()
     self._metrics: list[Mapping[str, Any]] = []
     self._since = time.monotonic()
 
@@ -58,6 +59,8 @@ class Meter:
       ("waited", waited),
     ):
       self._sums[name] += value
+    for name, count in (dealt.corpora or {}).items():
+      self._corpora[name] += count
 
   def steps(self, metrics: Sequence[Mapping[str, Any]]) -> None:
     """Metrics of steps, fetched from the device."""
@@ -87,6 +90,7 @@ class Meter:
       "flops": sums["flops"] / seconds,
       "learning_rate": float(self._rate(updates)),
       **({} if self._norm is None else {"grad_norm": self._norm}),
+      **{f"examples/{name}": n for name, n in self._corpora.items()},
       "minutes": progress.minutes,
       "eta_minutes": self._left(step, progress),
     }

@@ -37,7 +37,7 @@ def test_sentences_or_trees_of_another_data_set_are_refused(
   prepared, tmp_path, kind
 ):
   folder = shutil.copytree(
-    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("columns")
+    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("derived")
   )
   (path,) = (folder / kind).glob("test.source.*")
   content = gzip.decompress(path.read_bytes())

@@ -10,7 +10,7 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
 from preprocess import build, verify
@@ -57,12 +57,12 @@ def test_prepared_and_read_as_any_other_feature(folder, capsys):
   assert "is whole" in capsys.readouterr().out
   assert build.run(config, str(directory.parent)) == directory
   assert "prepared already" in capsys.readouterr().out
-  records = Records(directory, "train")
+  records = PreparedSplit(directory, "train")
   expected = [[PRON, VERB, ADP, NOUN], [0], [0, 0]]
   assert [one["source_upos"].tolist() for one in records] == expected
 
   split = opened(records, ["source_upos"], tokens=600)
-  found = [values(split.columns, "source_upos", i).tolist() for i in range(3)]
+  found = [values(split.held, "source_upos", i).tolist() for i in range(3)]
   assert found == expected
   batch = next(split.batches(Position())).batch
   (row,) = np.flatnonzero((batch["source_id_BS"] > 3).sum(1) > 10)

@@ -19,7 +19,7 @@ import pytest
 
 from jaxsyn.config import read_config
 from jaxsyn.data.loader.split import open_split
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
@@ -70,7 +70,7 @@ class Gated(Layout):
 @pytest.fixture
 def train(tiny, prepared, tmp_path):
   """A function: trains in one folder by what a validation says."""
-  records = Records(prepared, "train")
+  records = PreparedSplit(prepared, "train")
 
   def run(said, *, shapes=1, gate=lambda number: None, **changes):
     config = tiny("transformer")

@@ -15,7 +15,8 @@ from jax.profiler import ProfileData
 
 from configs import quickstart as config_file
 from jaxsyn import train
-from jaxsyn.data.loader.batch_plan import Planned, Shape
+from jaxsyn.data.loader.batch_plan import Planned
+from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout

@@ -4,7 +4,11 @@ Reading order:
   split          the door: `open_split`, and how a batch is made; or begin here
   tasks          a second task: another example out of the same pair
   examples       the examples of a split as a run reads them
-  columns        all of them, one flat array a feature, and padded from there
-  column_cache   columns on a disk; `private`, a place that is the user's alone
-  batch_plan     which examples form which batch, in which static shape
+  column_cache   those that are not stored; `private`, a place of the user's alone
+  mixture        several prepared folders as one split
+  windows        which examples are in memory together
+  batch_shapes   the static shapes of batches
+  batch_plan     which examples form which batch, in which of them
+  held           examples read into memory
+  columns        one flat array a feature, and padded from there
 """

@@ -1,11 +1,12 @@
-"""Columns on a disk: made once from the examples, checked whenever opened.
+"""Columns of examples that are not stored: made once, read as those that are.
 
-A folder holds two files a feature, its values and where each example's begin,
-and a page with the sums of all files. What is damaged, cut or missing is made
-again, and one line says so; nothing here can be wrong and used.
+Other trees, tags and second tasks (`jaxsyn.data.loader.examples`) give other
+examples than prepare wrote. A folder holds them as `jaxsyn.data.store.blocks`
+writes them, and a page with the sums of its files. What is cut, missing or of
+another version is made again, and one line says so; so is what is damaged in
+files that fit in memory. Larger ones are checked block by block as they are read.
 
-Before this file: `examples`, which are written. After it: `columns`, which are
-read.
+Before this file: `examples`, which are written. After it: `held`.
 """
 
 from __future__ import annotations
@@ -21,26 +22,20 @@ import pathlib
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
-
-import numpy as np
 
 from jaxsyn import files, lock
 from jaxsyn.data.loader import private
-from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.examples import Notes
-from jaxsyn.data.schema import FEATURES
-from jaxsyn.data.store.manifest_format import File
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.blocks import BlockWriter, LengthsWriter
+from jaxsyn.data.store.manifest_format import File, Number
+from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.options import MEASURED, At, from_config
 
 PAGE = "columns.json"
-STAMP = "checked.json"  # which mapped files were read whole, and by which boot
-FORMAT = 1
-_START = np.dtype("<i8")
-_BOOT = pathlib.Path("/proc/sys/kernel/random/boot_id")
+FORMAT = 2
+_COLUMNS, _LENGTHS = "columns.arrow", "lengths.arrow"
 _PATIENCE = 4  # more looks for a file, a twentieth of a second apart
 _STALE = 24 * 3600.0  # seconds after which what is unfinished was given up
 
@@ -52,12 +47,15 @@ class _Page:
   """What the page says."""
 
   format: int
+  examples: Number
   files: dict[str, File]
   notes: dict[str, int]
 
 
 def folder_of(
-  records: Records, features: Iterable[str], about: Iterable[str | int | None]
+  records: PreparedSplit,
+  features: Iterable[str],
+  about: Iterable[str | int | None],
 ) -> pathlib.Path:
   """Folder for columns of a prepared split; its name tells what is in it.
 
@@ -68,7 +66,7 @@ def folder_of(
   """
   page = json.dumps([records.fingerprint, sorted(features), *about])
   name = hashlib.sha256(page.encode()).hexdigest()[:16]
-  return records.directory / "work" / "columns" / name
+  return records.directory / "work" / "derived" / name
 
 
 def open_columns(
@@ -77,8 +75,8 @@ def open_columns(
   cache: pathlib.Path,
   *,
   memory_gib: float,
-) -> Columns:
-  """The columns of a split, from the cache or made now.
+) -> tuple[ColumnFiles, dict[str, int]]:
+  """The columns of examples, from the cache or made now, and what was counted.
 
   Where the folder cannot be written to, or its disk is full, the cache is in
   one of the user's own (`jaxsyn.data.loader.private`).
@@ -89,7 +87,7 @@ def open_columns(
       written, and again where a place turns out to be full.
     features: names of those to keep.
     cache: of `folder_of`.
-    memory_gib: columns that are larger together are memory-mapped.
+    memory_gib: columns that are larger are not read whole to be checked.
 
   Raises:
     InputError: no place can be written to.
@@ -101,7 +99,7 @@ def open_columns(
       return _load(place, features, memory_gib)
     except (OSError, ValueError) as error:
       why = str(error).rstrip(".")
-      damaged.append(f"{place} is made again from the records: {why}.")
+      damaged.append(f"{place} is made again from the examples: {why}.")
   # Not before: beside one that cannot be mended another may have been made.
   for line in damaged:
     private.tell(line)
@@ -146,7 +144,7 @@ def _aside(root: pathlib.Path, cache: pathlib.Path) -> pathlib.Path:
 
 def _load(
   folder: pathlib.Path, features: tuple[str, ...], memory_gib: float
-) -> Columns:
+) -> tuple[ColumnFiles, dict[str, int]]:
   """The columns in a folder that is there; errors as of `_read`."""
   for _ in range(_PATIENCE):
     before = _identity(folder)
@@ -172,7 +170,7 @@ def _identity(folder: pathlib.Path) -> tuple[int, int] | None:
 
 def _read(
   folder: pathlib.Path, features: tuple[str, ...], memory_gib: float
-) -> Columns:
+) -> tuple[ColumnFiles, dict[str, int]]:
   """The columns in a folder.
 
   Raises:
@@ -181,85 +179,23 @@ def _read(
   """
   page = files.unsealed(files.read_json(folder / PAGE))
   about = from_config(_Page, page, At(PAGE), MEASURED)
-  names = _names(features)
-  if about.format != FORMAT or set(about.files) != set(names):
-    raise ValueError(f"{PAGE} is of other columns, or of another version")
-  size = sum(about.files[_values(feature)].bytes for feature in features)
-  mapped = size > memory_gib * 2**30
-  # From before they are read: what changes meanwhile is not what was checked.
-  state = _state(folder, names) if mapped else None
-  known = state is not None and _stamp(folder) == state
-  if wrong := files.damaged(folder, page["files"], lambda name: not known):
+  if about.format != FORMAT or set(about.files) != {_COLUMNS, _LENGTHS}:
+    raise ValueError(f"{PAGE} is of another version")
+  small = about.files[_COLUMNS].bytes <= memory_gib * 2**30
+  wrong = files.damaged(
+    folder, page["files"], lambda name: small or name == _LENGTHS
+  )
+  if wrong:
     raise ValueError(wrong)
-  flat, start = {}, {}
-  for feature in features:
-    dtype = FEATURES[feature].dtype
-    flat[feature] = _array(folder / _values(feature), dtype, mapped=mapped)
-    start[feature] = _array(folder / _begins(feature), _START)
-    _check_starts(feature, start[feature], len(flat[feature]))
-  if len({len(array) for array in start.values()}) > 1:
-    raise ValueError("features have different numbers of examples")
-  if state and not known:
-    with contextlib.suppress(OSError):  # not ours: read again then
-      files.write_json(folder / STAMP, files.sealed(state))
-  return Columns(flat, start, about.notes)
-
-
-def _values(feature: str) -> str:
-  """The file of a feature's values."""
-  return f"{feature}.bin"
-
-
-def _begins(feature: str) -> str:
-  """The file of where each example's values begin."""
-  return f"{feature}.start.bin"
-
-
-def _names(features: Iterable[str]) -> list[str]:
-  return [file(feature) for feature in features for file in (_values, _begins)]
-
-
-def _array(
-  path: pathlib.Path, dtype: np.dtype, *, mapped: bool = False
-) -> np.ndarray:
-  size = path.stat().st_size
-  if size % dtype.itemsize:
-    raise ValueError(f"{path} ends within a number")
-  if mapped and size:  # nothing cannot be mapped
-    return np.memmap(path, dtype, mode="r")
-  return np.fromfile(path, dtype)
-
-
-def _check_starts(feature: str, start: np.ndarray, size: int) -> None:
-  if len(start) == 0 or start[0] != 0 or start[-1] != size:
-    raise ValueError(f"{feature} begins or ends elsewhere than its values")
-  if (np.diff(start) < 0).any():
-    raise ValueError(f"an example of {feature} ends before it begins")
-
-
-def _stamp(folder: pathlib.Path) -> dict[str, Any] | None:
-  """The `_state` in which files were last read whole; None if they never were."""
-  try:
-    return files.unsealed(files.read_json(folder / STAMP))
-  except (OSError, ValueError):
-    return None
-
-
-def _state(folder: pathlib.Path, names: Iterable[str]) -> dict[str, Any] | None:
-  """What tells files from changed ones during this boot; None: no Linux.
-
-  What is mapped is larger than what one wants to read before the first step of
-  every run. A change by a program shows in a file's times, and a copy is
-  another file; what a disk loses on its own shows at the next boot.
-  """
-  try:
-    state: dict[str, Any] = {"boot": _BOOT.read_text()}
-  except OSError:
-    return None
-  for name in names:
-    now = os.stat(folder / name)
-    state[name] = [now.st_dev, now.st_ino, now.st_mtime_ns, now.st_ctime_ns]
-  return state
+  found = ColumnFiles.open(
+    [folder / _COLUMNS],
+    folder / _LENGTHS,
+    examples=about.examples,
+    remedy=f"Remove {folder}: it is made again.",
+  )
+  if lacking := set(features) - set(found.blocks[0][1] if found.blocks else ()):
+    raise ValueError(f"it lacks {min(lacking)}")
+  return found, about.notes
 
 
 def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
@@ -267,21 +203,20 @@ def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
   _remove_stale(folder.parent)
   notes: Notes = collections.Counter()
   with files.publish_folder(folder) as new:
-    sizes: dict[str, list[np.ndarray]] = {feature: [] for feature in features}
-    with contextlib.ExitStack() as stack:
-      values = {
-        feature: stack.enter_context(open(new / _values(feature), "wb"))
-        for feature in features
-      }
+    with (
+      open(new / _COLUMNS, "wb") as file,
+      BlockWriter(file, features) as writer,
+    ):
       for rows in make(notes):
-        for feature, file in values.items():
-          file.write(rows.flat[feature].data)
-          sizes[feature].append(rows.sizes(feature))
-    for feature, own in sizes.items():
-      start = np.cumsum(np.concatenate([[0], *own]), dtype=_START)
-      start.tofile(new / _begins(feature))
-    sums = files.sums(new, _names(features))
-    page = {"format": FORMAT, "files": sums, "notes": dict(notes)}
+        writer.write(rows)
+    with open(new / _LENGTHS, "wb") as file, LengthsWriter(file) as lengths:
+      lengths.write(0, writer.blocks)
+    page = {
+      "format": FORMAT,
+      "examples": sum(len(block.length_I4) for block in writer.blocks),
+      "files": files.sums(new, [_COLUMNS, _LENGTHS]),
+      "notes": dict(notes),
+    }
     files.write_json(new / PAGE, files.sealed(page))
 
 

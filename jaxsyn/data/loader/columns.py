@@ -1,54 +1,33 @@
-"""All examples of a split, one flat array a feature, and padded from there.
+"""Examples in memory, one flat array a feature, and padded from there.
 
 A batch is a few NumPy gathers instead of hundreds of small arrays. The columns
-of a split come from `column_cache`, those of a few sentences that are in no
+of a split come from its files (`held`), those of a few sentences that are in no
 split from `Columns.of`; both are padded by the same function, so training and
 translation cannot drift apart.
 
 Arrays of a batch are named side_feature_LETTERS: the names of
 `jaxsyn.data.schema` with the axes of a batch, e.g. source_parent_mid_BS.
 
-Before this file: `examples`. After it: `batch_plan`, from their lengths.
+Before this file: `jaxsyn.data.store.rows`. After it: `held`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxsyn.data.loader.batch_plan import Lengths, Shape
-from jaxsyn.data.schema import FEATURES, SIDES
+from jaxsyn.data.loader.batch_shapes import Shape
+from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store.rows import Rows
 
 Batch = dict[str, np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True)
 class Columns(Rows):
-  """All examples of a split, or those of one batch.
-
-  Attributes:
-    notes: what was counted while the examples were made.
-  """
-
-  notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-  def lengths(self) -> Lengths:
-    """How long each example is, for `jaxsyn.data.loader.batch_plan`."""
-    subwords = [self.sizes(f"{side}_id") for side in SIDES]
-    return Lengths(*subwords, *(self._words(side) for side in SIDES))
-
-  def _words(self, side: str) -> np.ndarray:
-    """Words of each example, from any feature that tells; else zeros."""
-    for feature in self.start:
-      axes = FEATURES[feature].axes
-      if feature.startswith(side) and axes in ("W", "WW"):
-        sizes = self.sizes(feature)
-        return sizes if axes == "W" else _roots(sizes)
-    return np.zeros_like(self.sizes(f"{side}_id"))
+  """Examples in memory: those of a split or a window, or of one batch."""
 
   def padded(
     self, feature: str, ids: np.ndarray, shape: Shape, *, rows: int
@@ -68,12 +47,35 @@ class Columns(Rows):
     Raises:
       ValueError: the shape is too narrow for an example: nothing is ever cut.
     """
-    flat, start = self.flat[feature], self.start[feature]
-    axes, fill = FEATURES[feature].axes, FEATURES[feature].fill
-    sizes = {"S": shape.source, "T": shape.target, "": 1}
+    place = self._place(feature, ids, shape, rows=rows)
+    return self._filled(feature, place)
+
+  def batch(
+    self,
+    features: Iterable[str],
+    ids: np.ndarray,
+    shape: Shape,
+    *,
+    rows: int,
+  ) -> Batch:
+    """The features of some examples by their names in a batch; see `padded`."""
+    batch, places = {}, dict[tuple[int, str], _Place]()
+    for feature in features:
+      axes = FEATURES[feature].axes
+      # Features of one size, as `held` reads them, are in the same places.
+      own = id(self.start[feature]), axes
+      if own not in places:
+        places[own] = self._place(feature, ids, shape, rows=rows)
+      batch[f"{feature}_B{axes}"] = self._filled(feature, places[own])
+    return batch
+
+  def _place(
+    self, feature: str, ids: np.ndarray, shape: Shape, *, rows: int
+  ) -> _Place:
+    start, axes = self.start[feature], FEATURES[feature].axes
     source = feature.startswith("source")
-    sizes["W"] = shape.source_words if source else shape.target_words
-    length = sizes[axes[:1]]
+    words = shape.source_words if source else shape.target_words
+    length = {"S": shape.source, "T": shape.target, "": 1}.get(axes, words)
     begin = start[ids]
     own = start[ids + 1] - begin
     # A row of padding is an example of no values. Only where there are any: to
@@ -88,34 +90,43 @@ class Columns(Rows):
         f"{length}."
       )
     number = np.arange(length)
-    real = number < own[:, None]
-    place = begin[:, None] + number
     if axes == "WW":  # row by row: n² values of an example of n words
-      place = begin[:, None, None] + number[:, None] * own[:, None, None]
-      place = place + number
-      real = real[:, :, None] & real[:, None, :]
-    none = np.asarray(fill, flat.dtype)
-    if flat.size:
-      array = np.where(real, flat.take(place, mode="clip"), none)
-    else:  # no example, or none of them has a word
-      array = np.full(real.shape, none)
-    return array if axes else array[:, 0]
+      begin = begin[:, None] + np.minimum(number, own[:, None]) * own[:, None]
+    return _Place(begin, number >= own[:, None])
 
-  def batch(
-    self,
-    features: Iterable[str],
-    ids: np.ndarray,
-    shape: Shape,
-    *,
-    rows: int,
-  ) -> Batch:
-    """The features of some examples by their names in a batch; see `padded`."""
-    return {
-      f"{feature}_B{FEATURES[feature].axes}": self.padded(
-        feature, ids, shape, rows=rows
-      )
-      for feature in features
-    }
+  def _filled(self, feature: str, place: _Place) -> np.ndarray:
+    flat, about = self.flat[feature], FEATURES[feature]
+    begin, beyond = place
+    length = beyond.shape[1]
+    if begin.max(initial=0) + length <= flat.size:
+      # Whole rows of so many values, of which what is beyond is then filled: in
+      # half the time of gathering one by one.
+      rows = (flat.size - length + 1, length)
+      array = np.ndarray(rows, flat.dtype, flat, strides=flat.strides * 2)[
+        begin
+      ]
+    elif flat.size:  # the last examples, after which there is too little
+      array = flat.take(begin[..., None] + np.arange(length), mode="clip")
+    else:  # no example, or none of them has a word
+      array = np.empty((*begin.shape, length), flat.dtype)
+    if about.axes == "WW":
+      np.copyto(array, about.fill, where=beyond[:, None])
+      array[beyond] = about.fill
+    else:
+      np.copyto(array, about.fill, where=beyond)
+    return array if about.axes else array[:, 0]
+
+
+class _Place(NamedTuple):
+  """Where values of a batch are, for features of the same sizes.
+
+  Attributes:
+    begin: where each row of values begins; of a square, each of its rows.
+    beyond: which places of each row hold none, along the last axis.
+  """
+
+  begin: np.ndarray
+  beyond: np.ndarray
 
 
 def _roots(size: np.ndarray) -> np.ndarray:

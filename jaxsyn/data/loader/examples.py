@@ -1,12 +1,10 @@
 """The examples of a split as a run reads them: its trees, its tasks.
 
-What stands in the records is one example a pair, with the parser's trees. A run
+What is stored is one example a pair, with the parser's trees. A run
 may ask for other trees (config.data.tree), and for a second task beside
 translation (config.data.second), whose examples come after those of the first.
 
-Before this file: `jaxsyn.data.store.records`. After it: `column_cache`.
-
-Letters: I example of a split.
+Before this file: `jaxsyn.data.store.prepared`. After it: `column_cache`.
 """
 
 from __future__ import annotations
@@ -15,14 +13,12 @@ import collections
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.options import Data
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.example import retree, tagged
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Example, Rows, together
 from jaxsyn.errors import InputError
 
@@ -43,7 +39,7 @@ class Examples:
       and translation know the first one alone.
   """
 
-  records: Records
+  records: PreparedSplit
   data: Data
   seed: int
   both: bool = False
@@ -71,8 +67,7 @@ class Examples:
       notes: counts, where there is a second task: examples of the "first" and
         the "second", and pairs that had "no tree" or were "too long" for it.
     """
-    tag = tasks.tag(self.data.second, self.records.manifest)
-    if tag is None and not self.data.tree.control and not self._two:
+    if not self.derived:
       return self.records.rows()  # as they are stored, which is faster
     return together(self.counted(notes) if self._two else self)
 
@@ -105,8 +100,14 @@ class Examples:
       *((*tasks.names(second), second.longest) if self._two else ()),
     ]
 
-  def weight_I(self, notes: Mapping[str, int]) -> np.ndarray | None:
-    """What each example counts in the loss; None: 1 each.
+  @property
+  def derived(self) -> bool:
+    """Whether they are others than those that are stored."""
+    tag = tasks.tag(self.data.second, self.records.manifest)
+    return tag is not None or self.data.tree.control or self._two
+
+  def second(self, notes: Mapping[str, int]) -> tuple[int, float] | None:
+    """The number of the first example of a second task, and what it counts.
 
     Args:
       notes: of `rows`.
@@ -123,7 +124,7 @@ class Examples:
         f"({told(notes)}). Raise config.data.second.longest, or look at the "
         f"{tasks.names(second)[1]} trees."
       )
-    return np.repeat([1.0, second.weight], [notes["first"], made])
+    return notes["first"], second.weight
 
   @property
   def _two(self) -> bool:

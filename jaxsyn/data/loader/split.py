@@ -8,28 +8,39 @@ all of them once. A batch passes through `ahead`, `Split.batches`,
 `weight_B` of a batch is 1 for a pair, its weight for an example of a second
 task, and 0 for a row of padding. No JAX here: arrays are NumPy, on the host, and
 who trains says which of several hosts this is.
-
-Letters: I example of a split.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import functools
+import itertools
 import math
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import (
+  Callable,
+  Collection,
+  Generator,
+  Iterable,
+  Iterator,
+  Mapping,
+)
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from jaxsyn.data.loader import column_cache, examples
+from jaxsyn.data.loader import column_cache, examples, mixture
 from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.loader.held import hold
+from jaxsyn.data.loader.mixture import Mixed
+from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
 
@@ -68,6 +79,7 @@ class Dealt(NamedTuple):
     batch: this host's rows.
     source, target: subwords in all rows, of all hosts.
     positions: of all rows, both sides, padding too.
+    corpora: of a mixture, how many examples of all rows are of which corpus.
   """
 
   after: Position
@@ -75,6 +87,14 @@ class Dealt(NamedTuple):
   source: int
   target: int
   positions: int
+  corpora: Mapping[str, int] | None = None
+
+
+class Held(NamedTuple):
+  """Examples of a batch, and where they are."""
+
+  columns: Columns
+  place: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,62 +102,129 @@ class Split:
   """A split as this host sees it: its rows of every batch.
 
   Attributes:
-    columns: features of all examples.
+    files: columns of all examples.
     features: names of those in a batch.
     plan: which examples form which batch.
+    whole: whether all examples are held; else those of a window at a time.
     examples: those of the first task, one by one.
-    weight_I: what each example counts in the loss; None: 1.
+    notes: what was counted while the examples were made.
+    second: number of the first example of the second task, and what such an
+      example counts in the loss.
     share: this host's of the rows of every batch.
     change: a caller's own function on every batch.
   """
 
-  columns: Columns
+  files: ColumnFiles | Mixed
   features: tuple[str, ...]
   plan: BatchPlan
+  whole: bool = True
   examples: Iterable[Example] = ()
-  weight_I: np.ndarray | None = None
+  notes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  second: tuple[int, float] | None = None
   share: Share = ALL_ROWS
   change: Change | None = None
 
+  def __len__(self) -> int:
+    return len(self.files)
+
+  @functools.cached_property
+  def held(self) -> Columns:
+    """All examples, read when they are first asked for."""
+    return hold(self.files, self.features)
+
   def batches(self, start: Position) -> Iterator[Dealt]:
-    """Batches without end, from a position on."""
-    for after, planned in self.plan.walk(start):
+    """Batches without end, from a position on.
+
+    Raises:
+      InputError: a file of columns is damaged, when it is come to.
+    """
+    walk = self.plan.walk(start)
+    for (after, planned), held in self._held(walk, lambda step: step[1]):
       source, target = self.plan.subwords(planned.ids)
+      batch = self.batch(planned, held)
+      corpora = None
+      if isinstance(self.files, Mixed):
+        corpora = self.files.count(planned.ids)
       yield Dealt(
-        after, self.batch(planned), source, target, planned.shape.positions
+        after, batch, source, target, planned.shape.positions, corpora
       )
 
   def in_order(self) -> Iterator[Batch]:
     """All examples once, in few shapes: to evaluate."""
-    return map(self.batch, self.plan.in_order())
+    planned = iter(self.plan.in_order())
+    for one, held in self._held(planned, lambda planned: planned):
+      yield self.batch(one, held)
+
+  def _held(
+    self, steps: Iterator[T], of: Callable[[T], Planned]
+  ) -> Iterator[tuple[T, Held | None]]:
+    """Each step with where its examples are in memory; None: all are."""
+    if self.whole:
+      for step in steps:
+        yield step, None
+      return
+
+    def read(window: list[T]) -> list[tuple[T, Held]]:
+      own = [self._own(of(step))[0] for step in window]
+      number, place = np.unique(np.concatenate(own), return_inverse=True)
+      columns = hold(self.files, self.features, number)
+      ends = np.cumsum([len(ids) for ids in own])[:-1]
+      held = (Held(columns, some) for some in np.split(place, ends))
+      return list(zip(window, held))
+
+    windows = itertools.groupby(steps, lambda step: of(step).window)
+    # The next one is planned and read while one is used.
+    reading = ahead((read(list(group)) for _, group in windows), 1)
+    with contextlib.closing(reading):
+      for window in reading:
+        yield from window
+
+  def _own(self, planned: Planned) -> tuple[np.ndarray, int]:
+    """This host's examples of a batch, and how many rows it has."""
+    own = self.share.rows(planned.shape.rows)
+    # Padding is at the end of all rows, and so at the end of these.
+    return planned.ids[own[own < len(planned.ids)]], len(own)
 
   def empty(self) -> list[Batch]:
     """A batch of padding in every shape, to compile with."""
     nobody = np.empty(0, np.int64)
-    return [self.batch(Planned(shape, nobody)) for shape in self.plan.shapes]
+    none = Held(Columns.of([], self.features), nobody)
+    return [
+      self.batch(Planned(shape, nobody), none) for shape in self.plan.shapes
+    ]
 
-  def batch(self, planned: Planned) -> Batch:
+  def batch(self, planned: Planned, held: Held | None = None) -> Batch:
     """The arrays of a planned batch, or of this host's share of its rows.
+
+    Args:
+      planned: the batch.
+      held: this host's examples of it; None: all are held.
 
     Raises:
       ValueError: the shape is too narrow for an example.
     """
-    own = self.share.rows(planned.shape.rows)
-    # Padding is at the end of all rows, and so at the end of these.
-    ids, rows = planned.ids[own[own < len(planned.ids)]], len(own)
-    batch = self.columns.batch(self.features, ids, planned.shape, rows=rows)
+    ids, rows = self._own(planned)
+    columns, place = held or (self.held, ids)
+    batch = columns.batch(self.features, place, planned.shape, rows=rows)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
-    weight_B[: len(ids)] = 1 if self.weight_I is None else self.weight_I[ids]
+    weight_B[: len(ids)] = 1
+    if self.second:
+      first, weight = self.second
+      weight_B[: len(ids)][ids >= first] = weight
     return changed(batch, self.change)
 
   @property
-  def told(self) -> str:
-    """What a second task made of the pairs, for the reader; "" without one."""
-    return examples.told(self.columns.notes)
+  def told(self) -> list[str]:
+    """What became of the pairs by a second task or a mixture, for the reader."""
+    if isinstance(self.files, Mixed):
+      corpora = zip(self.files.corpora, self.files.rates)
+      each = [f"{c.name} {len(c.files):,} x {rate:.4g}" for c, rate in corpora]
+      return [f"examples an epoch: {', '.join(each)}", *self.files.notes]
+    return list(filter(None, [examples.told(self.notes)]))
 
 
 def open_split(
-  records: Records,
+  records: PreparedSplit,
   reads: Collection[str],
   *,
   data: Data,
@@ -148,7 +235,7 @@ def open_split(
   share: Share = ALL_ROWS,
   change: Change | None = None,
 ) -> Split:
-  """Opens a prepared split; its features are cached beside its records.
+  """Opens a prepared split; examples are read when they are asked for.
 
   Args:
     records: of the split.
@@ -156,7 +243,8 @@ def open_split(
     data: config.data: which trees, which second task.
     batch: config.batch: how large batches are.
     seed: config.seed: of random trees, and of the order.
-    both_tasks: whether the examples of a second task are there as well.
+    both_tasks: whether to train on it: then the examples of a second task, and
+      of config.data.mixture, are there as well.
     rows: the rows of every batch are a multiple of this, for devices.
     share: this host's of the rows of every batch.
     change: function on every batch (NumPy). Rows and columns of padding are in
@@ -168,15 +256,23 @@ def open_split(
   """
   own = Examples(records, data, seed, both=both_tasks)
   features = manifests.features_for(records.manifest, reads)
-  columns = column_cache.open_columns(
-    own.rows,
-    features,
-    column_cache.folder_of(records, features, own.about),
-    memory_gib=batch.memory_gib,
+  files: ColumnFiles | Mixed
+  files, notes = _columns(own, features, batch)
+  if both_tasks and data.mixture.folders:
+    others = mixture.opened(data.mixture, records.split, reads)
+    each = [files] + [
+      _columns(Examples(other, data, seed), features, batch)[0]
+      for other in others.values()
+    ]
+    files = mixture.mix(
+      records, others, each, mixture=data.mixture, features=features
+    )
+  windows = Windows.of(
+    files, records.features, memory_gib=batch.memory_gib, seed=seed
   )
-  weight_I = own.weight_I(columns.notes)
   plan = BatchPlan(
-    columns.lengths(),
+    files.lengths.read_by(features),
+    windows if isinstance(files, Mixed) or not windows.whole else None,
     tokens=batch.tokens,
     shapes=batch.shapes,
     seed=seed,
@@ -184,13 +280,29 @@ def open_split(
     length_multiple=batch.length_multiple,
   )
   return Split(
-    columns,
+    files,
     features,
     plan,
+    whole=windows.whole,
     examples=own,
-    weight_I=weight_I,
+    notes=notes,
+    second=own.second(notes),
     share=share,
     change=change,
+  )
+
+
+def _columns(
+  own: Examples, features: tuple[str, ...], batch: Batches
+) -> tuple[ColumnFiles, dict[str, int]]:
+  """As they are stored, or those that are made of them, and what was counted."""
+  if not own.derived:
+    return own.records.columns, {}
+  return column_cache.open_columns(
+    own.rows,
+    features,
+    column_cache.folder_of(own.records, features, own.about),
+    memory_gib=batch.memory_gib,
   )
 
 

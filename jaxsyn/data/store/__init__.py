@@ -3,9 +3,12 @@
 Reading order:
   manifests       what the folder says of itself; `manifest_format`
   integrity       sizes and checksums of its files
+  rows            examples together, as they are written and read
+  blocks          columns of examples, and their lengths, in Arrow files
+  prepared        the examples of a split by its columns: what training reads
   tfrecord        frames of bytes with their checksums
-  decoding        frames to arrays, hundreds at a time; `rows`, `example_check`
-  records         the examples of a split, by its `index`
+  decoding        frames to arrays, hundreds at a time; `example_check`
+  records         the same examples by their records, as others read them
   tfds_builder    the same folder as a data set of TensorFlow Datasets
   fetch           files from elsewhere, with checksums
   parser_models   models of UDPipe, by file or by name

@@ -1,7 +1,8 @@
-"""Where each record of a split is, and how long its sentences are.
+"""Where each record of a split is.
 
-It lies beside the shards, index-SPLIT.npz, written with them. `Records` makes it
-anew from them where it is not as the manifest has it.
+It lies beside the shards, index-SPLIT.arrow, written with them: an Arrow file with
+a record batch a shard. `Records` makes it anew from them where it is not as the
+manifest has it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,17 @@ from collections.abc import Iterable
 from typing import Self
 
 import numpy as np
+import pyarrow as pa
 
 from jaxsyn import files
 from jaxsyn.data.store import tfrecord
+
+_SCHEMA = pa.schema(
+  [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("length", pa.int32(), nullable=False),
+  ]
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,39 +34,56 @@ class Index:
     shard: int32, number of the file, from 0.
     offset: int64, byte of the frame in its file.
     length: int32, bytes of the payload.
-    source_length: int32, source subwords, EOS included.
-    target_length: int32, target subwords, EOS included.
     fingerprint: SHA-256 of the records that this is the index of.
   """
 
   shard: np.ndarray
   offset: np.ndarray
   length: np.ndarray
-  source_length: np.ndarray
-  target_length: np.ndarray
   fingerprint: str
 
   @classmethod
-  def of(cls, rows: Iterable[tuple[int, ...]], fingerprint: str) -> Self:
-    """From (shard, length, source_length, target_length) of each record."""
-    table = np.array(list(rows), np.int64).reshape(-1, 4)
-    shard, length, source, target = table.astype(np.int32).T.copy()
-    end = np.cumsum(table[:, 1] + tfrecord.HEADER + tfrecord.FOOTER)
-    begin = np.append(0, end)[: len(end)]
-    # Offsets begin anew with each file.
-    offset = begin - begin[np.searchsorted(shard, shard)]
-    return cls(shard, offset, length, source, target, fingerprint)
+  def of(cls, shards: Iterable[Iterable[int]], fingerprint: str) -> Self:
+    """From the lengths of the payloads of each shard."""
+    length = [np.fromiter(own, np.int32) for own in shards]
+    frame = tfrecord.HEADER + tfrecord.FOOTER
+    offset = [
+      np.cumsum(np.append(0, own.astype(np.int64) + frame))[:-1]
+      for own in length
+    ]
+    shard = np.repeat(np.arange(len(length)), [*map(len, length)])
+    none = np.zeros(0, np.int32)
+    return cls(
+      shard.astype(np.int32),
+      np.concatenate([none.astype(np.int64), *offset]),
+      np.concatenate([none, *length]),
+      fingerprint,
+    )
 
   def save(self, path: os.PathLike[str] | str) -> None:
-    """Writes an .npz, whole or not at all; the same bytes always."""
-    with files.publish(path) as file:
-      np.savez(file, **dataclasses.asdict(self))
+    """Writes the file, whole or not at all; the same bytes always."""
+    schema = _SCHEMA.with_metadata({"fingerprint": self.fingerprint})
+    last = self.shard.max(initial=-1)
+    ends = np.searchsorted(self.shard, np.arange(last + 1), "right")
+    with files.publish(path) as file, pa.ipc.new_file(file, schema) as arrow:
+      for begin, end in zip([0, *ends], ends):
+        arrays = [self.offset[begin:end], self.length[begin:end]]
+        arrow.write_batch(
+          pa.RecordBatch.from_arrays([*map(pa.array, arrays)], schema=schema)
+        )
 
   @classmethod
   def load(cls, path: os.PathLike[str] | str) -> Self:
     """Reads a file that is as it was written."""
-    with np.load(path, allow_pickle=False) as arrays:
-      found = {
-        field.name: arrays[field.name] for field in dataclasses.fields(cls)
-      }
-    return cls(**{**found, "fingerprint": str(found["fingerprint"])})
+    with open(path, "rb") as file:
+      arrow = pa.ipc.open_file(file)
+      table = arrow.read_all()
+      sizes = [
+        arrow.get_batch(i).num_rows for i in range(arrow.num_record_batches)
+      ]
+    return cls(
+      np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
+      table["offset"].to_numpy(),
+      table["length"].to_numpy(),
+      arrow.schema.metadata[b"fingerprint"].decode(),
+    )

@@ -44,6 +44,7 @@ def check(
   directory: os.PathLike[str] | str,
   manifest: Mapping[str, Any],
   name: os.PathLike[str] | str,
+  deep: bool = True,
 ) -> None:
   """Raises InputError unless one file is as the manifest has it.
 
@@ -51,9 +52,11 @@ def check(
     directory: the prepared folder.
     manifest: of `jaxsyn.data.store.manifests.read`.
     name: of the file, relative to the directory.
+    deep: read it; else only its size is looked at.
   """
   name = pathlib.PurePath(name).as_posix()
-  if wrong := files.damaged(directory, {name: manifest["files"][name]}):
+  facts = {name: manifest["files"][name]}
+  if wrong := files.damaged(directory, facts, lambda _: deep):
     raise InputError(f"{wrong}. {REMEDY}")
 
 

@@ -20,7 +20,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import At, Range, Strictness, from_config
 from jaxsyn.options.bounds import Text
 
-FORMAT = 2
+FORMAT = 3
 
 _PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
 _SHA256 = r"[0-9a-f]{64}"

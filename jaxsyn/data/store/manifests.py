@@ -10,6 +10,7 @@ prepared folder looks like this:
   conllu/SPLIT.SIDE.conllu.gz         the trees; line N of the text is tree N
   text/SPLIT.SIDE.gz                  the raw text; line N is record N
   NAME/VERSION/                       the TFDS data set and its index
+  columns/                            the same examples, as training reads them
   report.txt, report.png
 
 The manifest has the sum of each of these files (`jaxsyn.data.store.integrity`), and
@@ -93,6 +94,8 @@ def names(manifest: Mapping[str, Any]) -> list[str]:
   for name, facts in manifest["splits"].items():
     paths = [folder / shard["file"] for shard in facts["shards"]]
     paths.append(index_file("", manifest, name))
+    paths += columns_files("", manifest, name)
+    paths.append(lengths_file("", name))
     paths += [text_file("", name, side) for side in schema.SIDES]
     paths += [conllu_file("", name, side) for side in manifest["sides"]]
     found += [path.as_posix() for path in paths]
@@ -192,7 +195,28 @@ def index_file(
   split_name: str,
 ) -> pathlib.Path:
   """Where the index of a split's records is."""
-  return tfds_folder(directory, manifest) / f"index-{split_name}.npz"
+  return tfds_folder(directory, manifest) / f"index-{split_name}.arrow"
+
+
+def columns_files(
+  directory: os.PathLike[str] | str,
+  manifest: Mapping[str, Any],
+  split_name: str,
+) -> list[pathlib.Path]:
+  """Where the columns of a split are: a file a shard."""
+  count = len(manifest["splits"][split_name]["shards"])
+  folder = pathlib.Path(directory) / "columns"
+  return [
+    folder / f"{split_name}-{shard:05d}-of-{count:05d}.arrow"
+    for shard in range(count)
+  ]
+
+
+def lengths_file(
+  directory: os.PathLike[str] | str, split_name: str
+) -> pathlib.Path:
+  """Where the lengths of a split's examples are."""
+  return pathlib.Path(directory) / "columns" / f"{split_name}.lengths.arrow"
 
 
 def text_file(

@@ -1,8 +1,8 @@
-"""The examples of a prepared split, by number or in the order of its text.
+"""The records of a prepared split, by number or in the order of its text.
 
 `preprocess.build` writes the records with `jaxsyn.data.store.tfds_builder`; here
-they are read back, checked and decoded, with neither TensorFlow nor JAX.
-`jaxsyn.data.loader` loads all of a split and makes batches of it.
+they are read back, checked and decoded, with neither TensorFlow nor JAX, to
+verify a folder. Training reads the columns (`jaxsyn.data.store.prepared`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jaxsyn.data import schema
 from jaxsyn.data.store import integrity, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
@@ -83,16 +82,10 @@ class Records:
       integrity.check(self.directory, self.manifest, name)
       return Index.load(path)
     except InputError:
-      index = Index.of(
-        (
-          (shard, size, *lengths)
-          for shard, rows, sizes in self._read()
-          for size, *lengths in zip(
-            sizes, *(rows.sizes(f"{side}_id") for side in schema.SIDES)
-          )
-        ),
-        self.fingerprint,
-      )
+      sizes: list[list[int]] = [[] for _ in self._shards]
+      for shard, _, own in self._read():
+        sizes[shard] += own
+      index = Index.of(sizes, self.fingerprint)
     # A folder that may only be read: then it is made each time.
     with contextlib.suppress(OSError):
       index.save(path)

@@ -1,8 +1,8 @@
 """Examples together: values of a feature in one array, of which each has a part.
 
 So they are decoded (`jaxsyn.data.store.decoding`), looked at
-(`jaxsyn.data.store.example_check`), written to a disk
-(`jaxsyn.data.loader.column_cache`) and padded (`jaxsyn.data.loader.columns`): that
+(`jaxsyn.data.store.example_check`), written to a disk and read back
+(`jaxsyn.data.store.blocks`) and padded (`jaxsyn.data.loader.columns`): that
 is faster than arrays for each.
 """
 
@@ -55,6 +55,34 @@ class Rows:
 
   def __len__(self) -> int:
     return len(next(iter(self.start.values()))) - 1
+
+  @classmethod
+  def joined(cls, parts: Sequence[Rows]) -> Self:
+    """Examples of several, one after the other; all have the same features."""
+    flat, start = {}, {}
+    for feature in parts[0].flat:
+      flat[feature] = np.concatenate([part.flat[feature] for part in parts])
+      sizes = [part.sizes(feature) for part in parts]
+      start[feature] = np.cumsum(np.concatenate([[0], *sizes]))
+    return cls(flat, start)
+
+  def part(self, begin: int, end: int) -> Rows:
+    """Examples begin to end - 1, their values not copied."""
+    flat, start = {}, {}
+    for feature, own in self.start.items():
+      flat[feature] = self.flat[feature][own[begin] : own[end]]
+      start[feature] = own[begin : end + 1] - own[begin]
+    return Rows(flat, start)
+
+  def take(self, numbers: np.ndarray) -> Rows:
+    """Some examples, by number, in that order."""
+    flat, start = {}, {}
+    for feature, own in self.start.items():
+      begin, size = own[numbers], own[numbers + 1] - own[numbers]
+      start[feature] = np.cumsum(np.append(0, size))
+      shift = np.repeat(begin - start[feature][:-1], size)
+      flat[feature] = self.flat[feature][shift + np.arange(len(shift))]
+    return Rows(flat, start)
 
   def sizes(self, feature: str) -> np.ndarray:
     """How many values each example has of a feature."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import itertools
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,9 +33,11 @@ from jaxsyn.data.sentence.example import encode
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import integrity, manifests, tfrecord
+from jaxsyn.data.store.blocks import Block, BlockWriter, LengthsWriter
 from jaxsyn.data.store.decoding import kind_of
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.manifest_format import records_sha256
+from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.errors import InputError
 
 VERSION = "1.0.0"
@@ -79,7 +81,9 @@ def write(
   splits: Mapping[str, tuple[int, Iterable[Mapping[str, np.ndarray]]]],
   shards: int = 1,
 ) -> dict[str, dict[str, Any]]:
-  """Writes directory/name/version; it appears when all of it is there.
+  """Writes directory/name/version, and the same examples as columns.
+
+  Either folder appears when all of it is there.
 
   Args:
     directory: the prepared folder.
@@ -96,15 +100,19 @@ def write(
   Raises:
     ValueError: a split does not hold as many examples as it said.
   """
-  with files.publish_folder(pathlib.Path(directory) / name / version) as folder:
+  directory = pathlib.Path(directory)
+  with (
+    files.publish_folder(directory / name / version) as folder,
+    files.publish_folder(directory / "columns") as columns,
+  ):
     facts = {
       split: _write_split(
         folder,
         f"{name}-{split}.tfrecord",
         *value,
-        index=f"index-{split}.npz",
+        columns=columns / split,
         shards=shards,
-        serialize=serializer(features),
+        features=tuple(features),
       )
       for split, value in splits.items()
     }
@@ -120,23 +128,32 @@ def _write_split(
   count: int,
   examples: Iterable[Mapping[str, np.ndarray]],
   *,
-  index: str,
+  columns: pathlib.Path,
   shards: int,
-  serialize: Callable[[Mapping[str, Any]], bytes],
+  features: Sequence[str],
 ) -> dict[str, Any]:
-  examples = iter(examples)
+  examples, serialize = iter(examples), serializer(features)
   shards = max(1, min(shards, count))
   facts: list[dict[str, Any]] = []
-  rows: list[tuple[int, ...]] = []
+  sizes: list[list[int]] = []
+  of_shards: list[list[Block]] = []
   for shard in range(shards):
     file = f"{stem}-{shard:05d}-of-{shards:05d}"
     size = (shard + 1) * count // shards - shard * count // shards
-    with tfrecord.writer(folder / file) as writer:
-      for example in itertools.islice(examples, size):
-        payload = serialize(example)
-        writer.write(payload)
-        lengths = len(example["source_id"]), len(example["target_id"])
-        rows.append((shard, len(payload), *lengths))
+    own = f"{columns.name}-{shard:05d}-of-{shards:05d}.arrow"
+    sizes.append([])
+    with (
+      tfrecord.writer(folder / file) as writer,
+      files.publish(columns.with_name(own)) as arrow,
+      BlockWriter(arrow, features) as blocks,
+    ):
+      part = itertools.islice(examples, size)
+      while some := list(itertools.islice(part, TOGETHER)):
+        for payload in map(serialize, some):
+          writer.write(payload)
+          sizes[-1].append(len(payload))
+        blocks.write(Rows.of(some, features))
+    of_shards.append(blocks.blocks)
     facts.append(
       {
         "file": file,
@@ -145,10 +162,14 @@ def _write_split(
         "sha256": writer.digest.hexdigest(),
       }
     )
-  if len(rows) != count or next(examples, None) is not None:
+  if sum(map(len, sizes)) != count or next(examples, None) is not None:
     raise ValueError(f"{stem}: the split does not hold {count} examples.")
   digest = records_sha256([shard["sha256"] for shard in facts])
-  Index.of(rows, digest).save(folder / index)
+  Index.of(sizes, digest).save(folder / f"index-{columns.name}.arrow")
+  lengths = columns.with_name(f"{columns.name}.lengths.arrow")
+  with files.publish(lengths) as arrow, LengthsWriter(arrow) as out:
+    for shard, written in enumerate(of_shards):
+      out.write(shard, written)
   return {"examples": count, "shards": facts, "records_sha256": digest}
 
 

@@ -5,8 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxsyn.data.loader import batch_plan
-from jaxsyn.data.loader.batch_plan import Lengths, Position, choose_lengths
+from jaxsyn.data.loader import batch_plan, batch_shapes
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.batch_shapes import choose_lengths
+from jaxsyn.data.store.prepared import Lengths
 from jaxsyn.errors import InputError
 
 
@@ -39,8 +41,8 @@ def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
     pairs = [np.tile(side, copies) for side in lengths]
     cost = {
       k: sum(p.shape.positions for p in plan.epoch(0))
-      + batch_plan.WORTH * len(plan.shapes)
-      for k in range(1, batch_plan.MOST + 1)
+      + batch_shapes.WORTH * len(plan.shapes)
+      for k in range(1, batch_shapes.MOST + 1)
       for plan in [BatchPlan(*pairs, tokens=2048, shapes=k, seed=1)]
     }
     plan = BatchPlan(*pairs, tokens=2048, shapes=0, seed=5)

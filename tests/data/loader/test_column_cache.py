@@ -20,12 +20,13 @@ from numpy.testing import assert_array_equal
 
 from jaxsyn import files
 from jaxsyn.data.loader import column_cache, private
+from jaxsyn.data.loader.held import hold
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, from_config
 
 NAMES = ("source_id", "source_parent_mid", "source_tree_distance")
-MODES = {"memory": 1.0, "mapped": 0.0}  # GiB
+FILES = ("columns.arrow", "lengths.arrow")
 
 
 def examples(notes):
@@ -35,6 +36,7 @@ def examples(notes):
     notes["made"] += 1
     yield {
       "source_id": np.arange(i, i + words + 1, dtype=np.int32),
+      "target_id": np.array([3], np.int32),
       "source_parent_mid": np.arange(words + 1, dtype=np.float32) / 2,
       "source_tree_distance": np.full(words**2, i, np.uint8),
     }
@@ -61,15 +63,11 @@ def own_cache(tmp_path, monkeypatch):
   monkeypatch.setattr(private, "_temporary", {})
 
 
-@pytest.fixture(params=list(MODES))
-def gib(request):
-  return MODES[request.param]
-
-
-def opened(cache, gib=1.0, make=rows):
+def opened(cache, make=rows, gib=1.0):
   """Opens a cache; True if that was right in all values."""
-  found = column_cache.open_columns(make, NAMES, cache, memory_gib=gib)
-  assert found.notes == {"made": 11}
+  files, notes = column_cache.open_columns(make, NAMES, cache, memory_gib=gib)
+  assert notes == {"made": 11}
+  found = hold(files, NAMES)
   for name, expected in EXPECTED.items():
     assert found.flat[name].dtype == expected.dtype
     assert_array_equal(found.flat[name], expected)
@@ -82,8 +80,7 @@ def never(_):
 
 
 def harms():
-  every = [f for name in NAMES for f in (f"{name}.bin", f"{name}.start.bin")]
-  for file in (*every, column_cache.PAGE):
+  for file in (*FILES, column_cache.PAGE):
     for kind in ("flip", "cut", "grow", "empty", "delete"):
       yield file, kind
 
@@ -106,19 +103,19 @@ def harm(path, kind, where=-3, bit=4):
 
 @pytest.mark.parametrize(("file", "kind"), list(harms()))
 def test_what_is_damaged_is_made_again_with_a_line(
-  tmp_path, gib, capsys, file, kind
+  tmp_path, capsys, file, kind
 ):
   cache = tmp_path / "cache"
-  assert opened(cache, gib)
-  assert opened(cache, gib, never)
+  assert opened(cache)
+  assert opened(cache, never)
   assert capsys.readouterr().err == ""
   harm(cache / file, kind)
   if (file, kind) == (column_cache.PAGE, "grow"):
     harm(cache / file, "grow")  # zeros after the page: no JSON
-  assert opened(cache, gib)
+  assert opened(cache)
   (line,) = capsys.readouterr().err.splitlines()
-  assert line.startswith(f"{cache} is made again from the records: ")
-  assert opened(cache, gib, never)
+  assert line.startswith(f"{cache} is made again from the examples: ")
+  assert opened(cache, never)
   assert capsys.readouterr().err == ""
   assert os.listdir(tmp_path) == ["cache"]
 
@@ -143,9 +140,9 @@ def test_values_of_another_type_become_those_of_the_feature_or_are_refused(
   assert os.listdir(tmp_path) == ["long"]
 
 
-def test_flips_and_cuts_anywhere(tmp_path, gib):
+def test_flips_and_cuts_anywhere(tmp_path):
   cache, rng = tmp_path / "cache", random.Random(1)
-  opened(cache, gib)
+  opened(cache)
   whole = {p.name: p.read_bytes() for p in cache.iterdir()}
   for _ in range(30):
     file = cache / rng.choice(sorted(whole))
@@ -153,9 +150,9 @@ def test_flips_and_cuts_anywhere(tmp_path, gib):
     if whole[file.name]:
       where = rng.randrange(len(whole[file.name]))
       harm(file, kind, where, rng.randrange(8))
-    assert opened(cache, gib)
+    assert opened(cache)
     # What it says is the same again, and so is every file.
-    for name in set(whole) - {column_cache.STAMP}:
+    for name in set(whole):
       assert (cache / name).read_bytes() == whole[name]
 
 
@@ -164,13 +161,6 @@ def sealed(cache, change):
   page = files.unsealed(json.loads((cache / column_cache.PAGE).read_text()))
   change(page)
   files.write_json(cache / column_cache.PAGE, files.sealed(page))
-
-
-def replaced(cache, name, array):
-  """Another file, of which the page has the sum."""
-  array.tofile(cache / name)
-  new = files.sums(cache, [name])
-  sealed(cache, lambda page: page["files"].update(new))
 
 
 HOSTILE = {
@@ -182,22 +172,23 @@ HOSTILE = {
   "a path": lambda page: page["files"].update(
     {"../../x": {"bytes": 1, "crc32c": "00000000"}}
   ),
-  "bytes": lambda page: page["files"]["source_id.bin"].update(bytes="a"),
-  "huge": lambda page: page["files"]["source_id.bin"].update(bytes=2**70),
-  "less than none": lambda page: page["files"]["source_id.bin"].update(
+  "bytes": lambda page: page["files"]["columns.arrow"].update(bytes="a"),
+  "huge": lambda page: page["files"]["columns.arrow"].update(bytes=2**70),
+  "less than none": lambda page: page["files"]["columns.arrow"].update(
     bytes=-4
   ),
-  "sum": lambda page: page["files"]["source_id.bin"].update(crc32c=None),
+  "sum": lambda page: page["files"]["columns.arrow"].update(crc32c=None),
+  "examples": lambda page: page.update(examples=12),
   "notes": lambda page: page.update(notes={"made": "11"}),
 }
 
 
 @pytest.mark.parametrize("name", list(HOSTILE))
-def test_pages_that_lie(tmp_path, gib, capsys, name):
+def test_pages_that_lie(tmp_path, capsys, name):
   cache = tmp_path / "cache"
-  opened(cache, gib)
+  opened(cache)
   sealed(cache, HOSTILE[name])
-  assert opened(cache, gib)
+  assert opened(cache)
   assert "is made again" in capsys.readouterr().err
 
 
@@ -211,88 +202,38 @@ def test_pages_that_are_none(tmp_path, text):
   assert opened(cache)
 
 
-@pytest.mark.parametrize(
-  "change",
-  [
-    lambda start: start.__setitem__(3, 10**6),  # ends before it begins
-    lambda start: start.__setitem__(0, 1),
-    lambda start: start.__setitem__(-1, start[-1] + 1),
-    lambda start: start.__isub__(start[-1]),
-  ],
-)
-def test_starts_that_do_not_fit_their_values(tmp_path, gib, change):
-  cache = tmp_path / "cache"
-  opened(cache, gib)
-  start = np.fromfile(cache / "source_id.start.bin", "<i8")
-  change(start)
-  replaced(cache, "source_id.start.bin", start)
-  assert opened(cache, gib)
-
-
-def test_features_of_different_lengths_and_half_numbers(tmp_path, gib):
-  cache = tmp_path / "cache"
-  opened(cache, gib)
-  start = np.fromfile(cache / "source_id.start.bin", "<i8")
-  replaced(cache, "source_id.start.bin", np.append(start, start[-1]))
-  assert opened(cache, gib)
-  replaced(cache, "source_id.bin", np.zeros(7, np.uint8))
-  assert opened(cache, gib)
-
-
 def test_files_of_more_than_4_gib_can_be_said():
   file = {"bytes": 2**40, "crc32c": "00000000"}
-  page = {"format": 1, "files": {"a": file}, "notes": {}}
+  page = {"format": 1, "examples": 1, "files": {"a": file}, "notes": {}}
   found = from_config(column_cache._Page, page, At("page"))
   assert found.files["a"].bytes == 2**40
 
 
-def test_mapped_files_are_read_whole_once_a_boot(tmp_path, capsys, monkeypatch):
-  """As told by their times, which no program can leave as they were."""
+def test_large_files_are_checked_as_they_are_read(tmp_path):
   cache = tmp_path / "cache"
-  opened(cache, 0.0)
-  path = cache / "source_id.bin"
-  before = os.stat(path)
-  harm(path, "flip")
-  os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-  assert opened(cache, 0.0)
-  assert "another checksum" in capsys.readouterr().err
-  # As if the disk had lost a bit since: found at the next boot.
-  stamp = cache / column_cache.STAMP
-  harm(path, "flip")
-  names = [name for name in os.listdir(cache) if name.endswith(".bin")]
-  files.write_json(stamp, files.sealed(column_cache._state(cache, names)))
-  with pytest.raises(AssertionError):
-    opened(cache, 0.0, never)
-  boot = tmp_path / "boot"
-  boot.write_text("another")
-  monkeypatch.setattr(column_cache, "_BOOT", boot)
-  assert opened(cache, 0.0)
-  assert opened(cache, 0.0, never)
-  # What changes while it is read was not checked, though it was read.
-  stamp.unlink()
-  checked = files.crc_of
-
-  def late(name):
-    os.utime(path)
-    return checked(name)
-
-  monkeypatch.setattr(files, "crc_of", late)
-  opened(cache, 0.0, never)
-  monkeypatch.setattr(files, "crc_of", checked)
-  assert stamp.exists()
-  read = files.read_json(stamp)["source_id.bin"]
-  assert read[3] < os.stat(path).st_ctime_ns
-  boot.unlink()  # no Linux: read whole each time
-  assert opened(cache, 0.0, never)
+  assert opened(cache)
+  whole = (cache / "columns.arrow").read_bytes()
+  refused = 0
+  for place in range(0, len(whole), 7):
+    harm(cache / "columns.arrow", "flip", place)
+    try:
+      assert opened(cache, never, gib=0.0)
+    except InputError as error:
+      assert f"Remove {cache}: it is made again" in str(error)
+      refused += 1
+    (cache / "columns.arrow").write_bytes(whole)
+  assert refused > 10
 
 
-@pytest.mark.parametrize("gib", MODES.values(), ids=MODES)
-def test_another_puts_its_own_there_while_it_is_read(
-  tmp_path, monkeypatch, gib
-):
+def test_one_of_other_features_is_made_again(tmp_path):
+  cache = tmp_path / "cache"
+  column_cache.open_columns(rows, NAMES[:2], cache, memory_gib=1.0)
+  assert opened(cache)
+
+
+def test_another_puts_its_own_there_while_it_is_read(tmp_path, monkeypatch):
   cache, aside = tmp_path / "cache", tmp_path / "aside"
-  opened(cache, gib)
-  (cache / column_cache.STAMP).unlink(missing_ok=True)
+  opened(cache)
   checked = files.crc_of
 
   def gone(path):
@@ -303,13 +244,12 @@ def test_another_puts_its_own_there_while_it_is_read(
     return checked(path)
 
   monkeypatch.setattr(files, "crc_of", gone)
-  assert opened(cache, gib, never)
+  assert opened(cache, never)
 
 
 def _at_once(cache, barrier, results):
   barrier.wait()
-  for gib in MODES.values():
-    results.put(opened(cache, gib))
+  results.put(opened(cache))
 
 
 def test_processes_that_make_the_same_at_once(tmp_path):
@@ -319,7 +259,7 @@ def test_processes_that_make_the_same_at_once(tmp_path):
   children = [context.Process(target=_at_once, args=work) for _ in range(3)]
   for child in children:
     child.start()
-  assert [results.get(timeout=60) for _ in range(6)] == [True] * 6
+  assert [results.get(timeout=60) for _ in range(3)] == [True] * 3
   for child in children:
     child.join()
     assert child.exitcode == 0
@@ -333,7 +273,7 @@ def _dies(notes):
 
 def test_killed_while_it_is_made(tmp_path):
   child = multiprocessing.get_context("spawn").Process(
-    target=opened, args=(tmp_path / "cache", 1.0, _dies)
+    target=opened, args=(tmp_path / "cache", _dies)
   )
   child.start()
   child.join()
@@ -369,17 +309,17 @@ def test_a_read_only_disk(tmp_path, capsys):
     assert line.startswith(f"columns are cached in {aside}: ")
     assert "Read-only file system" in line
     assert opened(disk / "new", make=never)
-    harm(aside / "source_id.bin", "flip")
+    harm(aside / "columns.arrow", "flip")
     assert opened(disk / "new")
     # One that is damaged and cannot be mended: said when another is made.
     disks.change(disk, "rw")
-    harm(disk / "used" / "source_id.bin", "flip")
+    harm(disk / "used" / "columns.arrow", "flip")
     disks.read_only(disk)
     capsys.readouterr()
     assert opened(disk / "used")
     said = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[0] for line in said] == [
-      f"{disk / 'used'} is made again from the records",
+      f"{disk / 'used'} is made again from the examples",
       f"columns are cached in {aside.with_name('used')}",
     ]
     assert opened(disk / "used", make=never)

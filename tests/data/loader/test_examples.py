@@ -11,7 +11,7 @@ from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.sentence import controls, example
 from jaxsyn.data.sentence.controls import TREES
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
@@ -20,7 +20,7 @@ OF_TREES = ("head", "parent_mid", "tree_distance")
 
 @pytest.fixture(scope="module")
 def records(prepared):
-  return Records(prepared, "test")
+  return PreparedSplit(prepared, "test")
 
 
 @pytest.mark.parametrize("kind", ["linear", "random"])
@@ -75,7 +75,6 @@ def test_rows_are_the_examples_and_made_of_them_only_if_they_change(
   examples = Examples(records, data_of(tree, task=task), 7)
   expected, made, whole = list(examples), [], Rows.examples
   monkeypatch.setattr("jaxsyn.data.store.rows.TOGETHER", count)
-  monkeypatch.setattr("jaxsyn.data.store.records.TOGETHER", count)
   monkeypatch.setattr(
     Rows, "examples", lambda self: made.append(1) or whole(self)
   )
@@ -94,7 +93,7 @@ def test_rows_are_the_examples_and_made_of_them_only_if_they_change(
 def test_columns_hold_those_of_their_seed(records):
   names, data, drawn = ("source_head", "target_head"), data_of("random"), []
   for seed in (0, 1, 0):  # made, made, and from the cache
-    found = opened(records, names, data=data, seed=seed).columns
+    found = opened(records, names, data=data, seed=seed).held
     for name in names:
       drawn.append([values(found, name, i).tolist() for i in range(24)])
       wanted = [one[name].tolist() for one in Examples(records, data, seed)]
@@ -112,7 +111,7 @@ def test_only_random_trees_are_kept_by_seed(records, tree, folders):
 
 def test_lengths_are_of_subwords_and_words(records):
   found = opened(records, ("source_tree_distance", "target_head"))
-  found = found.columns.lengths()
+  found = found.files.lengths
   for own, one in zip(zip(*found, strict=True), records, strict=True):
     assert own == tuple(
       len(one[name])

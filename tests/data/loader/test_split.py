@@ -1,23 +1,23 @@
 """A split and its batches: the same numbers as the examples, padded."""
 
+import collections
+import dataclasses
 import itertools
 import threading
 import time
 
 import numpy as np
 import pytest
-from toy_folders import values
+from toy_folders import stored, values
 
-from jaxsyn.data.loader.batch_plan import (
-  BatchPlan,
-  Planned,
-  Position,
-  Shape,
-  doubled,
-)
+from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
+from jaxsyn.data.loader.batch_shapes import Shape, doubled
 from jaxsyn.data.loader.column_cache import open_columns
-from jaxsyn.data.loader.columns import Columns, pad, words_of
+from jaxsyn.data.loader.columns import pad, words_of
+from jaxsyn.data.loader.held import hold
 from jaxsyn.data.loader.split import ALL_ROWS, Share, Split, ahead
+from jaxsyn.data.loader.windows import Windows
+from jaxsyn.data.store import blocks
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
 
@@ -44,15 +44,15 @@ def example(words: int, target: int, start: int):
   }
 
 
-def split_of(columns, features=None, share=ALL_ROWS, **sizes):
+def split_of(files, features=NAMES, share=ALL_ROWS, windows=None, **sizes):
   sizes = {"shapes": 1, "row_multiple": 1, **sizes}
-  plan = BatchPlan(columns.lengths(), seed=0, length_multiple=1, **sizes)
-  features = tuple(features or columns.flat)
-  return Split(columns, features, plan, share=share)
+  plan = BatchPlan(files.lengths, windows, seed=0, length_multiple=1, **sizes)
+  whole = windows is None
+  return Split(files, tuple(features), plan, whole=whole, share=share)
 
 
-def assembled(columns, features, planned, share=ALL_ROWS):
-  split = split_of(columns, features, share, tokens=64)
+def assembled(files, features, planned, share=ALL_ROWS):
+  split = split_of(files, features, share, tokens=64)
   return split.batch(planned)
 
 
@@ -61,20 +61,15 @@ def examples():
   return [example(w, t, 4 + 10 * w) for w, t in [(1, 3), (3, 2), (2, 4)]]
 
 
-@pytest.fixture(params=[1.0, 0.0], ids=["memory", "mapped"])
-def columns(examples, tmp_path, request):
-  return open_columns(
-    lambda _: together(examples),
-    NAMES,
-    tmp_path / "cache",
-    memory_gib=request.param,
-  )
+@pytest.fixture
+def files(examples, tmp_path):
+  return stored(tmp_path / "cache", examples)
 
 
-def test_a_batch_by_hand(columns):
+def test_a_batch_by_hand(files):
   shape = Shape(rows=3, source=5, target=4, source_words=6)
   planned = Planned(shape, np.array([2, 0]))
-  batch = assembled(columns, NAMES, planned)
+  batch = assembled(files, NAMES, planned)
   assert batch["source_id_BS"].tolist() == [
     [24, 25, 26, 0, 0],
     [14, 15, 0, 0, 0],
@@ -95,15 +90,15 @@ def test_a_batch_by_hand(columns):
   assert (distance[2] == 255).all()
 
 
-def test_hosts_share_the_rows(columns):
+def test_hosts_share_the_rows(files):
   planned = Planned(Shape(4, 5, 4, source_words=3), np.array([2, 0, 1]))
-  whole = assembled(columns, NAMES, planned)
+  whole = assembled(files, NAMES, planned)
   halves = [
-    assembled(columns, NAMES, planned, Share((host,), 2)) for host in (0, 1)
+    assembled(files, NAMES, planned, Share((host,), 2)) for host in (0, 1)
   ]
   # Devices of a host that are no neighbours on the mesh.
-  middle = assembled(columns, NAMES, planned, Share((1, 2), 4))
-  ends = assembled(columns, NAMES, planned, Share((0, 3), 4))
+  middle = assembled(files, NAMES, planned, Share((1, 2), 4))
+  ends = assembled(files, NAMES, planned, Share((0, 3), 4))
   for name, array in whole.items():
     joined = np.concatenate([half[name] for half in halves])
     np.testing.assert_array_equal(joined, array)
@@ -111,10 +106,10 @@ def test_hosts_share_the_rows(columns):
     np.testing.assert_array_equal(ends[name], array[[0, 3]])
 
 
-def test_a_translation_batch_is_the_same_as_a_training_batch(columns, examples):
+def test_a_translation_batch_is_the_same_as_a_training_batch(files, examples):
   names = [name for name in NAMES if name.startswith("source")]
   planned = Planned(Shape(4, 6, 4, source_words=5), np.arange(3))
-  trained = assembled(columns, names, planned)
+  trained = assembled(files, names, planned)
   translated = pad(examples, names, subwords=6, words=5, rows=4)
   for name, array in translated.items():
     np.testing.assert_array_equal(array, trained[name])
@@ -135,9 +130,9 @@ def shared_piece():
   }
 
 
-def test_words_that_outnumber_subwords_are_all_there():
+def test_words_that_outnumber_subwords_are_all_there(tmp_path):
   one = shared_piece()
-  split = split_of(Columns.of([one], one), NARROW, tokens=8)
+  split = split_of(stored(tmp_path / "cache", [one]), NARROW, tokens=8)
   (shape,) = split.plan.shapes
   assert (shape.source, shape.source_words, shape.target_words) == (2, 4, 1)
   (trained,) = split.in_order()
@@ -149,16 +144,16 @@ def test_words_that_outnumber_subwords_are_all_there():
 
 
 @pytest.mark.parametrize("name", ["source_id", *NARROW])
-def test_nothing_is_cut(name):
+def test_nothing_is_cut(name, tmp_path):
   one = shared_piece()
-  columns = Columns.of([one], one)
+  files = stored(tmp_path / "cache", [one])
   source, words = (1, 4) if name in ("source_id", "source_word") else (2, 3)
   planned = Planned(Shape(1, source, 2, words), np.array([0]))
   why = (
     rf"{name}: an example of {source + 1 if source == 1 else 4} does not fit"
   )
   with pytest.raises(ValueError, match=why):
-    assembled(columns, [name], planned)
+    assembled(files, [name], planned)
   with pytest.raises(ValueError, match=why):
     pad([one], [name], subwords=source, words=words, rows=1)
 
@@ -170,10 +165,8 @@ def test_a_split_without_any_word(tmp_path):
     "source_head": np.zeros(0, np.int32),
     "source_tree_distance": np.zeros(0, np.uint8),
   }
-  columns = open_columns(
-    lambda _: together([none]), tuple(none), tmp_path / "cache", memory_gib=1.0
-  )
-  (batch,) = split_of(columns, tokens=8, row_multiple=8).in_order()
+  files = stored(tmp_path / "cache", [none])
+  (batch,) = split_of(files, none, tokens=8, row_multiple=8).in_order()
   assert batch["source_head_BW"].tolist() == [[0]] * 8
   assert batch["source_tree_distance_BWW"].tolist() == [[[255]]] * 8
 
@@ -200,21 +193,153 @@ def test_the_cache_is_used_and_made_again(examples, tmp_path):
     raise AssertionError("read again")
 
   opened()
-  assert values(opened(never), "target_id", 1).tolist() == [34, 35]
+  held = hold(opened(never)[0], ["target_id"])
+  assert values(held, "target_id", 1).tolist() == [34, 35]
   (cache / "columns.json").unlink()  # as if a kill had come in between
   opened()
   assert (cache / "columns.json").is_file()
   assert [p.name for p in tmp_path.iterdir()] == ["cache"]
 
 
-def test_the_stream_goes_on_from_any_position(columns):
-  split = split_of(columns, tokens=8, shapes=2)
+def test_the_stream_goes_on_from_any_position(files):
+  split = split_of(files, tokens=8, shapes=2)
   whole = list(itertools.islice(split.batches(Position()), 9))
   rest = itertools.islice(split.batches(whole[4].after), 4)
   for a, b in zip(whole[5:], rest):
     assert a.after == b.after
     for name, array in a.batch.items():
       np.testing.assert_array_equal(array, b.batch[name])
+
+
+@pytest.fixture
+def blocks_of_two(monkeypatch, tmp_path):
+  """Columns of thirteen examples in seven blocks, and them."""
+  monkeypatch.setattr(blocks, "LONGEST", 2)
+  many = [example(1 + i % 4, 2 + i % 3, 10 + i) for i in range(13)]
+  return stored(tmp_path / "many", many), many
+
+
+def windows_of(files, share_of_all, seed=0):
+  whole = Windows.of(files, NAMES, memory_gib=1.0, seed=seed)
+  assert whole.whole
+  most = whole.bytes_K.sum() * share_of_all
+  return dataclasses.replace(whole, most=most)
+
+
+def told(batches):
+  """What is in the rows of batches, by their first subword."""
+  return [sorted(b["source_id_BS"][:, 0].tolist()) for b in batches]
+
+
+@pytest.mark.parametrize("share_of_all", [0.3, 0.5, 0.99])
+def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
+  files, many = blocks_of_two
+  windows = windows_of(files, share_of_all)
+  split = split_of(files, windows=windows, tokens=12, shapes=2)
+  for epoch in (0, 1):
+    planned = split.plan.epoch(epoch)
+    assert sorted(np.concatenate([p.ids for p in planned])) == list(range(13))
+    of = {i: p.window for p in planned for i in p.ids}
+    assert len(set(of.values())) > 1
+    bytes_of = collections.Counter()
+    for k, size in enumerate(windows.bytes_K):
+      bytes_of[of[2 * k]] += size
+    most = windows.most / 2 + windows.bytes_K.max()
+    assert max(bytes_of.values()) <= most
+    # A block is in one window; those of epochs differ.
+    assert all(of[i] == of[i + 1] for i in range(0, 12, 2))
+  epochs = [[p.ids.tolist() for p in split.plan.epoch(e)] for e in (0, 1)]
+  assert epochs[0] != epochs[1]
+  count = len(epochs[0])
+  batches = [
+    d.batch for d in itertools.islice(split.batches(Position()), count)
+  ]
+  everything = split_of(files, tokens=12, shapes=2)
+  for batch, planned in zip(batches, split.plan.epoch(0), strict=True):
+    for name, array in everything.batch(planned).items():
+      np.testing.assert_array_equal(batch[name], array)
+  rows = np.concatenate([b["source_id_BS"][:, 0] for b in split.in_order()])
+  assert sorted(rows[rows > 0]) == sorted(one["source_id"][0] for one in many)
+
+
+def test_windows_go_on_from_any_position(blocks_of_two):
+  files, _ = blocks_of_two
+  split = split_of(files, windows=windows_of(files, 0.5), tokens=12, shapes=2)
+  whole = list(itertools.islice(split.batches(Position()), 21))
+  assert whole[-1].after.epoch > 1
+  for begin in range(20):
+    dealt = next(split.batches(whole[begin].after))
+    assert dealt.after == whole[begin + 1].after
+    assert told([dealt.batch]) == told([whole[begin + 1].batch])
+
+
+def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
+  files, _ = blocks_of_two
+  held = []
+
+  def watched(*args):
+    held.append(hold(*args))
+    return held[-1]
+
+  monkeypatch.setattr("jaxsyn.data.loader.split.hold", watched)
+  own = []
+  for host in (0, 1):
+    split = split_of(
+      files,
+      share=Share((host,), 2),
+      windows=windows_of(files, 0.5),
+      tokens=24,
+      row_multiple=2,
+    )
+    batches = len(split.plan.epoch(0))
+    stream = split.batches(Position())
+    own.append([next(stream).batch for _ in range(batches)])
+    stream.close()
+    planned = split.plan.epoch(0)
+    number = {
+      window: sum(len(p.ids) for p in planned if p.window == window)
+      for window in {p.window for p in planned}
+    }
+    for window, one in enumerate(held[: len(number)]):
+      assert len(one) <= number[0, window] // 2 + 1
+    held.clear()
+  plain = split_of(
+    files, windows=windows_of(files, 0.5), tokens=24, row_multiple=2
+  )
+  for halves, dealt in zip(zip(*own), plain.batches(Position())):
+    for name, array in dealt.batch.items():
+      joined = np.concatenate([half[name] for half in halves])
+      np.testing.assert_array_equal(joined, array)
+
+
+def test_windows_are_the_same_whatever_is_read(blocks_of_two):
+  files, _ = blocks_of_two
+  ids = [
+    [
+      p.ids.tolist()
+      for p in split_of(
+        files, features, windows=windows_of(files, 0.3), tokens=12
+      ).plan.epoch(3)
+    ]
+    for features in (NAMES, NAMES[:2])
+  ]
+  assert ids[0] == ids[1]
+
+
+def test_damage_is_told_when_its_window_is_come_to(blocks_of_two):
+  files, _ = blocks_of_two
+  windows = windows_of(files, 0.5)
+  split = split_of(files, windows=windows, tokens=12, shapes=2)
+  (path,) = files.paths
+  data = bytearray(path.read_bytes())
+  data[files.blocks[3][1]["source_word"].offset + 2] ^= 8
+  path.write_bytes(data)
+  with pytest.raises(
+    InputError, match=r"columns.arrow: source_word is damaged"
+  ):
+    list(itertools.islice(split.batches(Position()), 20))
+  plain = split_of(files, ["source_id"], windows=windows, tokens=12, shapes=2)
+  assert len(list(itertools.islice(plain.batches(Position()), 20))) == 20
 
 
 def test_items_ahead_are_the_same_items_in_order():

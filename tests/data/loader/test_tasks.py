@@ -11,13 +11,14 @@ from toy_folders import SHA256, values
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
-from jaxsyn.data.loader.batch_plan import Planned, Position, Shape
+from jaxsyn.data.loader.batch_plan import Planned, Position
+from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.loader.split import Share
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.store import tfds_builder
-from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 
 SOURCE, TARGET = 50, 60  # sizes of the vocabularies
@@ -64,7 +65,7 @@ def data(**second):
 def make(tmp_path_factory):
   """A function that prepares a folder with or without constituency trees."""
 
-  def prepare(brackets: bool) -> Records:
+  def prepare(brackets: bool) -> PreparedSplit:
     folder = tmp_path_factory.mktemp("prepared")
     kept = schema.features(["source"], brackets=brackets)
     examples = [{name: one[name] for name in kept} for one in EXAMPLES]
@@ -87,7 +88,7 @@ def make(tmp_path_factory):
     if brackets:
       manifest["brackets"] = {"source": ["NP", "S"]}
     toy_folders.write(folder, manifest)
-    return Records(folder, "train")
+    return PreparedSplit(folder, "train")
 
   return prepare
 
@@ -198,7 +199,7 @@ def test_random_trees_of_the_second_task_follow_the_seed(records):
   random = data(tree="random")
 
   def heads(seed):
-    both = toy_folders.opened(records, READS, data=random, seed=seed).columns
+    both = toy_folders.opened(records, READS, data=random, seed=seed).held
     heads, again = (values(both, "source_head", i).tolist() for i in (2, 6))
     assert heads == again  # translated and parsed
     return tuple(heads)
@@ -216,22 +217,22 @@ def test_columns_hold_both_tasks_and_are_kept(records):
   found, _ = made(records, parse)
   for _ in range(2):  # made, then from the cache
     both = opened(records, parse)
-    assert both.columns.notes["second"] == 2
+    assert both.notes["second"] == 2
     assert (
       "2 examples beside 5 translations; left out: 2 without a tree, 1"
-      in both.told
+      in both.told[0]
     )
     for name in both.features:
       for i, one in enumerate(found):
-        stored = values(both.columns, name, i)
+        stored = values(both.held, name, i)
         np.testing.assert_array_equal(stored, one[name].ravel())
-    assert both.weight_I[[6, 4, 0]].tolist() == [0.5, 1, 1]
+    assert both.second == (5, 0.5)
   # Other options, other columns.
   other = opened(records, data(task="source"))
-  assert other.columns.notes["second"] == 2
-  assert opened(records, data(longest=7)).columns.notes["second"] == 1
+  assert other.notes["second"] == 2
+  assert opened(records, data(longest=7)).notes["second"] == 1
   plain = opened(records, data(task="none"))
-  assert len(plain.columns.sizes("source_id")) == 5 and not plain.told
+  assert len(plain) == 5 and not plain.told
 
 
 def test_a_batch_says_what_each_row_counts(records):

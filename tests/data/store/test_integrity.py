@@ -19,7 +19,7 @@ def prepared(tmp_path_factory):
 @pytest.fixture
 def folder(prepared, tmp_path):
   return shutil.copytree(
-    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("columns")
+    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("derived")
   )
 
 
@@ -30,7 +30,7 @@ def test_whole_folders_are_whole(prepared):
   assert {
     "toy/1.0.0/features.json",
     "toy/1.0.0/dataset_info.json",
-    "toy/1.0.0/index-train.npz",
+    "toy/1.0.0/index-train.arrow",
     "text/train.source.gz",
     "conllu/test.source.conllu.gz",
     "vocabulary.model",

@@ -32,7 +32,7 @@ def given(sha256, size=8):
 
 def test_round_trip(tmp_path):
   manifests.write(tmp_path, MANIFEST)
-  assert manifests.read(tmp_path) == {"format": 2, **MANIFEST}
+  assert manifests.read(tmp_path) == {"format": 3, **MANIFEST}
   assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
@@ -84,7 +84,7 @@ def prepared(tmp_path_factory):
 @pytest.fixture
 def folder(prepared, tmp_path):
   return shutil.copytree(
-    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("columns")
+    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("derived")
   )
 
 
@@ -161,7 +161,7 @@ def test_what_no_manifest_says_is_named(folder, path, value, message):
 
 
 @pytest.mark.parametrize(
-  "text", ["", "[]", "null", '{"format": 2}', "[" * 99999, "\xff", "9" * 5000]
+  "text", ["", "[]", "null", '{"format": 3}', "[" * 99999, "\xff", "9" * 5000]
 )
 def test_what_is_no_manifest(folder, text):
   (folder / manifests.FILE).write_bytes(text.encode("latin-1"))

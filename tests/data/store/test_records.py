@@ -30,7 +30,7 @@ def prepared(tmp_path_factory):
 def folder(prepared, tmp_path):
   """A copy that a test may damage."""
   return shutil.copytree(
-    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("columns")
+    prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("derived")
   )
 
 
@@ -57,10 +57,8 @@ def test_by_number_and_in_order(prepared):
 
 def test_index(prepared):
   index = records.Records(prepared, "train").index
-  # 11 records in 3 shards: 3, 4, 4; source lengths 3 4 5 3 ..., EOS included.
+  # 11 records in 3 shards: 3, 4, 4.
   assert index.shard.tolist() == [0] * 3 + [1] * 4 + [2] * 4
-  assert index.source_length.tolist() == [3 + i % 3 for i in range(11)]
-  assert index.target_length.tolist() == [1 + i % 4 for i in range(11)]
   assert index.offset[0] == index.offset[3] == 0
   assert index.offset[1] == 12 + index.length[0] + 4
 
@@ -68,7 +66,7 @@ def test_index(prepared):
 @pytest.mark.parametrize("damage", ["missing", "garbage", "cut", "other"])
 @pytest.mark.parametrize("may_write", [True, False])
 def test_index_is_made_again(folder, monkeypatch, damage, may_write):
-  path = folder / "toy" / "1.0.0" / "index-train.npz"
+  path = folder / "toy" / "1.0.0" / "index-train.arrow"
   whole = path.read_bytes()
   if damage == "missing":
     path.unlink()
@@ -77,7 +75,7 @@ def test_index_is_made_again(folder, monkeypatch, damage, may_write):
   elif damage == "cut":
     os.truncate(path, 200)
   else:  # whole, of as many records
-    Index.of([(0, 7, 7, 7)] * 11, "other").save(path)
+    Index.of([[7] * 11], "other").save(path)
   if not may_write:
     monkeypatch.setattr(files, "publish", unwritable)
   found = records.Records(folder, "train")
@@ -149,7 +147,7 @@ def test_no_such_split(prepared):
 def test_manifest_faults(folder):
   path = folder / "manifest.json"
   path.write_text(json.dumps({"format": 99}))
-  with pytest.raises(InputError, match=r"has format 99; this version reads 2"):
+  with pytest.raises(InputError, match=r"has format 99; this version reads 3"):
     manifests.read(folder)
   path.write_text("{")
   with pytest.raises(InputError, match=r"manifest.json is damaged"):

@@ -1,0 +1,166 @@
+"""Which examples are in memory together, where a split has more than fit.
+
+A split of at most config.batch.memory_gib is held whole, and shuffled whole. Of a
+larger one an epoch shuffles the blocks and cuts them into windows of half of
+that, since the next one is read while one is used; within a window all examples
+are shuffled. How far from uniform that is: `benchmarks.read_speed --order`.
+
+How much an example takes is counted with all features that the data set has, not
+those that a system reads: so all systems get the same batches.
+
+Before this file: `jaxsyn.data.store.prepared`. After it: `batch_shapes`.
+
+Letters: K block; E entry, a block or a part of it, of an epoch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from jaxsyn.data.loader.mixture import Mixed
+from jaxsyn.data.schema import FEATURES, SIDES
+from jaxsyn.data.store.prepared import ColumnFiles, Lengths
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+  """The windows of every epoch.
+
+  Attributes:
+    start: number of the first example of each block; and of all, at the end.
+    bytes_K: of each block in memory.
+    most: bytes that may be in memory.
+    seed: of the order; epoch e is shuffled by (seed, e).
+    rate_K: how often an epoch goes through each block; None: once.
+  """
+
+  start: np.ndarray
+  bytes_K: np.ndarray
+  most: float
+  seed: int
+  rate_K: np.ndarray | None = None
+
+  @classmethod
+  def of(
+    cls,
+    files: ColumnFiles | Mixed,
+    features: Collection[str],
+    *,
+    memory_gib: float,
+    seed: int,
+  ) -> Windows:
+    """Of columns, counted with some features, all those of the data set."""
+    bytes_K = [
+      _bytes(files.lengths.of(slice(begin, end)), features)
+      for begin, end in itertools.pairwise(files.start)
+    ]
+    return cls(
+      files.start,
+      np.array(bytes_K, np.int64),
+      memory_gib * 2**30,
+      seed,
+      files.rate_K if isinstance(files, Mixed) else None,
+    )
+
+  @property
+  def whole(self) -> bool:
+    """Whether all is held."""
+    return bool(self.bytes_K.sum() <= self.most)
+
+  @property
+  def examples(self) -> float:
+    """How many an epoch has."""
+    size_K = np.diff(self.start)
+    return float((size_K * (1 if self.rate_K is None else self.rate_K)).sum())
+
+  def shuffled(self, epoch: int) -> Iterator[np.ndarray]:
+    """Numbers of the examples of each window, in the order of use of windows.
+
+    Ascending in each; several times where an epoch goes through them again.
+    """
+    rng = np.random.default_rng([self.seed, epoch])
+    size_K = np.diff(self.start)
+    if self.rate_K is None:
+      block_E, taken_E = np.arange(len(size_K)), size_K
+    else:
+      block_E, taken_E = self._drawn(size_K, rng)
+    if self.whole:
+      order_E = np.arange(len(block_E))
+    else:
+      order_E = rng.permutation(len(block_E))
+    for own in self._windows(block_E[order_E], taken_E[order_E]):
+      yield self._ids(own, epoch)
+
+  def _drawn(
+    self, size_K: np.ndarray, rng: np.random.Generator
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks, some of them several times, and how many examples of each."""
+    assert self.rate_K is not None
+    every_K = np.arange(len(size_K))
+    times_K = np.floor(self.rate_K).astype(np.int64)
+    # Of all blocks a part, with a sum that errs by one at most.
+    end_K = np.cumsum((self.rate_K - times_K) * size_K)
+    part_K = np.diff(np.floor(np.append(0, end_K) + rng.random()))
+    block_E = np.concatenate([np.repeat(every_K, times_K), every_K])
+    taken_E = np.concatenate([np.repeat(size_K, times_K), part_K])
+    some_E = taken_E > 0
+    return block_E[some_E], taken_E[some_E].astype(np.int64)
+
+  def _ids(self, own: list[tuple[int, int]], epoch: int) -> np.ndarray:
+    """Numbers of so many examples of some blocks."""
+    parts = []
+    for block, taken in own:
+      begin, end = self.start[block : block + 2]
+      ids = np.arange(begin, end)
+      if taken < end - begin:
+        drawn = np.random.SeedSequence([self.seed, epoch], spawn_key=(block,))
+        rng = np.random.default_rng(drawn)
+        ids = np.sort(rng.permutation(ids)[:taken])
+      parts.append(ids)
+    return np.concatenate(parts)
+
+  def in_order(self) -> Iterator[np.ndarray]:
+    """All examples once, in the order of the blocks."""
+    size_K = np.diff(self.start)
+    for own in self._windows(np.arange(len(size_K)), size_K):
+      yield self._ids(own, 0)
+
+  def _windows(
+    self, block_E: np.ndarray, taken_E: np.ndarray
+  ) -> Iterator[list[tuple[int, int]]]:
+    """Runs of about the same size: blocks, ascending, and examples of each."""
+    size_K = np.diff(self.start)
+    bytes_E = self.bytes_K[block_E] * taken_E // size_K[block_E]
+    count = 1
+    if not self.whole:
+      count = int(np.ceil(bytes_E.sum() / max(self.most / 2, 1)))
+      count = min(max(count, 1), len(block_E))
+    # By where they begin, so that none is but a rest.
+    begin_E = np.cumsum(bytes_E) - bytes_E
+    number_E = begin_E * count // max(int(bytes_E.sum()), 1)
+    for window in range(count):
+      own = np.flatnonzero(number_E == window)
+      if len(own):
+        own = own[np.argsort(block_E[own], kind="stable")]
+        yield list(zip(block_E[own].tolist(), taken_E[own].tolist()))
+
+
+def _bytes(lengths: Lengths, features: Collection[str]) -> int:
+  """What examples take in memory, without where each begins."""
+  total = 0
+  words = dict(zip(SIDES, (lengths.source_words, lengths.target_words)))
+  for name in features:
+    feature = FEATURES[name]
+    own = words.get(name.partition("_")[0], lengths.source)
+    number = {
+      "S": lengths.source,
+      "T": lengths.target,
+      "W": own,
+      "WW": own**2,
+    }.get(feature.axes, np.ones(len(lengths.source)))
+    total += feature.dtype.itemsize * int(number.sum())
+  return total

@@ -1,0 +1,204 @@
+"""The examples of a split, read from its columns: by block, or in order.
+
+`preprocess.build` writes the columns (`jaxsyn.data.store.blocks`). What is known
+at once is how long every example is, from the file of lengths, which is read
+whole; of the rest, blocks and features are read as they are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import pathlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from jaxsyn.data.schema import FEATURES, SIDES
+from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store.blocks import Block, BlockReader, Column, read_lengths
+from jaxsyn.data.store.rows import Example, Rows
+from jaxsyn.data.store.tfrecord import REMEDY
+from jaxsyn.errors import InputError
+
+
+class Lengths(NamedTuple):
+  """Subwords, the end sign included, and words of each example; 0: no tree.
+
+  Unsigned integers, as short as they can be: of 40 million pairs there are 160
+  million.
+  """
+
+  source: np.ndarray
+  target: np.ndarray
+  source_words: np.ndarray
+  target_words: np.ndarray
+
+  def read_by(self, features: Collection[str]) -> Lengths:
+    """Without the words of sides of whose words no feature is read."""
+    of = {
+      name.partition("_")[0]
+      for name in features
+      if FEATURES[name].axes in ("W", "WW")
+    }
+    none = np.zeros(len(self.source), np.uint8)
+    words = (own if side in of else none for side, own in zip(SIDES, self[2:]))
+    return Lengths(self.source, self.target, *words)
+
+  def of(self, numbers: np.ndarray | slice) -> Lengths:
+    """Those of some examples, as int64."""
+    return Lengths(*(side[numbers].astype(np.int64) for side in self))
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnFiles:
+  """Columns that were opened.
+
+  Attributes:
+    paths: of the files, a shard each.
+    lengths: of all examples.
+    start: number of the first example of each block; and of all, at the end.
+    blocks: shard and columns of each block.
+    remedy: what to do where a file is damaged, for messages.
+  """
+
+  paths: Sequence[pathlib.Path]
+  lengths: Lengths
+  start: np.ndarray
+  blocks: Sequence[tuple[int, Mapping[str, Column]]]
+  remedy: str = REMEDY
+
+  @classmethod
+  def open(
+    cls,
+    paths: Sequence[pathlib.Path],
+    lengths: pathlib.Path,
+    *,
+    examples: int,
+    remedy: str = REMEDY,
+  ) -> ColumnFiles:
+    """Reads the lengths, of which the checksum was compared.
+
+    Raises:
+      InputError: it is no such file, or of another number of examples or files.
+    """
+    sides = [np.empty(examples, np.uint8) for _ in Lengths._fields]
+    start, blocks = [0], []
+    with open(lengths, "rb") as file:
+      for block in read_lengths(file, str(lengths)):
+        begin, end = start[-1], start[-1] + len(block.length_I4)
+        if end > examples or not 0 <= block.shard < len(paths):
+          break
+        for i, own in enumerate(block.length_I4.T):
+          kind = np.min_scalar_type(own.max(initial=0))
+          if kind.itemsize > sides[i].itemsize:
+            sides[i] = sides[i].astype(kind)
+          sides[i][begin:end] = own
+        start.append(end)
+        blocks.append((block.shard, block.columns))
+    if start[-1] != examples:
+      raise InputError(
+        f"{lengths} is not of these {examples:,} examples. {remedy}"
+      )
+    return cls(paths, Lengths(*sides), np.array(start), blocks, remedy)
+
+  def __len__(self) -> int:
+    return len(self.lengths.source)
+
+  def read(
+    self, numbers: Iterable[int], features: Sequence[str]
+  ) -> Iterator[Rows]:
+    """Some blocks, in the order asked for.
+
+    Raises:
+      InputError: a file is missing or damaged; names it and the feature.
+    """
+    of = itertools.groupby(numbers, lambda number: self.blocks[number][0])
+    for shard, own in of:
+      path = self.paths[shard]
+      with _opened(path, self.remedy) as file:
+        reader = BlockReader(file, features, name=str(path), remedy=self.remedy)
+        for number in own:
+          yield reader.read(self._block(number))
+
+  def _block(self, number: int) -> Block:
+    shard, columns = self.blocks[number]
+    lengths = self.lengths.of(slice(*self.start[number : number + 2]))
+    return Block(np.stack(lengths, 1), columns, shard)
+
+
+@contextlib.contextmanager
+def _opened(path: pathlib.Path, remedy: str) -> Iterator[IO[bytes]]:
+  try:
+    file = open(path, "rb")  # noqa: SIM115  # closed below
+  except OSError as error:
+    raise InputError(
+      f"{path} cannot be read: {error.strerror}. {remedy}"
+    ) from None
+  with file:
+    yield file
+
+
+class PreparedSplit:
+  """The examples of one split, by number or in order.
+
+  Attributes:
+    manifest: of the prepared folder.
+    split: its name.
+    directory: the prepared folder.
+    features: names of the arrays of an example.
+    fingerprint: SHA-256 that changes whenever an example does.
+    columns: where they are.
+  """
+
+  def __init__(self, directory: os.PathLike[str] | str, split: str):
+    """Opens a split.
+
+    Args:
+      directory: the prepared folder (config.data.directory).
+      split: a name of the manifest's splits.
+
+    Raises:
+      InputError: no such folder or split; a file is missing, of another size
+        than the manifest says, or the lengths are damaged.
+    """
+    self.manifest = manifests.read(directory)
+    facts = manifests.split(self.manifest, split)
+    self.split = split
+    self.directory = pathlib.Path(directory)
+    self.fingerprint = facts["records_sha256"]
+    self.features = tuple(manifests.features(self.manifest))
+    names = manifests.columns_files("", self.manifest, split)
+    for name in names:
+      integrity.check(directory, self.manifest, name, deep=False)
+    lengths = manifests.lengths_file("", split)
+    integrity.check(directory, self.manifest, lengths)
+    self.columns = ColumnFiles.open(
+      [self.directory / name for name in names],
+      self.directory / lengths,
+      examples=facts["examples"],
+    )
+
+  def __len__(self) -> int:
+    return len(self.columns)
+
+  def __getitem__(self, i: int) -> Example:
+    """Example number i."""
+    if not 0 <= i < len(self):
+      raise IndexError(f"example {i} of {len(self)}")
+    block = int(np.searchsorted(self.columns.start, i, "right")) - 1
+    (rows,) = self.columns.read([block], self.features)
+    begin = i - int(self.columns.start[block])
+    return rows.part(begin, begin + 1).examples()[0]
+
+  def __iter__(self) -> Iterator[Example]:
+    """All examples in order."""
+    for rows in self.rows():
+      yield from rows.examples()
+
+  def rows(self) -> Iterator[Rows]:
+    """The same, some thousands at a time; errors as of `ColumnFiles.read`."""
+    return self.columns.read(range(len(self.columns.blocks)), self.features)

@@ -1,0 +1,226 @@
+"""Several prepared folders: how often each, as what, and the same again."""
+
+import collections
+import dataclasses
+import itertools
+import shutil
+
+import numpy as np
+import pytest
+from toy_folders import data_of, example, opened, write
+
+from jaxsyn.data import schema
+from jaxsyn.data.loader import mixture
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.split import Share
+from jaxsyn.data.options import Mixture
+from jaxsyn.data.schema import EOS
+from jaxsyn.data.store import blocks, manifests, tfds_builder
+from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.errors import InputError
+
+READS = ("source_relation", "source_parent_mid", "source_tree_distance")
+
+
+def folder_of(folder, first, count, relations, **fields):
+  """Examples whose first subword is 100 and their number."""
+  examples = []
+  for i in range(first, first + count):
+    one = example(i)
+    one["source_id"][0] = 100 + i
+    one["source_relation"] += 1
+    examples.append(one)
+  facts = tfds_builder.write(
+    folder,
+    name="toy",
+    version="1.0.0",
+    features=schema.tfds_features(("source",)),
+    splits={"train": (count, examples)},
+  )
+  made = {"splits": facts, "relations": {"source": relations}, **fields}
+  write(folder, made)
+  return folder
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+  """Thirty pairs, and eleven others with a relation that those have not."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(blocks, "LONGEST", 4)
+    base = tmp_path_factory.mktemp("corpora")
+    main = folder_of(base / "main", 0, 30, list("abcd"))
+    other = folder_of(base / "other", 50, 11, ["b", "c", "d", "x"])
+  return main, str(other)
+
+
+def mixed(corpora, *, memory_gib=1.0, share=None, **options):
+  main, other = corpora
+  data = dataclasses.replace(
+    data_of(), mixture=Mixture(folders=(other,), **options)
+  )
+  batch = {"tokens": 32, "shapes": 2, "row_multiple": 2}
+  split = opened(
+    PreparedSplit(main, "train"),
+    READS,
+    data=data,
+    memory_gib=memory_gib,
+    **batch,
+  )
+  return split if share is None else dataclasses.replace(split, share=share)
+
+
+def drawn(split, epoch):
+  """How often each sentence comes in an epoch, by the number of its line."""
+  found = collections.Counter()
+  for dealt in split.batches(Position(epoch)):
+    ids = dealt.batch["source_id_BS"]
+    found.update((ids[ids >= 100] - 100).tolist())
+    if dealt.after.epoch > epoch:
+      return found
+
+
+SMALL = 2e-6  # GiB, of which the thirty and eleven take several times as much
+
+
+@pytest.mark.parametrize("memory_gib", [1.0, SMALL])
+def test_an_epoch_goes_through_a_corpus_as_often_as_its_weight(
+  corpora, memory_gib
+):
+  split = mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib)
+  assert split.whole == (memory_gib == 1)
+  windows = {p.window for p in split.plan.epoch(0)}
+  assert (len(windows) == 1) == split.whole
+  parts = []
+  for epoch in (0, 1, 2):
+    found = drawn(split, epoch)
+    assert [found[i] for i in range(30)] == [1] * 30
+    more = [i for i in range(50, 61) if found[i] == 3]
+    assert {found[i] for i in range(50, 61)} == {2, 3}
+    assert abs(len(more) - 0.3 * 11) < 1
+    assert sum(found.values()) == 30 + 22 + len(more)
+    parts.append(more)
+  assert parts[0] != parts[1] or parts[1] != parts[2]
+  assert drawn(
+    mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib), 1
+  ) == (drawn(split, 1))
+
+
+def test_none_of_one_and_a_half_of_the_other(corpora):
+  found = drawn(mixed(corpora, weights=(0.5, 0.0)), 3)
+  assert set(found) <= set(range(30)) and set(found.values()) == {1}
+  assert len(found) == 15
+
+
+def test_rates():
+  assert mixture.rates(Mixture(weights=(1.0, 0.5)), [900, 100]) == [1, 0.5]
+  # n ∝ sqrt(N): 30 to 10, of 1,000 in all 750 and 250.
+  even = mixture.rates(Mixture(temperature=2.0), [900, 100])
+  assert even == pytest.approx([750 / 900, 2.5])
+  both = mixture.rates(Mixture(temperature=2.0, weights=(1.0, 2.0)), [900, 100])
+  assert both == pytest.approx([750 / 900, 5.0])
+  for weights in ((1.0,), (0.0, 0.0)):
+    with pytest.raises(InputError, match=r"mixture.weights=.* one above 0"):
+      mixture.rates(Mixture(weights=weights), [900, 100])
+
+
+@pytest.mark.parametrize("memory_gib", [1.0, SMALL])
+def test_a_run_that_goes_on_gets_the_same_batches(corpora, memory_gib):
+  split = mixed(corpora, weights=(1.0, 1.5), memory_gib=memory_gib)
+  whole = list(itertools.islice(split.batches(Position()), 40))
+  for begin in range(0, 39, 7):
+    again = next(split.batches(whole[begin].after))
+    assert again.after == whole[begin + 1].after
+    assert again.corpora == whole[begin + 1].corpora
+    for name, array in whole[begin + 1].batch.items():
+      np.testing.assert_array_equal(array, again.batch[name])
+
+
+def test_examples_are_counted_by_corpus(corpora):
+  split = mixed(corpora, weights=(1.0, 2.0))
+  count = collections.Counter()
+  for dealt in split.batches(Position()):
+    count.update(dealt.corpora)
+    assert sum(dealt.corpora.values()) == dealt.batch["weight_B"].sum()
+    if dealt.after.epoch:
+      break
+  assert count == {"main": 30, "other": 22}
+  assert split.told[0] == "examples an epoch: main 30 x 1, other 11 x 2"
+
+
+def test_hosts_have_their_rows_of_a_mixture(corpora):
+  options = {"weights": (1.0, 1.5), "memory_gib": SMALL}
+  whole = mixed(corpora, **options).batches(Position())
+  halves = [
+    mixed(corpora, share=Share((host,), 2), **options).batches(Position())
+    for host in (0, 1)
+  ]
+  for dealt, *own in itertools.islice(zip(whole, *halves), 20):
+    for name, array in dealt.batch.items():
+      joined = np.concatenate([half.batch[name] for half in own])
+      np.testing.assert_array_equal(array, joined)
+
+
+def by_number(split):
+  """source features of each sentence, by its line."""
+  found = {}
+  for dealt in split.batches(Position()):
+    batch = dealt.batch
+    for row in range(len(batch["weight_B"])):
+      ids = batch["source_id_BS"][row]
+      number = ids[(ids >= 100) & (ids < 900)] - 100
+      if len(number):
+        found[int(number[0])] = {k: v[row] for k, v in batch.items()}
+    if dealt.after.epoch:
+      return found
+
+
+def test_relations_become_those_of_the_first(corpora):
+  split = mixed(corpora)
+  found = by_number(split)
+  # There: b c d x = 1 2 3 4; here b c d = 2 3 4, and x is not known.
+  assert found[1]["source_relation_BW"][:3].tolist() == [1, 2, 3]
+  assert found[50]["source_relation_BW"][:4].tolist() == [2, 3, 4, 0]
+  # 50, 53, 56 and 59 have four words.
+  (note,) = split.told[1:]
+  assert note.startswith(f"{corpora[1]}: 4 words have a relation that ")
+  assert note.endswith("are read without: x")
+
+
+def test_tags_are_before_the_sources_of_other_corpora(corpora):
+  found, plain = by_number(mixed(corpora, tags=True)), by_number(mixed(corpora))
+  tag = 1000  # after the vocabulary
+  assert found[3]["source_id_BS"][0] == 103
+  one, bare = found[50], plain[50]
+  words = 4
+  assert one["source_id_BS"][: words + 2].tolist() == [
+    tag,
+    *bare["source_id_BS"][:words],
+    EOS,
+  ]
+  assert one["source_word_BS"][: words + 2].tolist() == [-1, 0, 1, 2, 3, -1]
+  assert one["source_parent_mid_BS"][: words + 2].tolist() == [
+    0,
+    *(bare["source_parent_mid_BS"][: words + 1] + 1),
+  ]
+  np.testing.assert_array_equal(
+    one["source_tree_distance_BWW"][:4, :4],
+    bare["source_tree_distance_BWW"][:4, :4],
+  )
+
+
+def test_what_does_not_fit_is_named(corpora, tmp_path):
+  main, other = corpora
+  strange = shutil.copytree(other, tmp_path / "strange")
+  manifest = manifests.read(strange)
+  for side in schema.SIDES:
+    manifest["vocabulary"][side]["sha256"] = "6" * 64
+  manifests.write(strange, manifest)
+  with pytest.raises(
+    InputError, match=r"strange/vocabulary.model.*is not that"
+  ):
+    mixed((main, str(strange)))
+  with pytest.raises(InputError, match=r"nowhere is missing"):
+    mixed((main, str(tmp_path / "nowhere")))
+  bare = folder_of(tmp_path / "bare", 0, 3, [], sides=[])
+  with pytest.raises(InputError, match=r"mixture, .*bare: this system reads"):
+    mixed((main, str(bare)))
