@@ -96,6 +96,12 @@ def _table() -> dict[str, Feature]:
 # Every feature by name, in the order in which records hold them.
 FEATURES: Mapping[str, Feature] = _table()
 
+# What people read: in records alone, not in what training reads (the columns).
+TEXTS: Mapping[str, str] = {
+  f"{side}_text": f"the {side} sentence, as it is in the raw file"
+  for side in SIDES
+}
+
 # Those that every data set has; the others need the side to be parsed, the
 # annotation to be asked for, or constituency trees to be given.
 ALWAYS = ("line", "source_id", "target_id")

@@ -72,6 +72,9 @@ def spans(
   Raises:
     Mismatch: a word is not in the text in its turn, or text is left over.
   """
+  words = list(words)
+  if found := _plain_spans([spellings[0] for spellings in words], text):
+    return found
   positions, wanted = visible_positions(text), visible(text)
   start_W: list[int] = []
   end_W: list[int] = []
@@ -99,6 +102,28 @@ def spans(
     rest = shortened(text[positions[done] :])
     raise Mismatch(f"no word covers the text from {rest}", word=len(start_W))
   return start_W, end_W
+
+
+def _plain_spans(
+  words: list[str], text: str
+) -> tuple[list[int], list[int]] | None:
+  """What `spans` gives where words stand as they are, a blank or none between.
+
+  That is nearly always so, and takes a third of the time. None: it is not.
+  """
+  joined = "".join(words)
+  if not joined.isprintable() or " " in joined or not all(words):
+    return None
+  start_W, end_W, here = [], [], 0
+  for word in words:
+    if not text.startswith(word, here):
+      here += 1
+      if text[here - 1 : here] != " " or not text.startswith(word, here):
+        return None
+    start_W.append(here)
+    here += len(word)
+    end_W.append(here)
+  return (start_W, end_W) if here == len(text) else None
 
 
 def words_of_pieces(

@@ -20,6 +20,10 @@ Unit = tuple[int, int, str, bool]
 
 # 8, the range 8-9, or the empty node 8.1
 _ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
+# Of the sentences that `_plain` takes.
+_NUMBERS = tuple(map(str, range(1000)))
+_NUMBER_OF = {number: i for i, number in enumerate(_NUMBERS)}
+_IDS = _NUMBERS[1:]
 _HEAD = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -37,6 +41,8 @@ def joined(file: str, rows: Sequence[Row]) -> tuple[Any, ...]:
   Raises:
     InputError: the rows are no tree; the message starts with FILE:LINE.
   """
+  if found := _plain([columns for _, columns in rows]):
+    return found
   words, units = _words(file, rows)
   heads = [0, *(int(columns[HEAD]) for _, columns in words)]  # by id
   depths = _depths(file, heads, words)
@@ -55,6 +61,33 @@ def joined(file: str, rows: Sequence[Row]) -> tuple[Any, ...]:
   _, _, form_W, space_after_W = zip(*units)
   relation_W = tuple(columns[RELATION] for columns in row_W)
   return form_W, tuple(head_W), relation_W, space_after_W, tuple(row_W)
+
+
+def _plain(rows: list[list[str]]) -> tuple[Any, ...] | None:
+  """What `joined` gives where each row is a word; None: it is not so simple.
+
+  Nearly all sentences are, and take a third of the time.
+  """
+  words = len(rows)
+  if words >= len(_NUMBERS):
+    return None
+  id_W, form_W, *_, head_W, relation_W, _, misc_W = zip(*rows)
+  if id_W != _IDS[:words] or not all(form_W):
+    return None
+  try:
+    heads = [0, *map(_NUMBER_OF.__getitem__, head_W)]  # by id
+  except KeyError:
+    return None
+  if max(heads) > words:
+    return None
+  above = heads  # doubling: in the end everything has led to 0, or to a cycle
+  for _ in range(words.bit_length()):
+    above = [above[head] for head in above]
+  if any(above):
+    return None
+  head_W = tuple(h - 1 if h else i for i, h in enumerate(heads[1:]))
+  space_after_W = tuple("SpaceAfter=No" not in misc for misc in misc_W)
+  return form_W, head_W, relation_W, space_after_W, tuple(rows)
 
 
 def _words(file: str, rows: Sequence[Row]) -> tuple[Sequence[Row], list[Unit]]:
