@@ -103,7 +103,7 @@ def synthesise(directory: pathlib.Path, count: int) -> None:
     directory,
     name="synthetic",
     version=tfds_builder.VERSION,
-    features=schema.tfds_features(("source",)),
+    features=schema.tfds_features(("source",), relations={"source": ["dep"]}),
     splits={"train": (count, examples())},
     shards=8,
   )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -42,13 +43,13 @@ def _trees(split: RawSplit) -> Iterator[penn.PennTree | None]:
 
 
 def added(
-  rows: Iterator[dict[str, np.ndarray]],
+  rows: Iterator[dict[str, Any]],
   split: RawSplit,
   vocabulary: Vocabulary,
   *,
   ids: Mapping[str, int],
   counts: report.Counts,
-) -> Iterator[dict[str, np.ndarray]]:
+) -> Iterator[dict[str, Any]]:
   """The examples with their constituency trees, where the data set has some.
 
   A tree that is not of its line is left out and counted, the first one shown.

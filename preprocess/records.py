@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, example
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests
+from jaxsyn.data.store.rows import TOGETHER
 from preprocess import constituents, report
 from preprocess.inputs import Inputs
 from preprocess.split import RawSplit
@@ -54,7 +55,7 @@ def write(
   known["vocabularies"] = (vocabularies["source"], vocabularies["target"])
   counts = {name: report.Counts(sides) for name in splits}
 
-  def all_of(split: RawSplit) -> Iterator[dict[str, np.ndarray]]:
+  def all_of(split: RawSplit) -> Iterator[dict[str, Any]]:
     return constituents.added(
       examples(split, known, counts[split.name]),
       split,
@@ -63,30 +64,34 @@ def write(
       counts=counts[split.name],
     )
 
+  title = _title(inputs, vocabularies)
   written = tfds_builder.write(
     folder,
     name=data.name,
     version=tfds_builder.VERSION,
     features=schema.tfds_features(
-      sides, brackets=bool(brackets), annotations=annotations
+      sides,
+      relations={s: sorted(inputs.train.relations[s]) for s in sides},
+      brackets=bool(brackets),
+      annotations=annotations,
     ),
     splits={
       name: (len(split.kept), all_of(split)) for name, split in splits.items()
     },
     shards=prepare.shards,
+    about=tfds_builder.About(title, data.citation, data.homepage),
   )
   facts = {
     name: _facts(split, counts[name]) | written[name]
     for name, split in splits.items()
   }
-  title = _title(inputs, vocabularies)
   report.write(folder, title, facts, counts=counts, train=data.train)
   return {**manifest, "splits": facts}
 
 
 def examples(
   split: RawSplit, known: Mapping[str, Any], counts: report.Counts
-) -> Iterator[dict[str, np.ndarray]]:
+) -> Iterator[dict[str, Any]]:
   """The examples of a split in order, counted on the way.
 
   Args:
@@ -102,14 +107,19 @@ def examples(
     text = f"kept lines of {split.file(side)}"
     return conllu.match(conllu.read(split.conllu[side]), lines, text)
 
-  rows = zip(split.numbers, *map(sentences, schema.SIDES))
+  pairs = zip(split.numbers, *map(sentences, schema.SIDES))
   total = len(split.kept)
-  for number, source, target in tqdm(
-    rows, f"writing {split.name}", total, unit="pair", disable=None
-  ):
-    made = example.encode(source, target, line=number, **known)
-    counts.add(made)
-    yield made
+  with tqdm(
+    total=total, desc=f"writing {split.name}", unit="pair", disable=None
+  ) as bar:
+    while some := list(itertools.islice(pairs, TOGETHER)):
+      numbers, *both = zip(*some)
+      rows = example.encode_all(*both, lines=numbers, **known)
+      counts.add_all(rows)
+      for made, *own in zip(rows.examples(), *both):
+        texts = (one if isinstance(one, str) else one.text for one in own)
+        yield {**made, **dict(zip(schema.TEXTS, texts))}
+      bar.update(len(some))
 
 
 def _facts(split: RawSplit, counts: report.Counts) -> dict[str, Any]:

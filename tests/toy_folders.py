@@ -120,11 +120,19 @@ def example(i: int) -> dict[str, np.ndarray]:
   return {k: np.asarray(v, features[k].dtype) for k, v in values.items()}
 
 
+def with_texts(example: Mapping[str, np.ndarray]) -> dict[str, Any]:
+  """An example as a record has it."""
+  line = int(example["line"])
+  return {**example, **{name: f"{name} {line}" for name in schema.TEXTS}}
+
+
 def prepare(folder: pathlib.Path) -> pathlib.Path:
   """A prepared folder of `example`: splits of 11, 1 and 0 pairs, in 3 shards."""
-  examples = [example(i) for i in range(11)]
+  examples = [with_texts(example(i)) for i in range(11)]
   splits = {"train": (11, examples), "test": (1, examples[:1]), "none": (0, [])}
-  features = schema.tfds_features(SIDES)
+  features = schema.tfds_features(
+    SIDES, relations={side: list("abcdefgh") for side in SIDES}
+  )
   facts = tfds_builder.write(
     folder,
     name="toy",

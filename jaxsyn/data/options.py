@@ -85,6 +85,14 @@ class Data:
   test: tuple[Name, ...] = option(
     ("test",), "Splits to report on, of those prepared; (): none."
   )
+  citation: str = option(
+    "",
+    "Of those whose corpus it is, BibTeX, for the data set's page in TFDS.",
+    neutral=True,
+  )
+  homepage: str = option(
+    "none", "Of the corpus, for the same page.", neutral=True
+  )
   tree: Tree = one_of(
     "jaxsyn.data.sentence.controls:TREES",
     "parsed",

@@ -187,7 +187,9 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
     raise InputError(
       f"{where}{error}; parse the same text that is given."
     ) from None
-  head, relation, row = (), (), ()
+  head: tuple[int, ...] = ()
+  relation: tuple[str, ...] = ()
+  row: tuple[list[str], ...] = ()
   for block in blocks:
     before = len(row)
     head += tuple(h + before for h in block.head_W) if before else block.head_W

@@ -113,7 +113,8 @@ def encode_all(
         seed=seed,
       )
     elif sentences:
-      made = {"id": _ids(map(vocabulary.ids, sentences))}
+      texts = [one for one in sentences if isinstance(one, str)]
+      made = {"id": _ids(map(vocabulary.ids, texts))}
     else:
       continue
     for name, (values, size) in made.items():
@@ -142,9 +143,7 @@ def _encode_trees(
   words = np.array([len(parse.head_W) for parse in parses])
   word: list[int] = []
   for parse, (_, begin, end) in zip(parses, encoded):
-    word += words_of_pieces(
-      parse.text, begin, end, parse.start_W, parse.end_W
-    )
+    word += words_of_pieces(parse.text, begin, end, parse.start_W, parse.end_W)
     word.append(NO_WORD)
   word_S = np.array(word, np.int32)
   heads = (parse.head_W for parse in parses)

@@ -19,6 +19,7 @@ feature.proto of tensorflow/core/example.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -29,30 +30,27 @@ from jaxsyn.data.store.rows import Rows
 
 # Field numbers of the kinds of lists in a Feature.
 _FIELDS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
-_NO_TEXTS: Mapping[str, Sequence[str]] = {}
 
-Serialize = Callable[..., list[bytes]]
+Serialize = Callable[[Rows, Mapping[str, Sequence[str]]], list[bytes]]
 
 
 def serializer(names: Iterable[str]) -> Serialize:
   """A function from examples, and their texts, to tf.train.Examples.
 
   It takes `Rows` and, by name, what each example has of the `TEXTS` of
-  `jaxsyn.data.schema`, maybe nothing. The same examples give the same bytes
-  always: those of TFDS's own ExampleSerializer but for the order of the features,
-  which that leaves to chance.
+  `jaxsyn.data.schema`. The same examples give the same bytes always: those of
+  TFDS's own ExampleSerializer but for the order of the features, which that
+  leaves to chance.
 
   Args:
-    names: features that the examples hold, texts among them or not.
+    names: of the features in the rows.
   """
-  held = sorted({*names} - {*TEXTS})
+  held = tuple(names)
 
-  def serialize(
-    rows: Rows, texts: Mapping[str, Sequence[str]] = _NO_TEXTS
-  ) -> list[bytes]:
+  def serialize(rows: Rows, texts: Mapping[str, Sequence[str]]) -> list[bytes]:
     entries = {name: _values(rows, name) for name in held}
-    for name, lines in texts.items():
-      entries[name] = [line.encode("utf-8") for line in lines]
+    for name in TEXTS:
+      entries[name] = [line.encode("utf-8") for line in texts[name]]
     parts = []
     for name in sorted(entries):
       kind = "bytes_list" if name in TEXTS else kind_of(FEATURES[name])
@@ -75,7 +73,7 @@ def _values(rows: Rows, name: str) -> list[bytes]:
     data = flat.astype(feature.dtype.newbyteorder("<"), copy=False).tobytes()
     start = start * feature.dtype.itemsize
   ends = start.tolist()
-  return [data[a:b] for a, b in zip(ends, ends[1:])]
+  return [data[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:

@@ -244,12 +244,19 @@ def test_an_empty_line_gets_no_tags(whole_words):
 
 def test_tfds_stores_and_returns_the_same(whole_words):
   facts = encode(MONKEY, whole_words, "a")
-  features = schema.tfds_features(["source"])
-  again = features.deserialize_example_np(features.serialize_example(facts))
+  features = schema.tfds_features(
+    ["source"], relations={"source": list(RELATIONS["source"])}
+  )
+  texts = {"source_text": MONKEY.text, "target_text": "a"}
+  stored = features.serialize_example({**facts, **texts})
+  again = features.deserialize_example_np(stored)
+  for name, text in texts.items():
+    assert again.pop(name).decode() == text
   assert set(again) == set(facts)
   for name, array in facts.items():
     np.testing.assert_array_equal(again[name], array)
-    if array.ndim:  # without TensorFlow, TFDS gives plain ints for scalars
+    # Without TensorFlow, TFDS gives plain ints for scalars and labels.
+    if array.ndim and name != "source_relation":
       assert again[name].dtype == array.dtype
 
 
