@@ -8,7 +8,6 @@ those of subwords, `jaxsyn.data.sentence.example` joins them.
 
 from __future__ import annotations
 
-import bisect
 import functools
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -143,7 +142,7 @@ def words_of_pieces(
 
   Args:
     text: the untouched sentence.
-    begin: offset of each subword's first character.
+    begin: offset of each subword's first character, ascending.
     end: offset after each subword's last character.
     start_W: offset of each word's first character, ascending.
     end_W: offset after each word's last character.
@@ -153,23 +152,31 @@ def words_of_pieces(
   """
   if not len(start_W):
     return [NO_WORD] * len(begin)
-  words: list[int | None] = []
+  words: list[int] = []
+  word, last = 0, len(end_W) - 1
+  printable = text.isprintable()  # then all is visible but blanks
   for first, stop in zip(begin, end):
-    for position in range(first, stop):
-      if is_visible(text[position]):
-        # The first word that ends behind the character holds it.
-        place = bisect.bisect_right(end_W, position)
-        words.append(min(place, len(end_W) - 1))
-        break
+    position = first
+    if printable:
+      while position < stop and text[position] == " ":
+        position += 1
     else:
-      words.append(None)
+      while position < stop and not is_visible(text[position]):
+        position += 1
+    if position >= stop:
+      words.append(NO_WORD)
+      continue
+    # The first word that ends behind the character holds it.
+    while end_W[word] <= position and word < last:
+      word += 1
+    words.append(word)
   # Backwards, so that runs of such subwords reach the next one with a word.
-  following = next((w for w in reversed(words) if w is not None), 0)
-  filled = []
-  for word in reversed(words):
-    following = following if word is None else word
-    filled.append(following)
-  return filled[::-1]
+  following = word
+  for place in reversed(range(len(words))):
+    if words[place] == NO_WORD:
+      words[place] = following
+    following = words[place]
+  return words
 
 
 def shortened(text: str) -> str:
