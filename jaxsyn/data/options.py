@@ -87,7 +87,8 @@ class Data:
   )
   citation: str = option(
     "",
-    "Of those whose corpus it is, BibTeX, for the data set's page in TFDS.",
+    "Of those whose corpus it is, BibTeX in a line, for the data set's page in "
+    "TFDS.",
     neutral=True,
   )
   homepage: str = option(
