@@ -56,7 +56,7 @@ class Block:
     head_W: parent of each, from 0; a root is its own.
     relation_W: dependency relation of each.
     space_after_W: whether a blank follows each in the text.
-    row_W: the ten columns of each; of its member nearest to the root.
+    line_W: the line of each; of its member nearest to the root.
   """
 
   file: str
@@ -66,7 +66,7 @@ class Block:
   head_W: tuple[int, ...]
   relation_W: tuple[str, ...]
   space_after_W: tuple[bool, ...]
-  row_W: tuple[list[str], ...]
+  line_W: tuple[str, ...]
 
   @property
   def name(self) -> str:
@@ -109,7 +109,7 @@ class Parse:
     relation_W: dependency relation of each word.
     parsed: False if there is no tree: the words are then the tokens between
       blanks, each its own root.
-    row_W: the ten columns that CoNLL-U has of each word; empty without a tree.
+    line_W: what CoNLL-U has of each word; empty without a tree.
   """
 
   text: str
@@ -118,7 +118,14 @@ class Parse:
   head_W: tuple[int, ...]
   relation_W: tuple[str, ...]
   parsed: bool = True
-  row_W: tuple[list[str], ...] = dataclasses.field(default=(), compare=False)
+  # Not columns: to look through all these lists took Python's garbage collector
+  # longer than to read them.
+  line_W: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+
+  @property
+  def row_W(self) -> tuple[list[str], ...]:
+    """The ten columns of each word; empty without a tree."""
+    return tuple(line.split("\t") for line in self.line_W)
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Block]:
@@ -189,12 +196,12 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
     ) from None
   head: tuple[int, ...] = ()
   relation: tuple[str, ...] = ()
-  row: tuple[list[str], ...] = ()
+  line: tuple[str, ...] = ()
   for block in blocks:
-    before = len(row)
+    before = len(head)
     head += tuple(h + before for h in block.head_W) if before else block.head_W
     relation += block.relation_W
-    row += block.row_W
+    line += block.line_W
   parsed = bool(blocks) and all(block.parsed for block in blocks)
   return Parse(
     text,
@@ -203,7 +210,7 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
     head_W=head,
     relation_W=relation,
     parsed=parsed,
-    row_W=row if parsed else (),
+    line_W=line if parsed else (),
   )
 
 
@@ -288,14 +295,15 @@ def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
   if not parse.parsed:
     rows.append(NOT_PARSED)
   words = zip(parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
+  row_W = parse.row_W if whole else ()
   for i, (start, end, head, relation) in enumerate(words):
     # A word that holds no character is written as one that cannot be seen.
     form = parse.text[start:end]
     form = (form if line == parse.text else _one_line(form)) or "\u200b"
     glued = i + 1 < len(parse.head_W) and parse.start_W[i + 1] == end
     between, misc = NO_COLUMNS, "SpaceAfter=No" if glued else "_"
-    if whole and parse.row_W:
-      row = parse.row_W[i]
+    if row_W:
+      row = row_W[i]
       kept = [
         m for m in row[MISC].split("|") if not m.startswith("SpaceAfter=")
       ]
@@ -363,14 +371,14 @@ def _block(
     if line.startswith("#"):
       comments.append(line)
       continue
-    columns = line.split("\t")
-    if len(columns) != COLUMNS:
+    columns = line.count("\t") + 1
+    if columns != COLUMNS:
       fault = fault or (
-        f"{file}:{number}: {len(columns)} columns, but CoNLL-U has"
+        f"{file}:{number}: {columns} columns, but CoNLL-U has"
         f" {COLUMNS}, separated by tabs; an empty line ends a sentence."
       )
     if not fault:
-      rows.append((number, columns))
+      rows.append((number, line))
   if not rows:
     fault = fault or _lost(file, first, comments)
     if not fault:

@@ -395,7 +395,7 @@ def test_parsed_captions_match_the_raw_lines(shared_data):
 
 def slowly(monkeypatch):
   """Without what is asked first, for nearly all sentences are plain."""
-  monkeypatch.setattr(conllu_rows, "_plain", lambda rows: None)
+  monkeypatch.setattr(conllu_rows, "_plain", lambda lines: None)
   monkeypatch.setattr(align, "_plain_spans", lambda words, text: None)
 
 
