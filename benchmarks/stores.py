@@ -34,9 +34,10 @@ from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.split import Share
 from jaxsyn.data.store import tfrecord
 from jaxsyn.data.store.decoding import decoder
+from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.prepared import PreparedSplit
-from jaxsyn.data.store.tfds_builder import serializer
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
 FEATURES = schema.features(made_columns.SIDES)
@@ -119,10 +120,11 @@ def write_records(folder: pathlib.Path) -> None:
   from array_record.python.array_record_module import ArrayRecordWriter
 
   serialize, sizes = serializer(FEATURES), list[int]()
+  texts = {name: [""] for name in schema.TEXTS}
   arrays = ArrayRecordWriter(str(folder / "pairs.array_record"), "group_size:1")
   with tfrecord.writer(folder / "pairs.tfrecord") as writer:
     for example in PreparedSplit(folder, "train"):
-      payload = serialize(example)
+      (payload,) = serialize(Rows.of([example], FEATURES), texts)
       writer.write(payload)
       arrays.write(payload)
       sizes.append(len(payload))

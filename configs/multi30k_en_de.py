@@ -36,6 +36,14 @@ SHA256 = {
   "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
 }
 
+CITATION = (
+  "@inproceedings{elliott-etal-2016-multi30k, title = {Multi30K: Multilingual"
+  " English-German Image Descriptions}, author = {Elliott, Desmond and Frank,"
+  " Stella and Sima'an, Khalil and Specia, Lucia}, booktitle = {Proceedings of"
+  " the 5th Workshop on Vision and Language}, pages = {70--74}, year = {2016},"
+  " doi = {10.18653/v1/W16-3210}}"
+)
+
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   return systems.apply(multi30k("en", "de"), system)
@@ -45,6 +53,8 @@ def multi30k(source: str, target: str) -> ml_collections.ConfigDict:
   """The settings of one direction; files are fetched if they are not there."""
   config = base.data_set(f"multi30k_{source}_{target}", source, target)
   config.data.test = ("test_2016", "test_2017")
+  config.data.citation = CITATION
+  config.data.homepage = "https://github.com/multi30k/dataset"
   base.small_corpus(config)
   config.train.steps = 7000  # 27 epochs
   for split, stem in PARTS.items():

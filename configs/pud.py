@@ -58,7 +58,6 @@ def pud(source: str, target: str) -> ml_collections.ConfigDict:
   for split, lines in LINES.items():
     config.prepare.splits[split] = (*files, lines)
   config.prepare.parse.sides = ("source", "target")
-  config.prepare.shards = 1
   config.prepare.vocabulary.size = 4000
   config.batch.update(tokens=2048, shapes=4)
   config.model.transformer.update(

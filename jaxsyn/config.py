@@ -317,6 +317,7 @@ MOVED = {
   **{f"optimiser.{name}": f"optimiser.inverse_sqrt.{name}" for name in (
     "warmup", "warmup_start", "minimum")},
   "contexts": "model.gru.windows",
+  "prepare.shards": "prepare.shard_mib",
 }  # fmt: skip
 
 

@@ -31,7 +31,9 @@ PathLike = str | os.PathLike[str]
 
 
 @contextlib.contextmanager
-def publish(path: PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
+def publish(
+  path: PathLike, mode: str = "wb", *, flush: bool = True
+) -> Iterator[IO[Any]]:
   """A file to write to, which gets its name when the block ends well.
 
   An exception in the block leaves what was there before. A link keeps pointing
@@ -41,6 +43,8 @@ def publish(path: PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
   Args:
     path: of the file; its folder is made if need be.
     mode: "wb", or "w" for UTF-8 text whose lines end as they are written.
+    flush: wait for the disk; else a loss of power may leave half of it, for
+      what has a checksum in it and can be made again.
   """
   path = pathlib.Path(os.path.realpath(path))
   text: dict[str, Any] = {}
@@ -57,9 +61,11 @@ def publish(path: PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
     with open(temporary, mode.replace("w", "x"), **text) as file:
       yield file
       file.flush()
-      os.fsync(file.fileno())
+      if flush:
+        os.fsync(file.fileno())
     os.replace(temporary, path)
-    flush_folder(path.parent)
+    if flush:
+      flush_folder(path.parent)
   finally:
     temporary.unlink(missing_ok=True)
 
@@ -137,9 +143,16 @@ def flush_folder(folder: PathLike) -> None:
   _flush(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def remove_unfinished(folder: PathLike) -> None:
-  """Removes what killed processes left; only for the one writer of a folder."""
+def remove_unfinished(folder: PathLike, but: str = "") -> None:
+  """Removes what killed processes left; only for the one writer of a folder.
+
+  Args:
+    folder: of unfinished files and folders.
+    but: the name of one that stays.
+  """
   for path in pathlib.Path(folder).glob(f".*{PARTIAL}"):
+    if path.name == but:
+      continue
     if path.is_dir() and not path.is_symlink():
       shutil.rmtree(path, ignore_errors=True)
     else:

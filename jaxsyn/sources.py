@@ -17,7 +17,7 @@ import numpy as np
 from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.controls import TREES
-from jaxsyn.data.sentence.example import encode
+from jaxsyn.data.sentence.example import encode_all, tagged
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces
@@ -96,8 +96,8 @@ class SourceReader:
       "vocabularies": self.vocabularies,
       "tree": run.config.data.tree,
       "seed": run.config.seed,
-      "tag": plan.tag,
     }
+    self._tag = plan.tag
     self._nfc = run.manifest["options"]["clean"]["nfc"]
     self._parser_file = parser or manifests.parser_file(
       run.workdir, run.manifest, "source"
@@ -157,11 +157,24 @@ class SourceReader:
     Args:
       source: of `Fitted.read`.
     """
-    if self.tree == "none":
-      source = source if isinstance(source, str) else source.text
-    elif isinstance(source, str):
-      source = self.parse(source)
-    return encode(source, None, **self._encoding)
+    return self._examples([source])[0]
+
+  def _examples(self, sources: Sequence[Source]) -> list[Example]:
+    given: list[Source] = [*sources]
+    for i, source in enumerate(given):
+      if self.tree == "none":
+        given[i] = source if isinstance(source, str) else source.text
+      elif isinstance(source, str):
+        given[i] = self.parse(source)
+    if not given:
+      return []
+    numbers = [0] * len(given)
+    examples = encode_all(
+      given, None, lines=numbers, **self._encoding
+    ).examples()
+    if self._tag is None:
+      return examples
+    return [tagged(example, self._tag) for example in examples]
 
   def read(self, source: Source) -> tuple[Example, bool]:
     """The arrays of a source, and whether it was too long: `fit`, `example`."""
@@ -169,8 +182,10 @@ class SourceReader:
     return self.example(fitted.read), fitted.is_cut
 
   def read_all(self, sources: Iterable[Source]) -> list[tuple[Example, bool]]:
-    """`read` of each."""
-    return [self.read(source) for source in sources]
+    """`read` of each, together: a quarter of the time but for the parser's."""
+    fitted = [self.fit(source) for source in sources]
+    examples = self._examples([one.read for one in fitted])
+    return [*zip(examples, (one.is_cut for one in fitted))]
 
   def opened(self) -> SourceReader:
     """The same reader; its parser is open already."""

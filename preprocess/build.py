@@ -2,22 +2,28 @@
 
   python -m preprocess.build --config configs/multi30k_en_de.py [--raw_dir DIR]
 
-Writes CoNLL-U, vocabulary, TFRecords, index, manifest and report into
-config.data.directory. What is done already is used again, after an
-interruption too; if nothing changed and nothing is damaged, nothing is done.
-What is damaged is made again; --verify only looks, at everything. work/ in that
-folder holds what is used again and may be deleted.
+Writes CoNLL-U, vocabulary, TFRecords, columns, index, manifest and report into
+config.data.directory. What is done already is used again, after an interruption
+too; if nothing changed and nothing is damaged, nothing is done. What is damaged
+is made again; --verify only looks, at everything. work/ in that folder holds what
+is used again and may be deleted.
+
+On a cluster, where all machines see the raw files and that folder:
+
+  python -m preprocess.build --config FILE --beam --runner=... [options of Beam]
 """
 
 from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import importlib.metadata
 import pathlib
 import shutil
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -25,33 +31,31 @@ from absl import flags
 from jaxsyn import cli, exits, files, lock
 from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
-from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests
-from preprocess import (
-  clean,
-  parse,
-  publish,
-  records,
-  subwords,
-  verify,
-)
+from preprocess import beam, publish, records, report, shards, stages, verify
+from preprocess.corpus import Split, Tools
 from preprocess.inputs import Inputs, read_inputs
-from preprocess.split import RawSplit
+from preprocess.work import Facts, Work
 
 _PACKAGES = (
   *("sentencepiece", "ufal.udpipe", "py3langid"),
-  *("tensorflow-datasets", "numpy"),
+  *("tensorflow-datasets", "numpy", "pyarrow"),
 )
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+MakeRunner = Callable[[Tools], stages.Runner]
 
-def run(config: Any, raw_dir: str = "") -> pathlib.Path:
+
+def run(
+  config: Any, raw_dir: str = "", runner: MakeRunner = stages.local
+) -> pathlib.Path:
   """Prepares the data set of a config.
 
   Args:
     config: a `jaxsyn.config.Config`, or a ConfigDict as get_config returns it.
     raw_dir: folder of the raw files; "" for config.prepare.raw_dir.
+    runner: makes what does the work: processes here, or a cluster.
 
   Returns:
     The prepared folder, config.data.directory.
@@ -63,7 +67,7 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
     config = read_config(config)
   directory = pathlib.Path(config.data.directory)
   try:
-    return _run(config, raw_dir, directory)
+    return _run(config, raw_dir, directory, runner=runner)
   except OSError as error:
     if error.errno not in _FULL or error.filename:
       raise
@@ -71,7 +75,13 @@ def run(config: Any, raw_dir: str = "") -> pathlib.Path:
     raise OSError(error.errno, error.strerror, str(directory)) from error
 
 
-def _run(config: Config, raw_dir: str, directory: pathlib.Path) -> pathlib.Path:
+def _run(
+  config: Config,
+  raw_dir: str,
+  directory: pathlib.Path,
+  *,
+  runner: MakeRunner,
+) -> pathlib.Path:
   started = time.monotonic()
   # A folder that was prepared may be on a disk that can only be read.
   if not (directory / manifests.FILE).exists():
@@ -82,8 +92,6 @@ def _run(config: Config, raw_dir: str, directory: pathlib.Path) -> pathlib.Path:
     return directory
   exits.check_target(str(directory), "config.data.directory", folder=True)
   publish.check_room(directory, config.data.name, inputs.files)
-  clean.apply(config, inputs.splits)
-  clean.check_text(inputs.splits)
   advice = "Wait until it has ended, then run the same command again."
   with lock.alone(directory / "work", advice=advice):
     # Once more, for another process may have made or mended it meanwhile.
@@ -95,73 +103,155 @@ def _run(config: Config, raw_dir: str, directory: pathlib.Path) -> pathlib.Path:
       print(f"damaged: {fault}", flush=True)
     if damage:
       print(f"{directory} is made again.", flush=True)
-    _make(inputs, directory, started)
+    _make(inputs, directory, started, runner=runner)
   print((directory / "report.txt").read_text(encoding="utf-8"))
   return directory
 
 
-def _make(inputs: Inputs, directory: pathlib.Path, started: float) -> None:
-  """Makes everything in a folder of its own, then moves it to its place."""
-  config, splits, work = inputs.config, inputs.splits, directory / "work"
-  for folder in (directory, work, work / "parse"):
-    files.remove_unfinished(folder)
-  # Not in work/, which may be a link to another disk: nothing moves from there.
-  new = directory / f".new{files.PARTIAL}"
-  new.mkdir()
-  try:
-    vocabularies = subwords.vocabularies(config, splits, work)
-    subwords.drop(config, splits, vocabularies)
-    for split in splits.values():
-      for side in schema.SIDES:
-        lines = (f"{line}\n" for line in split.lines(side))
-        parse.write_text(manifests.text_file(new, split.name, side), lines)
-      _write_trees(split, inputs, new, cache=work / "parse")
-    manifest = records.write(new, inputs, vocabularies)
-    manifest |= _copy_models(inputs, vocabularies, new)
-    manifest |= {
-      "options": dataclasses.asdict(config.prepare),
-      "versions": {p: importlib.metadata.version(p) for p in _PACKAGES},
-      "key": inputs.key,
-    }
-    made = (p.relative_to(new) for p in sorted(new.rglob("*")) if p.is_file())
-    manifest["files"] = files.sums(new, [p.as_posix() for p in made])
-    manifest["downloads"] = inputs.downloads
-    manifest["seconds"] = round(time.monotonic() - started, 1)
-    publish.publish(new, directory, manifest)
-  finally:
-    shutil.rmtree(new, ignore_errors=True)
-
-
-def _write_trees(
-  split: RawSplit, inputs: Inputs, new: pathlib.Path, *, cache: pathlib.Path
+def _make(
+  inputs: Inputs,
+  directory: pathlib.Path,
+  started: float,
+  *,
+  runner: MakeRunner,
 ) -> None:
-  """Writes the trees of the kept lines: those given, or a parser's."""
-  options = inputs.config.prepare
-  for side, parser in inputs.parsers.items():
-    path = manifests.conllu_file(new, split.name, side)
-    split.conllu[side] = path
-    if side in split.given:
-      annotated = bool(options.parse.annotations)
-      split.relations[side] = parse.take(split, side, path, whole=annotated)
-      continue
-    assert parser, "trees of a side are given in all splits or in none"
-    chunks = parse.parse(
-      split.lines(side),
-      parser,
-      cache,
-      workers=options.workers,
-      what=f"parsing {split.name} {side}",
-    )
-    split.relations[side] = parse.join(split, side, path, chunks)
+  """Makes everything in a folder of its own, then moves it to its place."""
+  # Workers may be elsewhere.
+  place = directory.absolute()
+  kept = place / "work"
+  # Not in work/, which may be a link to another disk: nothing moves from there.
+  new = place / f".new-{inputs.key[:16]}{files.PARTIAL}"
+  work = Work(kept / f"stages-{inputs.key[:16]}")
+  _remove_others(directory, new, work)
+  job = inputs.job(work, new, kept)
+  tools = Tools(job)
+  crew = runner(tools)
+  try:
+    stages.run(tools, crew)
+  finally:
+    crew.close()
+  # What killed workers have left would be published.
+  for folder in (new, *(p for p in new.rglob("*") if p.is_dir())):
+    files.remove_unfinished(folder)
+  manifest = _finish(inputs, tools)
+  manifest["seconds"] = round(time.monotonic() - started, 1)
+  publish.publish(new, directory, manifest)
+  shutil.rmtree(new, ignore_errors=True)
+  shutil.rmtree(work.folder, ignore_errors=True)
 
 
-def _copy_models(
-  inputs: Inputs, vocabularies: Mapping[str, Vocabulary], new: pathlib.Path
+def _remove_others(
+  directory: pathlib.Path, new: pathlib.Path, work: Work
+) -> None:
+  """Removes what calls with other input have left unfinished."""
+  kept = work.folder.parent
+  for folder in (directory, kept, kept / "parse"):
+    files.remove_unfinished(folder, but=new.name)
+  for folder in kept.glob("stages-*"):
+    if folder != work.folder:
+      shutil.rmtree(folder, ignore_errors=True)
+
+
+def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
+  """Writes what is made of all chunks together; returns the manifest."""
+  from jaxsyn.data.store import tfds_builder
+
+  job, config = tools.job, inputs.config
+  written = {
+    split.name: _facts(tools, "tables", [number])[0]
+    for number, split in enumerate(job.splits)
+  }
+  sums: dict[str, Any] = {}
+  for page in _facts(tools, "shards", range(len(shards.tasks(tools)))):
+    sums[page["file"]] = {name: page[name] for name in ("bytes", "crc32c")}
+  counts, facts = {}, {}
+  for split in job.splits:
+    made = written[split.name]
+    sums |= made.pop("files")
+    own = _facts(tools, "encode", tools.chunks(split.name))
+    counts[split.name] = report.Counts(tools.known["sides"])
+    for fact in own:
+      counts[split.name].merge(fact["counts"])
+    facts[split.name] = _about(inputs, tools, split, counts[split.name]) | made
+    if split.brackets:
+      facts[split.name]["brackets"] = records.brackets(own)
+  models = _copy_models(inputs, tools)
+  known, data = tools.known, config.data
+  title = _title(inputs, models["vocabulary"])
+  tfds_builder.write_metadata(
+    manifests.tfds_folder(job.new, known),
+    name=known["name"],
+    version=known["version"],
+    features=schema.tfds_features(
+      known["sides"],
+      relations=known["relations"],
+      brackets="brackets" in known,
+      annotations=known.get("annotations", ()),
+    ),
+    splits=written,
+    about=tfds_builder.About(title, data.citation, data.homepage),
+  )
+  report.write(job.new, title, facts, counts=counts, train=data.train)
+  made_here = (p for p in sorted(job.new.rglob("*")) if p.is_file())
+  names = [path.relative_to(job.new).as_posix() for path in made_here]
+  sums |= files.sums(job.new, [name for name in names if name not in sums])
+  return {
+    **known,
+    "splits": facts,
+    **models,
+    "options": dataclasses.asdict(config.prepare),
+    "versions": {p: importlib.metadata.version(p) for p in _PACKAGES},
+    "key": inputs.key,
+    "files": {name: sums[name] for name in names},
+    "downloads": inputs.downloads,
+  }
+
+
+def _facts(tools: Tools, stage: str, numbers: Sequence[int]) -> list[Facts]:
+  """The facts of numbers of a stage that is done."""
+  pages = [tools.work.facts(f"{stage}/{number}") for number in numbers]
+  return [page["facts"] for page in pages if page]
+
+
+def _about(
+  inputs: Inputs, tools: Tools, split: Split, counts: report.Counts
 ) -> dict[str, Any]:
+  """What the manifest says of where a split came from."""
+  raw, cut = (
+    inputs.splits[split.name],
+    tools.cuts[tools.job.splits.index(split)],
+  )
+  texts = [path.name for side in schema.SIDES for path in raw.texts[side]]
+  return {
+    "lines": cut.last - cut.first,
+    "dropped": tools.work.read_page("all_dropped.page")[split.name],
+    "unparsed": counts.unparsed,
+    "blank": counts.blank,
+    "files": list(dict.fromkeys(texts)) if raw.columns else texts,
+    "raw_sha256": inputs.sha256(raw),
+  }
+
+
+def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
+  """The data set in a line."""
+  data, given = inputs.config.data, inputs.train.trees
+  trees = " and ".join(
+    f"{side} side ({parser.path.name if parser and side not in given else 'CoNLL-U'})"
+    for side, parser in inputs.parsers.items()
+  )
+  of_files = {said["file"]: said["size"] for said in vocabulary.values()}
+  sizes = " and ".join(f"{size:,}" for size in of_files.values())
+  return (
+    f"{data.name}: {data.source_language} to {data.target_language}, vocabulary"
+    f" of {sizes} subwords, {f'trees on the {trees}' if trees else 'no trees'}"
+  )
+
+
+def _copy_models(inputs: Inputs, tools: Tools) -> dict[str, Any]:
   """Copies vocabularies and parsers; returns that part of the manifest."""
-  joint = inputs.config.prepare.vocabulary.joint
+  joint, new = inputs.config.prepare.vocabulary.joint, tools.job.new
   said = {}
-  for side, vocabulary in vocabularies.items():
+  for side, vocabulary in tools.vocabularies.items():
     file = "vocabulary.model" if joint else f"{side}.model"
     files.copy(vocabulary.path, new / file)
     said[side] = {
@@ -171,7 +261,7 @@ def _copy_models(
     }
   parsed = {}
   for side, parser in inputs.parsers.items():
-    trees = "CoNLL-U" if side in inputs.train.given else "parser"
+    trees = "CoNLL-U" if side in inputs.train.trees else "parser"
     parsed[side] = {"file": "", "sha256": "", "name": "", "trees": trees}
     if parser:
       file = f"parser.{side}.udpipe"
@@ -184,14 +274,18 @@ def _copy_models(
   return {"vocabulary": said, "parser": parsed}
 
 
-def _main(values: flags.FlagValues) -> None:
+def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
   if values.raw_dir:  # in the config, so that what refers to it follows
     values.config.prepare.raw_dir = values.raw_dir
   directory = read_config(values.config).data.directory
   if values.verify:
     verify.run(directory)
     return
-  run(values.config, values.raw_dir)
+  runner: MakeRunner = stages.local
+  if values.beam:
+    beam.library()
+    runner = functools.partial(beam.Pipelines, options)
+  run(values.config, values.raw_dir, runner)
 
 
 if __name__ == "__main__":
@@ -205,4 +299,13 @@ if __name__ == "__main__":
     "Read all of the prepared folder and tell what is damaged, changing"
     " nothing. Exit status 0: it is whole; 2: it is not.",
   )
-  cli.main(_main)
+  flags.DEFINE_bool(
+    "beam",
+    False,
+    "Run with Apache Beam; what else is on the command line are its options, as"
+    " --runner. All machines must see the raw files and the prepared folder.",
+  )
+  for_beam: list[str] = []
+  if {"--beam", "-beam", "--beam=true"} & set(sys.argv):
+    sys.argv, for_beam = beam.split(sys.argv, flags.FLAGS)
+  cli.main(lambda values: _main(values, for_beam))

@@ -1,91 +1,249 @@
 """Cleaning of the training pairs: each step an option, each drop counted.
 
-`preprocess.raw` comes before, the vocabulary and the parser after. Nothing is
-dropped from the other splits: what is translated must be scored.
+`preprocess.corpus` gives the lines, the vocabulary and the parser come after.
+Nothing is dropped from the other splits: what is translated must be scored.
+Repeats of a pair are found among all chunks, by a hash of the pair: so there
+are steps before and behind (`clean`, `duplicates`, `language`).
 """
 
 from __future__ import annotations
 
-import dataclasses
+import hashlib
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxsyn.config import Config
+import numpy as np
+
 from jaxsyn.data import schema
 from jaxsyn.data.options import Clean
-from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
-from preprocess.split import RawSplit
+from preprocess.corpus import Chunk, Split, Tools
+from preprocess.work import Facts, Output
 
 # All of Unicode's category Cc but the tab.
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_TOGETHER = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
+_GROUP = 256  # chunks
 
+Pair = tuple[str, str]
 Test = Callable[[str, str], bool]  # whether a pair must go
 
 
-def apply(config: Config, splits: Mapping[str, RawSplit]) -> None:
-  """Cleans the training split; and writes text in NFC where that is wanted.
+def clean(tools: Tools, number: int, out: Output) -> Facts:
+  """The steps before the search for duplicates; all of them without one.
+
+  Pieces: "kept", true of a line that stays; and "keys", hashes of those pairs.
+  """
+  chunk = tools.chunk(number)
+  pairs, changed = chunk.pairs(), {}
+  for side, lines in zip(schema.SIDES, zip(*pairs)):
+    if chunk.normalised(side):
+      were = chunk.texts(side)
+      changed[side] = sum(a != b for a, b in zip(were, lines, strict=True))
+  before, after = steps(tools) if tools.is_train(chunk.split) else ({}, {})
+  kept = np.ones(len(pairs), bool)
+  if _repeats(tools, chunk.split):
+    facts = _drop(kept, pairs, before)
+    out.write_arrays("keys", _keys(chunk, pairs, kept, _partitions(tools)))
+  else:
+    facts = _drop(kept, pairs, {**before, **after})
+    facts |= _control(chunk, pairs, kept)
+  out.write_arrays("kept", {"kept": kept})
+  text = any(visible(source) and visible(target) for source, target in pairs)
+  return {**facts, "nfc": changed, "text": text, "lines": len(pairs)}
+
+
+def duplicates(tools: Tools, number: int, out: Output) -> Facts:
+  """The pairs of a part of all hashes that have come before."""
+  chunks = tools.chunks(tools.config.data.train)
+  found = [
+    tools.work.read_array(f"clean/{chunk}.keys", str(number))
+    for chunk in chunks
+  ]
+  one, two, line = np.concatenate(found).T
+  order = np.lexsort((line, two, one))
+  again = (np.diff(one[order]) == 0) & (np.diff(two[order]) == 0)
+  dropped = np.sort(line[order[1:][again]].astype(np.int64))
+  groups = _groups(tools)
+  bounds = np.searchsorted(dropped, [*groups, np.iinfo(np.int64).max])
+  parts = {
+    str(i): dropped[a:b] for i, (a, b) in enumerate(itertools.pairwise(bounds))
+  }
+  out.write_arrays("dropped", parts)
+  return {"dropped": len(dropped)}
+
+
+def language(tools: Tools, number: int, out: Output) -> Facts:
+  """Duplicates, and the steps behind them; of the training split alone."""
+  first = tools.chunks(tools.config.data.train).start
+  chunk = tools.chunk(first + number)
+  kept = tools.work.read_array(f"clean/{first + number}.kept", "kept").copy()
+  pairs = chunk.pairs()
+  facts: Facts = {"dropped": {"duplicates": 0}}
+  for part in range(_partitions(tools)):
+    name = f"duplicates/{part}.dropped"
+    lines = tools.work.read_array(name, str(number // _GROUP))
+    low, high = np.searchsorted(lines, [chunk.lines.start, chunk.lines.stop])
+    kept[lines[low:high] - chunk.lines.start] = False
+    facts["dropped"]["duplicates"] += int(high - low)
+  _, after = steps(tools)
+  facts["dropped"] |= _drop(kept, pairs, after)["dropped"]
+  out.write_arrays("kept", {"kept": kept})
+  return facts | _control(chunk, pairs, kept)
+
+
+def partitions(tools: Tools) -> int:
+  """How many tasks `duplicates` has."""
+  return _partitions(tools) if tools.config.prepare.clean.duplicates else 0
+
+
+def again(tools: Tools) -> int:
+  """How many tasks `language` has."""
+  if not tools.config.prepare.clean.duplicates:
+    return 0
+  return len(tools.chunks(tools.config.data.train))
+
+
+def kept_rows(tools: Tools, number: int) -> list[int]:
+  """Which lines of a chunk stay, as numbers in it."""
+  chunk = tools.chunk(number)
+  name = f"clean/{number}.kept"
+  if _repeats(tools, chunk.split):
+    first = tools.chunks(chunk.split.name).start
+    name = f"language/{number - first}.kept"
+  kept = tools.work.read_arrays(name)["kept"]
+  return np.flatnonzero(kept).tolist()
+
+
+def after_clean(tools: Tools, facts: Sequence[Facts]) -> None:
+  """Says what was found in the splits that are clean now."""
+  dropped = {}
+  for split in tools.job.splits:
+    if not _repeats(tools, split):
+      own = [facts[number] for number in tools.chunks(split.name)]
+      dropped[split.name] = tell(tools, split, own)
+  tools.work.write_page("dropped.page", dropped)
+
+
+def after_language(tools: Tools, facts: Sequence[Facts]) -> None:
+  """The same of the training split, where duplicates were looked for."""
+  train = tools.job.splits[0]
+  if _repeats(tools, train):
+    before = (tools.work.facts(f"clean/{n}") for n in tools.chunks(train.name))
+    all_of_them = [page["facts"] for page in before if page] + [*facts]
+    dropped = tools.work.read_page("dropped.page")
+    found = tell(tools, train, all_of_them)
+    tools.work.write_page("dropped.page", {**dropped, train.name: found})
+
+
+def _repeats(tools: Tools, split: Split) -> bool:
+  """Whether duplicates are looked for in a split."""
+  return tools.config.prepare.clean.duplicates and tools.is_train(split)
+
+
+def tell(tools: Tools, split: Split, facts: Sequence[Facts]) -> dict[str, int]:
+  """Says what was found in a split.
+
+  Args:
+    tools: of the job.
+    split: the one.
+    facts: of its chunks, in order, of `clean` and `language`.
+
+  Returns: reason -> how many pairs were dropped.
 
   Raises:
-    InputError: no training pair is left, or a language is not known.
+    InputError: no line has text, or no training pair is left.
   """
-  options, data = config.prepare.clean, config.data
-  for name, split in splits.items():
-    if options.nfc:
-      # References stay as they are: a score must not change with the option.
-      sides = schema.SIDES if name == data.train else ("source",)
-      normal: dict[str, Any] = {}
-      for side in sides:
-        lines = split.all_lines(side)
-        normal[side] = [text.normal(line) for line in lines]
-        changed = sum(lines[i] != normal[side][i] for i in split.kept)
-        print(f"{name}: {changed} {side} lines changed by NFC")
-      split.pairs = dataclasses.replace(split.pairs, **normal)
-  split = splits[data.train]
-  table = steps(options, data.source_language, data.target_language)
-  both = split.lines("source"), split.lines("target")
-  kept, split.dropped = clean(*both, table)
-  split.kept = [split.kept[i] for i in kept]
+  name = split.name
+  _check_text(tools, split, facts)
+  for side in schema.SIDES:
+    if changed := [f["nfc"][side] for f in facts if side in f.get("nfc", {})]:
+      print(f"{name}: {sum(changed)} {side} lines changed by NFC")
+  dropped: dict[str, int] = {}
+  if tools.is_train(split):
+    before, after = steps(tools)
+    repeats = ["duplicates"] if _repeats(tools, split) else []
+    dropped = dict.fromkeys([*before, *repeats, *after], 0)
+    for fact in facts:
+      for reason, count in fact["dropped"].items():
+        dropped[reason] += count
+    lines = sum(fact.get("lines", 0) for fact in facts)
+    if lines == sum(dropped.values()):
+      counts = ", ".join(f"{reason} {n}" for reason, n in dropped.items() if n)
+      raise InputError(
+        f"no training pair is left of {lines} (dropped: {counts or 'none'})."
+        " See config.prepare.clean, and whether the files are the right ones."
+      )
+  for side in schema.SIDES:
+    found = [f["control"][side] for f in facts if side in f.get("control", {})]
+    if found:
+      _, character, where = found[0]
+      print(
+        f"{name}: {sum(n for n, _, _ in found):,} control characters stay in the"
+        f" {side}, the first (U+{character:04X}) in {where}"
+      )
+  return dropped
 
 
-def check_text(splits: Mapping[str, RawSplit]) -> None:
-  """Looks for control characters in the kept lines; says where they are.
+def _check_text(tools: Tools, split: Split, facts: Sequence[Facts]) -> None:
+  """Raises InputError for a split in which no pair has text."""
+  if any(fact.get("text") for fact in facts):
+    return
+  source, target = (
+    ", ".join(tools.job.files[file].file for file in split.texts[side])
+    for side in schema.SIDES
+  )
+  what = f"no line taken of {source} has text, and text in {target} too"
+  if not tools.count(split.texts["source"]):
+    what = f"{source} and {target} are empty"
+  raise InputError(
+    f"config.prepare.splits.{split.name}: {what}. Give other files or lines."
+  )
+
+
+def _control(chunk: Chunk, pairs: Sequence[Pair], kept: np.ndarray) -> Facts:
+  """Looks for control characters in the kept lines.
 
   UDPipe and much else ends a text at NUL; other control characters do no harm,
   and texts to score must stay as they were published.
 
+  Returns: "control": side -> how many, which is the first, and where.
+
   Raises:
     InputError: there is a NUL; names FILE:LINE.
   """
-  for name, split in splits.items():
-    for side in schema.SIDES:
-      found = [
-        (number, hit[0])
-        for number, line in zip(split.numbers, split.lines(side))
-        for hit in CONTROL.finditer(line)
-      ]
-      for number, character in found:
-        if character == "\0":
+  found: dict[str, Any] = {}
+  rows = np.flatnonzero(kept).tolist()
+  for side, lines in zip(schema.SIDES, zip(*pairs)):
+    for row in rows:
+      for hit in CONTROL.findall(lines[row]):
+        where = chunk.place(side, row)
+        if hit == "\0":
           raise InputError(
-            f"{split.place(side, number)}: there is a NUL character in the"
-            f" line. Take it out of the file (tr -d '\\000'), or, to have such"
-            " lines of the training split dropped, set"
-            " config.prepare.clean.control to True."
+            f"{where}: there is a NUL character in the line. Take it out of the"
+            " file (tr -d '\\000'), or, to have such lines of the training"
+            " split dropped, set config.prepare.clean.control to True."
           )
-      if found:
-        number, character = found[0]
-        print(
-          f"{name}: {len(found):,} control characters stay in the {side}, the"
-          f" first (U+{ord(character):04X}) in {split.place(side, number)}"
-        )
+        number, *first = found.get(side, (0, ord(hit), where))
+        found[side] = (number + 1, *first)
+  return {"control": found}
 
 
-def steps(
+def steps(tools: Tools) -> tuple[dict[str, Test], dict[str, Test]]:
+  """The steps that the options ask for, before and behind duplicates."""
+  data = tools.config.data
+  return tests(
+    tools.config.prepare.clean, data.source_language, data.target_language
+  )
+
+
+def tests(
   options: Clean, source_language: str, target_language: str
-) -> dict[str, Test]:
-  """The steps that the options ask for: reason -> test, in order."""
+) -> tuple[dict[str, Test], dict[str, Test]]:
+  """Reason -> test, in order; those behind duplicates apart."""
   table: dict[str, Test] = {}
   if options.empty:
     # Not strip: of a line of zero-width characters alone no subword is left.
@@ -102,57 +260,69 @@ def steps(
     )
   if options.max_ratio > 0:
     table["max_ratio"] = lambda s, t: _ratio(s, t) > options.max_ratio
-  if options.duplicates:
-    table["duplicates"] = _seen_before()
+  after: dict[str, Test] = {}
   if options.language:
-    table["language"] = _other_language(source_language, target_language)
-  return table
+    after["language"] = _other_language(source_language, target_language)
+  return table, after
 
 
-def clean(
-  source: Sequence[str], target: Sequence[str], table: dict[str, Test]
-) -> tuple[list[int], dict[str, int]]:
-  """Drops pairs.
+def _drop(
+  kept: np.ndarray, pairs: Sequence[Pair], table: Mapping[str, Test]
+) -> Facts:
+  """Marks the pairs that must go.
 
-  Returns:
-    Numbers of the pairs that stay, from 0, ascending; and reason -> number of
-    pairs that go. A pair counts once, for the first reason in the table.
+  Args:
+    kept: of each pair; changed.
+    pairs: all of the chunk.
+    table: reason -> test.
 
-  Raises:
-    InputError: none is left.
+  Returns: "dropped": reason -> how many; a pair counts once, for the first.
   """
-  kept, dropped = [], dict.fromkeys(table, 0)
-  for i, pair in enumerate(zip(source, target)):
+  dropped = dict.fromkeys(table, 0)
+  for row in np.flatnonzero(kept).tolist():
+    pair = pairs[row]
     for reason, test in table.items():
       if test(*pair):
         dropped[reason] += 1
+        kept[row] = False
         break
-    else:
-      kept.append(i)
-  if not kept:
-    counts = ", ".join(f"{reason} {n}" for reason, n in dropped.items() if n)
-    raise InputError(
-      f"no training pair is left of {len(source)} (dropped: {counts or 'none'})."
-      " See config.prepare.clean, and whether the files are the right ones."
-    )
-  return kept, dropped
+  return {"dropped": dropped}
+
+
+def key(pair: Pair) -> bytes:
+  """A hash of a pair, 16 bytes: no two of a billion pairs share theirs."""
+  source, target = (text.encode() for text in pair)
+  size = len(source).to_bytes(8, "little")
+  return hashlib.blake2b(size + source + target, digest_size=16).digest()
+
+
+def _keys(
+  chunk: Chunk, pairs: Sequence[Pair], kept: np.ndarray, partitions: int
+) -> dict[str, np.ndarray]:
+  """Hashes and line numbers of the pairs that stay, by partition."""
+  rows = np.flatnonzero(kept)
+  keys = b"".join(key(pairs[row]) for row in rows.tolist())
+  both = np.frombuffer(keys, "<u8").reshape(-1, 2)
+  table = np.column_stack([both, (rows + chunk.lines.start).astype("<u8")])
+  part = both[:, 0] % np.uint64(partitions)
+  return {str(i): table[part == i] for i in range(partitions)}
+
+
+def _partitions(tools: Tools) -> int:
+  cut = tools.cuts[0]  # of the training split
+  return -(-(cut.last - cut.first) // _TOGETHER)
+
+
+def _groups(tools: Tools) -> list[int]:
+  """The first line of each group of chunks."""
+  cut = tools.cuts[0]
+  return [cut.chunk(n).start for n in range(0, cut.chunks, _GROUP)]
 
 
 def _ratio(source: str, target: str) -> float:
   """Words of the longer side by words of the shorter; inf if that has none."""
   short, long = sorted((len(source.split()), len(target.split())))
   return long / short if short else float("inf")
-
-
-def _seen_before() -> Test:
-  seen: set[tuple[str, str]] = set()
-
-  def test(source: str, target: str) -> bool:
-    before = len(seen)
-    seen.add((source, target))
-    return len(seen) == before
-
-  return test
 
 
 def _other_language(source_language: str, target_language: str) -> Test:

@@ -1,13 +1,12 @@
 """Constituency trees on their way from a file into the examples.
 
 `preprocess.penn` reads a tree and ties it to its line; here are those of a
-whole split, for `preprocess.build`.
+chunk, for the stages of `preprocess.parse` and `preprocess.records`.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,67 +14,91 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.align import Mismatch
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
-from preprocess import penn, report
-from preprocess.split import RawSplit
+from preprocess import penn
+from preprocess.corpus import Chunk
+from preprocess.work import Facts
+
+USED, OTHER, NONE = "used", "another text", "no tree"
 
 
-def labels(splits: Collection[RawSplit]) -> list[str]:
-  """Labels of the constituents of all kept lines, sorted; none if not given."""
-  found: set[str] = set()
-  for split in splits:
-    for tree in _trees(split):
-      found |= tree.labels if tree else set()
-  if not found and any(split.brackets for split in splits):
+def trees(chunk: Chunk, texts: Sequence[str]) -> list[penn.PennTree | None]:
+  """The constituency trees of all lines of a chunk.
+
+  Args:
+    chunk: of a split that has some.
+    texts: its source.
+  """
+  both = zip(chunk.brackets(), texts, strict=True)
+  return [penn.tree_of(line, text, where) for (where, line), text in both]
+
+
+def labels(chunk: Chunk, texts: Sequence[str], rows: Sequence[int]) -> set[str]:
+  """Labels of the constituents of rows of a chunk."""
+  found = trees(chunk, texts)
+  return {
+    label for row in rows if (tree := found[row]) for label in tree.labels
+  }
+
+
+def check(found: Sequence[str], given: bool) -> None:
+  """Raises InputError where trees are given, and none has a label."""
+  if given and not found:
     raise InputError(
       "config.prepare.parse.source_brackets: no kept line has a tree with"
       " constituents; are these the right files?"
     )
-  return sorted(found)
 
 
-def _trees(split: RawSplit) -> Iterator[penn.PennTree | None]:
-  """The constituency trees of the kept lines of a split."""
-  if split.brackets is not None:
-    kept = set(split.kept)
-    trees = penn.read(split.brackets, split.all_lines("source"))
-    yield from (tree for i, tree in enumerate(trees) if i in kept)
-
-
-def added(
-  rows: Iterator[dict[str, np.ndarray]],
-  split: RawSplit,
+def features(
+  chunk: Chunk,
+  rows: Sequence[int],
   vocabulary: Vocabulary,
-  *,
   ids: Mapping[str, int],
-  counts: report.Counts,
-) -> Iterator[dict[str, np.ndarray]]:
-  """The examples with their constituency trees, where the data set has some.
+) -> tuple[list[np.ndarray], Facts]:
+  """The feature `source_brackets` of rows of a chunk.
 
-  A tree that is not of its line is left out and counted, the first one shown.
+  A tree that is not of its line is left out and counted.
+
+  Returns: the features; and "brackets", how many rows have which kind of tree,
+  and "left_out", what to say of the first that was.
   """
-  if not ids:
-    yield from rows
-    return
-  trees = itertools.chain(_trees(split), itertools.repeat(None))
   nothing = np.zeros(0, schema.FEATURES["source_brackets"].dtype)
-  for made, number, text, tree in zip(
-    rows, split.numbers, split.lines("source"), trees
-  ):
-    made["source_brackets"], found = nothing, "no tree"
+  counts, left_out = dict.fromkeys((USED, OTHER, NONE), 0), ""
+  texts = [source for source, _ in chunk.pairs()]
+  found = trees(chunk, texts) if chunk.split.brackets else [None] * len(texts)
+  values = []
+  for row in rows:
+    value, kind, tree = nothing, NONE, found[row]
     if tree is not None:
       try:
-        made["source_brackets"] = penn.bracketing(
-          tree, text, vocabulary, ids=ids
-        )
-        found = "used"
+        value = penn.bracketing(tree, texts[row], vocabulary, ids=ids)
+        kind = USED
       except Mismatch as error:
-        found = "another text"
-        if not counts.brackets[found]:
-          print(f"{split.brackets}:{number}: left out: {error}", flush=True)
-    counts.brackets[found] += 1
-    yield made
-  if counts.brackets["another text"] and not counts.brackets["used"]:
+        kind = OTHER
+        where = chunk.brackets()[row][0] if not left_out else ""
+        left_out = left_out or f"{where}: left out: {error}"
+    counts[kind] += 1
+    values.append(value)
+  return values, {"brackets": counts, "left_out": left_out}
+
+
+def tell(
+  counts: Mapping[str, int], left_out: str, files: Sequence[str]
+) -> None:
+  """Says which tree of a split was left out first.
+
+  Args:
+    counts: of all chunks.
+    left_out: of the first chunk that has one; "": none.
+    files: of the trees, and of the text.
+
+  Raises:
+    InputError: all were.
+  """
+  if left_out:
+    print(left_out, flush=True)
+  if counts[OTHER] and not counts[USED]:
     raise InputError(
-      f"{split.brackets}: no tree is of its line of {split.file('source')}"
-      f" ({counts.brackets}); are the two of the same text?"
+      f"{files[0]}: no tree is of its line of {files[1]} ({dict(counts)}); are"
+      " the two of the same text?"
     )

@@ -1,30 +1,66 @@
 """What goes into a data set: options, raw files, parsers, and their hash.
 
 `preprocess.build` asks here first, so that what is wrong with a config or a
-file is said before anything is made of it.
+missing file is said before anything is made of it.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import json
 import pathlib
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from jaxsyn.config import Config
 from jaxsyn.data import schema
-from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.store import fetch, manifests, parser_models
 from jaxsyn.errors import InputError
 from jaxsyn.files import sha256_of
-from preprocess import options, raw
-from preprocess.split import RawSplit
+from preprocess import options, raw, sources
+from preprocess.corpus import Job, Split
+from preprocess.ranges import Units
+from preprocess.work import Work
 
-RECIPE = 2  # raise it when the same input must be prepared anew
-_LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
+RECIPE = 3  # raise it when the same input must be prepared anew
+_READERS = 4  # threads that read files for their hash
+
+Paths = tuple[pathlib.Path, ...]
+
+
+@dataclasses.dataclass
+class RawSplit:
+  """The files of a split.
+
+  Attributes:
+    name: of the split.
+    texts: side -> files; of a TSV file both sides have it.
+    lines: which it takes, as config.prepare.splits says.
+    trees: side -> CoNLL-U of all lines, where trees are not to be parsed.
+    brackets: constituency trees of all lines of the source.
+  """
+
+  name: str
+  texts: dict[str, Paths]
+  lines: str = ""
+  trees: dict[str, Paths] = dataclasses.field(default_factory=dict)
+  brackets: Paths = ()
+
+  @property
+  def columns(self) -> bool:
+    """Whether the sides are columns of the same files."""
+    return self.texts["source"] == self.texts["target"] and all(
+      map(options.is_table, map(str, self.texts["source"]))
+    )
+
+  @property
+  def files(self) -> list[pathlib.Path]:
+    """All that it is made from: texts and trees."""
+    groups = (*self.texts.values(), *self.trees.values(), self.brackets)
+    return list(dict.fromkeys(file for group in groups for file in group))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +73,7 @@ class Inputs:
     parsers: of each side with trees. Where those come as CoNLL-U it is the one
       that `jaxsyn.translate` shall use, and None if the config names none.
     fetched: folder for fetched files.
+    sums: SHA-256 of each file.
     key: hash of all that decides what comes out.
   """
 
@@ -44,6 +81,7 @@ class Inputs:
   splits: dict[str, RawSplit]
   parsers: dict[str, UDPipe | None]
   fetched: pathlib.Path
+  sums: dict[pathlib.Path, str]
   key: str
 
   @property
@@ -55,6 +93,11 @@ class Inputs:
     """The files that splits are made from: texts and trees."""
     return [file for split in self.splits.values() for file in split.files]
 
+  def sha256(self, split: RawSplit) -> str:
+    """Hash of the texts of a split."""
+    paths = [path for side in schema.SIDES for path in split.texts[side]]
+    return manifests.sha256_texts(self.sums[path] for path in paths)
+
   @property
   def downloads(self) -> dict[str, str]:
     """File name -> SHA-256 and origin of what was fetched, of all of them."""
@@ -65,9 +108,86 @@ class Inputs:
       if path.parent == self.fetched and (origin := fetch.record(path))
     }
 
+  def job(self, work: Work, new: pathlib.Path, kept: pathlib.Path) -> Job:
+    """What the stages are told; see `Job`."""
+    made = _Files(work)
+    nfc = self.config.prepare.clean.nfc
+    splits = []
+    for split in self.splits.values():
+      trained = split.name == self.config.data.train
+      texts = {
+        side: made.texts(split, side, nfc=nfc and (trained or side == "source"))
+        for side in schema.SIDES
+      }
+      trees = {
+        side: made.add(paths, form="trees", measured=True)
+        for side, paths in split.trees.items()
+      }
+      brackets = made.add(split.brackets)
+      splits.append(Split(split.name, split.lines, texts, trees, brackets))
+    parsers = {
+      side: parser.path.absolute()
+      for side, parser in self.parsers.items()
+      if parser and side not in self.train.trees
+    }
+    return Job(
+      self.config,
+      work,
+      new=new,
+      kept=kept,
+      files=tuple(made.units),
+      packed=tuple(made.packed.items()),
+      splits=tuple(splits),
+      parsers=parsers,
+    )
+
+
+class _Files:
+  """The files of a job, each once a use.
+
+  Attributes:
+    units: the files.
+    packed: where those that are packed are unpacked to.
+  """
+
+  def __init__(self, work: Work):
+    self._work = work
+    self.units: list[Units] = []
+    self.packed: dict[pathlib.Path, pathlib.Path] = {}
+
+  def texts(self, split: RawSplit, side: str, *, nfc: bool) -> tuple[int, ...]:
+    """The texts of a side of a split."""
+    column = schema.SIDES.index(side) if split.columns else None
+    measured = side in split.trees
+    return tuple(
+      number
+      for path in split.texts[side]
+      for number in self.add(
+        (path,),
+        form="sentences" if is_conllu(path) else "lines",
+        column=column,
+        measured=measured,
+        nfc=measured and nfc,
+      )
+    )
+
+  def add(self, paths: Sequence[pathlib.Path], **how: Any) -> tuple[int, ...]:
+    """The numbers of files that are used in one way."""
+    numbers = []
+    for path in paths:
+      plain = path.absolute()  # workers may be elsewhere
+      if plain in self.packed or sources.is_packed(path):
+        name = f"unpacked/{len(self.packed)}"
+        plain = self.packed.setdefault(path.absolute(), self._work.path(name))
+      units = Units(str(path), plain, **how)
+      if units not in self.units:
+        self.units.append(units)
+      numbers.append(self.units.index(units))
+    return tuple(numbers)
+
 
 def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
-  """Reads the raw files and finds the parsers.
+  """Finds the raw files and the parsers.
 
   Args:
     config: of the data set.
@@ -75,76 +195,43 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
     fetched: folder for fetched files.
 
   Raises:
-    InputError: an option is wrong, a file is missing or faulty (`preprocess.raw`), a
-      split has no text, or there is no such parser.
+    InputError: an option is wrong, a file is missing (`preprocess.raw`), or
+      there is no such parser.
   """
   options.check(config)
   downloads = raw.addresses(config.prepare.downloads)
   raw_dir = raw_dir or config.prepare.raw_dir
 
-  def find(name: str) -> pathlib.Path:
-    return raw.find(name, raw_dir, own=fetched, downloads=downloads)
+  def find(entry: str) -> Paths:
+    return raw.expand(entry, raw_dir, own=fetched, downloads=downloads)
 
   # The training split first, then as the config has them.
   names = dict.fromkeys([config.data.train, *config.prepare.splits])
-  splits = {name: _read_split(config, name, find) for name in names}
+  splits = {}
+  for name in names:
+    texts, lines = options.entries(config.prepare.splits[name])
+    found = {side: find(entry) for side, entry in zip(schema.SIDES, texts)}
+    splits[name] = RawSplit(name, found, lines)
+    said = (", ".join(map(str, found[side])) for side in schema.SIDES)
+    print(f"reading {name}: {', '.join(dict.fromkeys(said))}", flush=True)
   _find_trees(config, splits, raw_dir, find=find, downloads=downloads)
   parsers: dict[str, UDPipe | None] = {}
   for side in schema.SIDES:
     if side in config.prepare.parse.sides:
       model = getattr(config.prepare.parse, f"{side}_model")
-      given = side in splits[config.data.train].given
+      given = side in splits[config.data.train].trees
       language = getattr(config.data, f"{side}_language")
       parsers[side] = None
       if model or not given:
         path = parser_models.find(model, language, fetched, downloads=downloads)
         parsers[side] = UDPipe(path, config.prepare.parse.beam)
-  key = _key(config, splits, parsers)
-  return Inputs(config, splits, parsers=parsers, fetched=fetched, key=key)
-
-
-def _read_split(
-  config: Config, name: str, find: Callable[[str], pathlib.Path]
-) -> RawSplit:
-  """The raw lines of a split, and which of them it takes."""
-  *files, lines = (*config.prepare.splits[name], "")[:3]
-  source, target = map(find, files)
-  print(f"reading {name}: {source}, {target}", flush=True)
-  pairs = raw.read_pairs(source, target)
-  split = RawSplit(name, pairs, list(_numbers(lines, len(pairs), name)))
-  if not any(
-    visible(pairs.source[i]) and visible(pairs.target[i]) for i in split.kept
-  ):
-    what = f"no line taken of {source} has text, and text in {target} too"
-    if not pairs.source:
-      what = f"{source} and {target} are empty"
-    raise InputError(
-      f"config.prepare.splits.{name}: {what}. Give other files or lines."
-    )
-  return split
-
-
-def _numbers(lines: str, count: int, name: str) -> range:
-  """Numbers of the pairs of a split, from 0.
-
-  Args:
-    lines: "FIRST-LAST", from 1 and both included; "FIRST-" to the last line;
-      "" for all.
-    count: pairs that the files have.
-    name: of the split.
-  """
-  if not lines:
-    return range(count)
-  found = _LINES.fullmatch(lines)
-  first, last = (int(n or count) for n in found.groups()) if found else (0, 0)
-  if not 1 <= first <= last <= count:
-    raise InputError(
-      f"config.prepare.splits.{name}: the lines must be FIRST-LAST, or FIRST- to"
-      f" the last, of 1 to {count} as the files have, got {lines!r}. Where the "
-      "other splits take too many lines, give them fewer: with configs/own.py, "
-      "held_out=50."
-    )
-  return range(first - 1, last)
+  files = {file for split in splits.values() for file in split.files}
+  with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
+    sums = dict(zip(files, readers.map(sha256_of, files)))
+  key = _key(config, splits, parsers, sums=sums)
+  return Inputs(
+    config, splits, parsers=parsers, fetched=fetched, sums=sums, key=key
+  )
 
 
 def _find_trees(
@@ -152,19 +239,19 @@ def _find_trees(
   splits: Mapping[str, RawSplit],
   raw_dir: str,
   *,
-  find: Callable[[str], pathlib.Path],
+  find: Callable[[str], Paths],
   downloads: Collection[str],
 ) -> None:
   """Finds the files of trees that are given, and tells the splits."""
   wanted = config.prepare.parse
 
-  def file_of(option: str, name: str) -> pathlib.Path:
+  def files_of(option: str, name: str) -> Paths:
     file = getattr(wanted, option)[name]
     if file in downloads:
       return find(file)
     for place in (pathlib.Path(raw_dir, file), pathlib.Path(file)):
       if place.is_file():
-        return place
+        return (place,)
     raise InputError(
       f"config.prepare.parse.{option}.{name}: there is no file {file}, nor is"
       f" it in the folder of the raw files ({raw_dir or 'not set'})."
@@ -174,16 +261,16 @@ def _find_trees(
     given = getattr(wanted, f"{side}_conllu")
     if not given and not getattr(wanted, f"{side}_model"):
       for name in _treebanks(splits, side):
-        splits[name].given[side] = splits[name].file(side)
+        splits[name].trees[side] = splits[name].texts[side]
     for name in given:
-      splits[name].given[side] = file_of(f"{side}_conllu", name)
+      splits[name].trees[side] = files_of(f"{side}_conllu", name)
   for name in wanted.source_brackets:
-    splits[name].brackets = file_of("source_brackets", name)
+    splits[name].brackets = files_of("source_brackets", name)
 
 
 def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
   """The splits whose raw text has trees of its own: all or none."""
-  found = [n for n, split in splits.items() if is_conllu(split.file(side))]
+  found = [n for n, s in splits.items() if all(map(is_conllu, s.texts[side]))]
   lacking = [name for name in splits if name not in found]
   if found and lacking:
     raise InputError(
@@ -199,34 +286,35 @@ def _key(
   config: Config,
   splits: Mapping[str, RawSplit],
   parsers: Mapping[str, UDPipe | None],
+  *,
+  sums: Mapping[pathlib.Path, str],
 ) -> str:
   """Hash of all that decides what comes out."""
+
+  def of(paths: Paths) -> list[str]:
+    return [sums[path] for path in paths]
+
   said = dataclasses.asdict(config.prepare)
   for name in ("raw_dir", "downloads", "workers"):
     del said[name]
-  for side in schema.SIDES:
-    del said["parse"][f"{side}_model"]  # its content counts, below
-    said["parse"][f"{side}_conllu"] = {
-      name: sha256_of(split.given[side])
-      for name, split in splits.items()
-      if side in split.given
-    }
+  for side in schema.SIDES:  # their content counts, below
+    del said["parse"][f"{side}_model"], said["parse"][f"{side}_conllu"]
   del said["parse"]["source_brackets"]
-  if not said["parse"]["annotations"]:  # data sets that are older are equal
-    del said["parse"]["annotations"]
-  brackets = {
-    name: sha256_of(split.brackets)
-    for name, split in splits.items()
-    if split.brackets
-  }
   facts = {
     "recipe": RECIPE,
     "options": said,
     "name": config.data.name,
     "languages": (config.data.source_language, config.data.target_language),
     "train": config.data.train,
-    "raw": {name: split.pairs.sha256 for name, split in splits.items()},
+    "splits": {
+      name: {
+        "lines": split.lines,
+        "texts": {side: of(paths) for side, paths in split.texts.items()},
+        "trees": {side: of(paths) for side, paths in split.trees.items()},
+        "brackets": of(split.brackets),
+      }
+      for name, split in splits.items()
+    },
     "parsers": {side: p and p.sha256 for side, p in parsers.items()},
-    **({"brackets": brackets} if brackets else {}),
   }
   return manifests.sha256_texts([json.dumps(facts, sort_keys=True)])

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.options import Data
 from jaxsyn.errors import InputError, did_you_mean
 
-_TAKEN = ("conllu", "raw", "text", "work")  # folders of a prepared folder
+_TAKEN = (
+  "columns",
+  "conllu",
+  "raw",
+  "text",
+  "work",
+)  # folders of a prepared folder
 
 
 def check(config: Config) -> None:
@@ -25,11 +31,11 @@ def check(config: Config) -> None:
       "config.prepare.splits is empty: say the two raw files of each split, as"
       ' in config.prepare.splits.train = ("train.en.gz", "train.de.gz").'
     )
-  for name, files in prepare.splits.items():
-    if len(files) not in (2, 3):
+  for name, said in prepare.splits.items():
+    if len(said) not in ((1, 2) if is_table("".join(said[:1])) else (2, 3)):
       raise InputError(
-        f"config.prepare.splits.{name} must be two files (source, target), then"
-        f" perhaps the lines (1-800), got {files!r}."
+        f"config.prepare.splits.{name} must be two files (source, target) or one"
+        f" of two columns (.tsv), then perhaps the lines (1-800), got {said!r}."
       )
   _check_names(data, prepare.splits)
   for side in schema.SIDES:
@@ -47,6 +53,28 @@ def check(config: Config) -> None:
       f" {data.train} and may for others of {', '.join(sorted(prepare.splits))},"
       f" has {sorted(given)}."
     )
+
+
+def entries(said: Sequence[str]) -> tuple[tuple[str, str], str]:
+  """What an entry of config.prepare.splits says.
+
+  Returns: files of the source and of the target; and the lines, "" for all.
+  """
+  source, *rest = said
+  target, lines = (
+    (*rest, "")[:2]
+    if not is_table(source)
+    else (
+      source,
+      "".join(rest),
+    )
+  )
+  return (source, target), lines
+
+
+def is_table(name: str) -> bool:
+  """Whether a file has both sides of a pair on each line, by its name."""
+  return name.endswith((".tsv", ".tsv.gz", ".tsv.zst"))
 
 
 def _check_names(data: Data, splits: Collection[str]) -> None:

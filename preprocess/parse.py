@@ -1,179 +1,241 @@
-"""Trees for the lines of a split: by UDPipe, or from CoNLL-U files.
+"""Trees for the lines of a chunk: by UDPipe, or from CoNLL-U files.
 
-`preprocess.clean` comes before; `preprocess.build` reads the CoNLL-U that is
-written here back, against the text, and makes examples of it. UDPipe is slow
-(some 300 sentences a second and core), so lines are parsed in several
-processes, chunk by chunk, and each chunk is a file under the hash of its lines
-and parser: an interrupted run goes on where it was, and a changed line costs
-one chunk.
+`preprocess.subwords` comes before, `preprocess.records` makes examples of what
+is left here. UDPipe is slow (some 300 sentences a second and core), so what it
+has parsed is kept from one call to the next: some lines together in a file under
+the hash of these lines and of the parser. An interrupted run goes on where it
+was, and a changed line costs one such file.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
-import functools
 import gzip
-import itertools
 import pathlib
 import re
-import sys
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from tqdm import tqdm
+import numpy as np
 
 from jaxsyn import files
+from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
 from jaxsyn.data.store import manifests
-from jaxsyn.errors import InputError
-from jaxsyn.workers import Workers, cores
-from preprocess.split import RawSplit
+from preprocess import clean, constituents, subwords
+from preprocess.corpus import Chunk, Tools
+from preprocess.work import Facts, Output
 
-_CUT = 128  # a chunk ends where the hash of its line is 0 modulo this ...
-_LONGEST = 512  # ... or after so many lines
-_DIED = (
-  "a parser process died, perhaps for want of memory. Run the same command again,"
-  " what is parsed stays; --config.prepare.workers=1 needs least."
-)
-_ID = re.compile(r"^# sent_id = (\d+)", re.MULTILINE)
+_CUT = 128  # a file ends where the hash of its line is 0 modulo this ...
+_LONGEST = 512  # ... or after so many lines; of large chunks more
+_ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
+
+Tree = tuple[conllu.Parse, str]  # and its CoNLL-U
 
 
-def chunks(lines: Sequence[str]) -> list[range]:
-  """Cuts lines into chunks whose borders depend on the lines around only.
+def trees(tools: Tools, number: int, out: Output) -> Facts:
+  """Which lines of a chunk become examples, and their trees.
 
-  So most chunks stay the same when a line comes or goes.
+  Pieces: "rows", their numbers in the chunk; of each side their text ("text.SIDE",
+  a line a row), and, where it has trees, "conllu.SIDE" and "parses.SIDE";
+  "sizes", the bytes that each row has in the former.
   """
-  found, start = [], 0
+  chunk = tools.chunk(number)
+  pairs, rows = chunk.pairs(), clean.kept_rows(tools, number)
+  facts: Facts = {"lines": len(pairs)}
+  if tools.is_train(chunk.split):
+    rows, facts["dropped"] = subwords.fitting(tools, pairs, rows)
+  facts |= {"kept": len(rows), "relations": {}}
+  sizes = {}
+  for side, all_lines in zip(schema.SIDES, zip(*pairs)):
+    lines = [all_lines[row] for row in rows]
+    texts = [f"{line}\n".encode() for line in lines]
+    out.write(f"text.{side}", b"".join(texts))
+    sizes[f"text.{side}"] = np.fromiter(map(len, texts), np.int64)
+    if side not in tools.config.prepare.parse.sides:
+      continue
+    names = [f"{chunk.split.name}-{chunk.lines[row] + 1}" for row in rows]
+    if side in chunk.split.trees:
+      found = _given(chunk, side, all_lines, rows=rows, names=names)
+    else:
+      found = _parsed(tools, side, lines, names=names, out=out)
+    relations: set[str] = set()
+    pages, blocks = [], []
+    for parse, text in found:
+      relations.update(parse.relation_W)
+      pages.append(_page(parse, bool(tools.config.prepare.parse.annotations)))
+      blocks.append(text.encode())
+    out.write(f"conllu.{side}", b"".join(blocks))
+    out.write_page(f"parses.{side}", pages)
+    sizes[f"conllu.{side}"] = np.fromiter(map(len, blocks), np.int64)
+    facts["relations"][side] = sorted(relations)
+  if chunk.split.brackets:
+    sources = [source for source, _ in pairs]
+    facts["brackets"] = sorted(constituents.labels(chunk, sources, rows))
+  out.write_arrays("rows", {"rows": np.array(rows, np.int64)})
+  out.write_arrays("sizes", sizes)
+  return facts
+
+
+def after(tools: Tools, facts: Sequence[Facts]) -> None:
+  """Writes down what examples are: sides, relations and so on.
+
+  Raises:
+    InputError: no training pair is left, or no given tree has a label.
+  """
+  # Here, not above: TFDS takes a second to load, and bad input is told first.
+  from jaxsyn.data.store.tfds_builder import VERSION
+
+  data, options = tools.config.data, tools.config.prepare
+  dropped = tools.work.read_page("dropped.page")
+  train = [facts[number] for number in tools.chunks(data.train)]
+  gone = {
+    reason: sum(fact["dropped"][reason] for fact in train)
+    for reason in ("empty", "max_subwords")
+  }
+  kept = sum(fact["kept"] for fact in train)
+  subwords.check_left(options.max_subwords, gone, kept)
+  own = dropped[data.train]
+  if gone["empty"]:
+    own["empty"] += gone["empty"]
+  own["max_subwords"] = gone["max_subwords"]
+  tools.work.write_page("all_dropped.page", dropped)
+  sides, annotations = options.parse.sides, options.parse.annotations
+  relations = {
+    side: sorted({label for fact in train for label in fact["relations"][side]})
+    for side in sides
+  }
+  given = any(split.brackets for split in tools.job.splits)
+  labels = sorted({x for fact in facts for x in fact.get("brackets", ())})
+  constituents.check(labels, given)
+  known = {
+    "name": data.name,
+    "version": VERSION,
+    "source_language": data.source_language,
+    "target_language": data.target_language,
+    "sides": list(sides),
+    "relations": relations,
+    **({"brackets": {"source": labels}} if labels else {}),
+    **({"annotations": list(annotations)} if annotations and sides else {}),
+  }
+  tools.work.write_page("known.page", known)
+
+
+def _page(parse: conllu.Parse, whole: bool) -> list[object]:
+  """A parse for `parses_of`; its text stands elsewhere."""
+  words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
+  return [*words, parse.parsed, parse.line_W if whole else ()]
+
+
+def parses_of(
+  tools: Tools, number: int, side: str, lines: Sequence[str]
+) -> list[conllu.Parse]:
+  """What `trees` has found of the lines of a chunk that become examples."""
+  pages = tools.work.read_page(f"trees/{number}.parses.{side}")
+  return [
+    conllu.Parse(
+      *(text, tuple(start), tuple(end), tuple(head), tuple(relation)),
+      parsed=parsed,
+      line_W=tuple(rows),
+    )
+    for text, (start, end, head, relation, parsed, rows) in zip(
+      lines, pages, strict=True
+    )
+  ]
+
+
+def _given(
+  chunk: Chunk,
+  side: str,
+  lines: Sequence[str],
+  *,
+  rows: Sequence[int],
+  names: Iterable[str],
+) -> Iterator[Tree]:
+  """The trees of rows of a chunk, from CoNLL-U of all lines.
+
+  It is by another parser, of the raw file before cleaning.
+  """
+  whole = bool(chunk.tools.config.prepare.parse.annotations)
+  named = dict(zip(rows, names))
+  # All are read, so that what is malformed or of another text is told.
+  for row, parse in enumerate(chunk.trees(side, lines)):
+    if row in named:
+      yield parse, conllu.to_text(parse, named[row], whole)
+
+
+def chunks(lines: Sequence[str], cut: int = _CUT) -> list[range]:
+  """Cuts lines into parts whose borders depend on the lines around only.
+
+  So most parts stay the same when a line comes or goes.
+
+  Args:
+    lines: of a chunk.
+    cut: lines of a part, about.
+  """
+  found, start, longest = [], 0, cut * (_LONGEST // _CUT)
   for i, line in enumerate(lines):
-    hit = zlib.crc32(line.encode("utf-8")) % _CUT == 0
-    if hit or i + 1 - start == _LONGEST or i + 1 == len(lines):
+    hit = zlib.crc32(line.encode("utf-8")) % cut == 0
+    if hit or i + 1 - start == longest or i + 1 == len(lines):
       found.append(range(start, i + 1))
       start = i + 1
   return found
 
 
-def parse(
+def _parsed(
+  tools: Tools,
+  side: str,
   lines: Sequence[str],
-  parser: UDPipe,
-  cache: pathlib.Path,
   *,
-  workers: int,
-  what: str,
-) -> list[pathlib.Path]:
-  """Parses lines into files of the cache, one a chunk, in order.
+  names: Sequence[str],
+  out: Output,
+) -> Iterator[Tree]:
+  """The trees that a parser gives to lines."""
+  parser, folder = tools.parsers[side], tools.job.kept / "parse"
+  # Of the largest chunks 16 files, else the disk would be full of small ones.
+  cut = max(_CUT, tools.largest // 16)
+  for part in chunks(lines, cut):
+    own = lines[part.start : part.stop]
+    text = parse(own, parser, folder, out)
+    blocks = iter(conllu.blocks_of_text(text, f"trees of the {side}"))
+    written = [""] * len(own)
+    for block in text.split("\n\n")[:-1]:
+      named = _ID.search(block)
+      assert named, "each block was written with its number"
+      row = int(named[1])
+      name = f"# sent_id = {names[part.start + row]}"
+      written[row] += f"{_ID.sub(name, block, count=1)}\n\n"
+    where = f"kept lines of the {side}"
+    yield from zip(conllu.match(blocks, own, where), written)
+
+
+def parse(
+  lines: Sequence[str], parser: UDPipe, folder: pathlib.Path, out: Output
+) -> str:
+  """CoNLL-U of lines: of an earlier call, or made now.
 
   Args:
     lines: one sentence a line; stays one whatever it holds.
-    parser: the processes load it anew.
-    cache: folder of the chunks.
-    workers: processes; 0 is one a core.
-    what: label of the progress bar.
+    parser: that makes it.
+    folder: where it is kept: a file (gzip), under a line with its own name.
+    out: is told of a file that is damaged.
 
   Returns:
-    A CoNLL-U file (gzip) of each of `chunks(lines)`, under a line with its own
-    name; sentence ids are line numbers in the chunk, from 0. Those of earlier
-    calls are read, and made again where they are damaged.
+    the trees; sentence ids are line numbers, from 0.
   """
-  cache.mkdir(parents=True, exist_ok=True)
   prefix = f"{parser.sha256}:{parser.beam}:{LONGEST_LINE}"
-  jobs, paths = {}, []
-  for chunk in chunks(lines):
-    texts = lines[chunk.start : chunk.stop]
-    path = cache / f"{manifests.sha256_texts([prefix, *texts])[:32]}.conllu.gz"
-    paths.append(path)
-    if path not in jobs and _read(path) is None:
-      jobs[path] = texts
-  missing = sum(map(len, jobs.values()))
-  workers = min(workers or cores(), len(jobs))
-  print(f"{what}: {len(lines):,} lines, {missing:,} to do", flush=True)
-  started = time.monotonic()
-  with tqdm(
-    total=len(lines),
-    initial=len(lines) - missing,
-    desc=what,
-    unit="line",
-    disable=not sys.stderr.isatty(),
-  ) as bar:
-    for done in _run(jobs, parser, workers):
-      bar.update(done)
-  if missing:
-    seconds = time.monotonic() - started
-    speed = f"{missing / seconds:.0f} lines/s, {workers} processes"
-    print(f"{what}: done in {seconds:.1f} s ({speed})", flush=True)
-  return paths
-
-
-def join(
-  split: RawSplit, side: str, path: pathlib.Path, paths: Iterable[pathlib.Path]
-) -> set[str]:
-  """Writes the trees of the kept lines from what `parse` made of them.
-
-  Args:
-    split: of these lines.
-    side: of the trees.
-    path: file to write, gzip; sentence ids are SPLIT-NUMBER.
-    paths: of the chunks.
-
-  Returns: the relation labels in them.
-  """
-  relations: set[str] = set()
-  numbers = split.numbers
-
-  def texts() -> Iterator[str]:
-    for chunk_path, chunk in zip(paths, chunks(split.lines(side))):
-      text, start = _read(chunk_path), chunk.start
-      if text is None:
-        raise InputError(
-          f"{chunk_path} changed while it was in use. Run the same command"
-          " again: only its lines are parsed anew."
-        )
-
-      for block in conllu.blocks_of_text(text, str(chunk_path)):
-        relations.update(block.relation_W)
-
-      def name(match: re.Match[str], start: int = start) -> str:
-        return f"# sent_id = {split.name}-{numbers[start + int(match[1])]}"
-
-      yield _ID.sub(name, text)
-
-  write_text(path, texts())
-  return relations
-
-
-def take(
-  split: RawSplit, side: str, path: pathlib.Path, *, whole: bool = False
-) -> set[str]:
-  """Writes the trees of the kept lines from a CoNLL-U file of all lines.
-
-  Args:
-    split: has that file, by another parser, of the raw file before cleaning.
-    side: of the trees.
-    path: file to write, gzip; sentence ids are SPLIT-NUMBER.
-    whole: with the columns that annotations read.
-
-  Returns: the relation labels in them.
-
-  Raises:
-    InputError: the CoNLL-U is malformed, or of another text.
-  """
-  relations: set[str] = set()
-  kept = set(split.kept)
-  parses = conllu.match(
-    conllu.read(split.given[side]),
-    split.all_lines(side),
-    str(split.file(side)),
-  )
-
-  def texts() -> Iterator[str]:
-    for i, parse in enumerate(parses):
-      if i in kept:
-        relations.update(parse.relation_W)
-        yield conllu.to_text(parse, f"{split.name}-{i + 1}", whole)
-
-  write_text(path, texts())
-  return relations
+  key = manifests.sha256_texts([prefix, *lines])[:32]
+  path = folder / f"{key}.conllu.gz"
+  try:
+    found = _read(path)
+  except ValueError:
+    out.said.append(f"damaged: {path} is parsed again")
+    found = None
+  if found is None:
+    made = [parser.conllu(text, str(i)) for i, text in enumerate(lines)]
+    found = "".join(made)
+    write_text(path, [f"{_first(path)}\n", found])
+  return found
 
 
 def write_text(path: pathlib.Path, texts: Iterable[str]) -> None:
@@ -188,46 +250,24 @@ def write_text(path: pathlib.Path, texts: Iterable[str]) -> None:
 
 
 def _read(path: pathlib.Path) -> str | None:
-  """The trees of a chunk; None where it is not made yet, or is damaged."""
+  """The trees of a file; None where it is not made yet.
+
+  Raises:
+    ValueError: it is damaged.
+  """
   try:
     text = gzip.decompress(path.read_bytes()).decode("utf-8")
   except FileNotFoundError:
     return None
-  except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError):
-    text = ""
+  except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    raise ValueError(str(error)) from None
   # gzip has a checksum, but an empty file is one too, and a whole one may be
   # another: each begins with its own name.
   first, _, trees = text.partition("\n")
-  if first == _first(path):
-    return trees
-  print(f"damaged: {path} is parsed again", flush=True)
-  return None
+  if first != _first(path):
+    raise ValueError("it is another file")
+  return trees
 
 
 def _first(path: pathlib.Path) -> str:
   return f"# chunk = {path.name}"
-
-
-def _run(
-  jobs: dict[pathlib.Path, Sequence[str]],
-  parser: UDPipe,
-  workers: int,
-) -> Iterator[int]:
-  """Does the jobs; yields the number of lines of each one done."""
-  if workers <= 1:
-    for path, texts in jobs.items():
-      yield _parse_chunk(parser, path, texts)
-    return
-  make = functools.partial(UDPipe, parser.path, parser.beam)
-  with Workers(make, workers, died=_DIED) as crew:
-    chunks = [crew.submit(_parse_chunk, *job) for job in jobs.items()]
-    for chunk in concurrent.futures.as_completed(chunks):
-      yield chunk.result()
-
-
-def _parse_chunk(
-  parser: UDPipe, path: pathlib.Path, texts: Sequence[str]
-) -> int:
-  trees = (parser.conllu(text, str(i)) for i, text in enumerate(texts))
-  write_text(path, itertools.chain([f"{_first(path)}\n"], trees))
-  return len(texts)

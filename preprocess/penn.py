@@ -13,15 +13,13 @@ constituents without words too. Other labels stay as they are (NP-SBJ).
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from jaxsyn.data.sentence.align import spans, visible, words_of_pieces
 from jaxsyn.data.sentence.linearise import CLOSE, of_subwords, opening
-from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
 
@@ -63,41 +61,29 @@ class PennTree:
     return {sign for sign in self.signs if isinstance(sign, str)}
 
 
-def read(
-  path: str | os.PathLike[str], lines: Sequence[str]
-) -> Iterator[PennTree | None]:
-  """The trees of a file, plain or .gz; None where a line has none.
+def tree_of(line: str, text: str, where: str) -> PennTree | None:
+  """The tree that stands on a line of a file; None where the text has none.
 
-  A parser that failed says so with empty brackets, () or (()); a line without
+  A parser that failed says so with empty brackets, () or (()); a text without
   visible characters has an empty line or those.
 
   Args:
-    path: file of the trees.
-    lines: the raw lines that they are trees of.
+    line: of the file of trees.
+    text: the raw line that it is the tree of.
+    where: FILE:LINE for messages.
 
   Raises:
-    InputError: the file cannot be read, a line is no tree, there are several on
-      one, or there are more or fewer lines than in the text; names FILE:LINE.
+    InputError: the line is no tree, there are several on it, or it is empty and
+      the text is not; names FILE:LINE.
   """
-  number = 0
-  for number, line in enumerate(lines_of(path), start=1):
-    if number > len(lines):
-      continue  # counted only
-    where = f"{os.fspath(path)}:{number}"
-    if line.strip():
-      yield parse(line, where)
-    elif visible(lines[number - 1]):
-      raise InputError(
-        f"{where}: the line is empty, but that of the text is not. Line N must"
-        " hold the tree of line N; write () for one that has no tree."
-      )
-    else:
-      yield None
-  if number != len(lines):
+  if line.strip():
+    return parse(line, where)
+  if visible(text):
     raise InputError(
-      f"{os.fspath(path)} has {number} lines, but its text has {len(lines)}."
-      " Line N must hold the tree of line N of the raw source file."
+      f"{where}: the line is empty, but that of the text is not. Line N must"
+      " hold the tree of line N; write () for one that has no tree."
     )
+  return None
 
 
 def parse(line: str, where: str) -> PennTree | None:

@@ -31,10 +31,11 @@ def check_room(
   Raises:
     InputError: names a file that lies where prepared files go.
   """
+  shard = r"(-\d{5}-of-\d{5})?"
   folders = {
     "columns": r".+\.arrow",
-    "conllu": r".+\.(source|target)\.conllu\.gz",
-    "text": r".+\.(source|target)\.gz",
+    "conllu": rf".+\.(source|target){shard}\.conllu\.gz",
+    "text": rf".+\.(source|target){shard}\.gz",
     name: r"\d+\.\d+\.\d+",
   }
   for path in used:

@@ -1,90 +1,40 @@
-"""Raw text: found or fetched, and checked.
+"""Raw files: found or fetched; of a treebank the sentences are the lines.
 
-Lines are those of `jaxsyn.data.sentence.text`; a treebank in CoNLL-U gives the sentences
-that its `# text` comments hold. After this comes `preprocess.clean`.
+After this comes `preprocess.inputs`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.sentence.stream import is_conllu
-from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.data.store import fetch, manifests
+from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.files import sha256_of
 
 
-@dataclasses.dataclass(frozen=True)
-class Pairs:
-  """The lines of a split, one pair a line.
-
-  Attributes:
-    source, target: the texts, as they are in the files.
-    files: the two files.
-    sha256: hash of all lines of both.
-  """
-
-  source: list[str]
-  target: list[str]
-  files: tuple[pathlib.Path, pathlib.Path]
-  sha256: str
-
-  def __len__(self) -> int:
-    return len(self.source)
-
-
-def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Pairs:
-  """Two parallel files.
+def sentence(block: conllu.Block) -> str:
+  """The line of a sentence of a treebank: its `# text` comment.
 
   Raises:
-    InputError: a file cannot be read (see `read_lines` and `sentences`), or one
-      has more lines.
-  """
-  ours, theirs = (
-    sentences(path) if is_conllu(path) else read_lines(path)
-    for path in (source, target)
-  )
-  if len(ours) != len(theirs):
-    short = min(len(ours), len(theirs))
-    raise InputError(
-      f"{source} has {len(ours)} lines, but {target} has {len(theirs)}:"
-      " line N of one must be the translation of line N of the other. Look at"
-      f" line {short + 1} of the longer file, and before."
-    )
-  digest = manifests.sha256_texts(itertools.chain(ours, theirs))
-  return Pairs(ours, theirs, files=(source, target), sha256=digest)
-
-
-def sentences(path: pathlib.Path) -> list[str]:
-  """The lines of a treebank: the `# text` comment of each sentence.
-
-  Raises:
-    InputError: malformed CoNLL-U (`jaxsyn.data.sentence.conllu.read`), a sentence
-      without a text, or one whose text holds a line break (such as U+2028);
+    InputError: it has no text, or one that holds a line break (such as U+2028);
       names FILE:LINE.
   """
-  lines = []
-  for block in conllu.read(path):
-    line, where = block.comment_text, f"{path}:{block.line}"
-    if not line:
-      raise InputError(
-        f"{where}: this sentence has no `# text = ...` comment, so what it"
-        " reads is not known. Give the text as a plain file in"
-        " config.prepare.splits, and this file in config.prepare.parse."
-      )
-    if len(line.splitlines()) > 1:
-      raise InputError(
-        f"{where}: the text of this sentence has a line break in it:"
-        f" {line[:60]!r}. Mend the file: one sentence is one line."
-      )
-    lines.append(line)
-  return lines
+  line, where = block.comment_text, f"{block.file}:{block.line}"
+  if not line:
+    raise InputError(
+      f"{where}: this sentence has no `# text = ...` comment, so what it"
+      " reads is not known. Give the text as a plain file in"
+      " config.prepare.splits, and this file in config.prepare.parse."
+    )
+  if len(line.splitlines()) > 1:
+    raise InputError(
+      f"{where}: the text of this sentence has a line break in it:"
+      f" {line[:60]!r}. Mend the file: one sentence is one line."
+    )
+  return line
 
 
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
@@ -112,6 +62,37 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
       )
     found[name] = fetch.Download(url, sha256.lower(), int(most))
   return found
+
+
+def expand(
+  entry: str,
+  raw_dir: str,
+  *,
+  own: pathlib.Path,
+  downloads: Mapping[str, fetch.Download],
+) -> tuple[pathlib.Path, ...]:
+  """The files of an entry of config.prepare.splits, as `find` finds them.
+
+  Args:
+    entry: a name, several with commas between them, or a pattern such as
+      "part-*.en.gz", whose files are taken in the order of their names.
+
+  Raises:
+    InputError: a file is missing, or no name fits the pattern.
+  """
+  found = []
+  for name in entry.split(","):
+    names = [name]
+    if set("*?[") & set(name):
+      folder = pathlib.Path(raw_dir)
+      there = sorted(folder.glob(name)) if raw_dir else []
+      names = [path.relative_to(folder).as_posix() for path in there]
+      if not names:
+        raise InputError(
+          f"no raw file fits {name} in {raw_dir or 'no folder: --raw_dir is not set'}."
+        )
+    found += [find(n, raw_dir, own=own, downloads=downloads) for n in names]
+  return tuple(found)
 
 
 def find(

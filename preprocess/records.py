@@ -1,142 +1,128 @@
-"""From the kept lines and their trees to records, index and report."""
+"""From the kept lines of a chunk and their trees to examples.
+
+`preprocess.parse` comes before; `preprocess.shards` puts the pieces of all
+chunks together.
+"""
 
 from __future__ import annotations
 
-import pathlib
-from collections.abc import Iterator, Mapping
+import collections
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu, example
-from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import manifests
-from preprocess import constituents, report
-from preprocess.inputs import Inputs
-from preprocess.split import RawSplit
+from jaxsyn.data.sentence import example
+from jaxsyn.data.store import manifests, tfrecord
+from jaxsyn.data.store.encoding import serializer
+from jaxsyn.data.store.rows import TOGETHER, Rows
+from preprocess import constituents, parse, report
+from preprocess.corpus import Tools
+from preprocess.work import Facts, Output
+
+RECORDS = "records"
+_GIVEN = "source_brackets"
 
 
-def write(
-  folder: pathlib.Path,
-  inputs: Inputs,
-  vocabularies: Mapping[str, Vocabulary],
-) -> dict[str, Any]:
-  """Writes records, index and report of all splits.
+def encode(tools: Tools, number: int, out: Output) -> Facts:
+  """The examples of a chunk.
 
-  Args:
-    folder: of text and trees already; records and report come beside them.
-    inputs: what they are made from.
-    vocabularies: side -> vocabulary.
-
-  Returns: that part of the manifest.
+  Pieces: "records", their frames; "columns", the same as `Rows`; "sizes", the
+  bytes of each frame.
   """
-  # Here, not above: TFDS takes a second to load, and bad input is told first.
-  from jaxsyn.data.store import tfds_builder
-
-  data, prepare = inputs.config.data, inputs.config.prepare
-  splits, sides = inputs.splits, prepare.parse.sides
-  annotations = prepare.parse.annotations
-  brackets = constituents.labels(splits.values())
-  bracket_ids = schema.relation_ids(brackets)
-  manifest = {
-    "name": data.name,
-    "version": tfds_builder.VERSION,
-    "source_language": data.source_language,
-    "target_language": data.target_language,
-    "sides": list(sides),
-    "relations": {side: sorted(inputs.train.relations[side]) for side in sides},
-    **({"brackets": {"source": brackets}} if brackets else {}),
-    **({"annotations": list(annotations)} if annotations and sides else {}),
-  }
-  known = manifests.encoding(manifest)
-  known["vocabularies"] = (vocabularies["source"], vocabularies["target"])
-  counts = {name: report.Counts(sides) for name in splits}
-
-  def all_of(split: RawSplit) -> Iterator[dict[str, np.ndarray]]:
-    return constituents.added(
-      examples(split, known, counts[split.name]),
-      split,
-      vocabularies["source"],
-      ids=bracket_ids,
-      counts=counts[split.name],
+  chunk, known = tools.chunk(number), tools.known
+  kept = tools.work.read_arrays(f"trees/{number}.rows")["rows"]
+  texts, sentences = _sentences(tools, number)
+  facts: Facts = {}
+  given: list[np.ndarray] = []
+  if labels := known.get("brackets"):
+    ids = schema.relation_ids(labels["source"])
+    given, facts = constituents.features(
+      chunk, kept.tolist(), tools.vocabularies["source"], ids
     )
+  how = manifests.encoding(known)
+  how["vocabularies"] = tuple(tools.vocabularies[s] for s in schema.SIDES)
+  features = tuple(manifests.features(known))
+  serialize = serializer(features)
+  counts = report.Counts(known["sides"])
+  parts, frames = [Rows.of([], features)], list[bytes]()
+  for begin in range(0, len(kept), TOGETHER):
+    some = slice(begin, begin + TOGETHER)
+    source, target = (own[some] for own in sentences)
+    lines = chunk.lines.start + kept[some] + 1
+    rows = example.encode_all(source, target, lines=lines, **how)
+    if given:
+      values = [{_GIVEN: one} for one in given[some]]
+      own = Rows.of(values, [_GIVEN])
+      rows = Rows({**rows.flat, **own.flat}, {**rows.start, **own.start})
+    counts.add_all(rows)
+    payloads = serialize(rows, {name: texts[name][some] for name in texts})
+    frames += map(tfrecord.frame, payloads)
+    parts.append(rows)
+  sizes = np.fromiter(map(len, frames), np.int64, len(frames))
+  out.write(RECORDS, b"".join(frames))
+  out.write_arrays("sizes", {RECORDS: sizes})
+  out.write_arrays("columns", arrays_of(Rows.joined(parts, features)))
+  total = {"examples": len(frames), "bytes": int(sizes.sum())}
+  return {**facts, **total, "lines": len(chunk.lines), "counts": counts.page()}
 
-  written = tfds_builder.write(
-    folder,
-    name=data.name,
-    version=tfds_builder.VERSION,
-    features=schema.tfds_features(
-      sides, brackets=bool(brackets), annotations=annotations
-    ),
-    splits={
-      name: (len(split.kept), all_of(split)) for name, split in splits.items()
-    },
-    shards=prepare.shards,
-  )
-  facts = {
-    name: _facts(split, counts[name]) | written[name]
-    for name, split in splits.items()
-  }
-  title = _title(inputs, vocabularies)
-  report.write(folder, title, facts, counts=counts, train=data.train)
-  return {**manifest, "splits": facts}
 
+def _sentences(
+  tools: Tools, number: int
+) -> tuple[dict[str, list[str]], list[Sequence[Any]]]:
+  """What `preprocess.parse` has left of a chunk.
 
-def examples(
-  split: RawSplit, known: Mapping[str, Any], counts: report.Counts
-) -> Iterator[dict[str, np.ndarray]]:
-  """The examples of a split in order, counted on the way.
-
-  Args:
-    split: with its kept lines and their trees.
-    known: what `example.encode` must know of the data set.
-    counts: added to.
+  Returns: the texts, by their names in `schema.TEXTS`; and of both sides these,
+  or their parses where it has trees.
   """
-
-  def sentences(side: str) -> Iterator[str | conllu.Parse]:
-    lines = split.lines(side)
-    if side not in split.conllu:
-      return iter(lines)
-    text = f"kept lines of {split.file(side)}"
-    return conllu.match(conllu.read(split.conllu[side]), lines, text)
-
-  rows = zip(split.numbers, *map(sentences, schema.SIDES))
-  total = len(split.kept)
-  for number, source, target in tqdm(
-    rows, f"writing {split.name}", total, unit="pair", disable=None
-  ):
-    made = example.encode(source, target, line=number, **known)
-    counts.add(made)
-    yield made
+  texts: dict[str, list[str]] = {}
+  sentences: list[Sequence[Any]] = []
+  for side in schema.SIDES:
+    piece = tools.work.read(f"trees/{number}.text.{side}")
+    lines = texts[f"{side}_text"] = piece.decode("utf-8").split("\n")[:-1]
+    if side in tools.known["sides"]:
+      sentences.append(parse.parses_of(tools, number, side, lines))
+    else:
+      sentences.append(lines)
+  return texts, sentences
 
 
-def _facts(split: RawSplit, counts: report.Counts) -> dict[str, Any]:
-  """What the manifest says of where a split came from."""
-  return {
-    "examples": len(split.kept),
-    "lines": len(split.kept) + sum(split.dropped.values()),
-    "dropped": split.dropped,
-    "unparsed": counts.unparsed,
-    "blank": counts.blank,
-    "files": [file.name for file in split.pairs.files],
-    "raw_sha256": split.pairs.sha256,
-    **({"brackets": counts.brackets} if split.brackets else {}),
-  }
+def check(tools: Tools, facts: Sequence[Facts]) -> None:
+  """Says which constituency trees were left out.
+
+  Raises:
+    InputError: all of a split were.
+  """
+  for split in tools.job.splits:
+    own = [facts[number] for number in tools.chunks(split.name)]
+    if split.brackets:
+      left_out = next((f["left_out"] for f in own if f["left_out"]), "")
+      names = [
+        ", ".join(tools.job.files[file].file for file in some)
+        for some in (split.brackets, split.texts["source"])
+      ]
+      constituents.tell(brackets(own), left_out, names)
 
 
-def _title(inputs: Inputs, vocabularies: Mapping[str, Vocabulary]) -> str:
-  """The data set in a line."""
-  data, given = inputs.config.data, inputs.train.given
-  trees = " and ".join(
-    f"{side} side ({parser.path.name if parser and side not in given else 'CoNLL-U'})"
-    for side, parser in inputs.parsers.items()
-  )
-  sizes = " and ".join(
-    f"{v.size:,}" for v in dict.fromkeys(vocabularies.values())
-  )
-  return (
-    f"{data.name}: {data.source_language} to {data.target_language}, vocabulary"
-    f" of {sizes} subwords, {f'trees on the {trees}' if trees else 'no trees'}"
-  )
+def brackets(facts: Sequence[Facts]) -> dict[str, int]:
+  """How many rows of all chunks have which kind of constituency tree."""
+  total: collections.Counter[str] = collections.Counter()
+  for fact in facts:
+    total.update(fact["brackets"])
+  return dict(total)
+
+
+def arrays_of(rows: Rows) -> dict[str, np.ndarray]:
+  """Rows as arrays with names."""
+  arrays = {f"flat {name}": flat for name, flat in rows.flat.items()}
+  return arrays | {f"start {name}": own for name, own in rows.start.items()}
+
+
+def rows_of(arrays: Mapping[str, np.ndarray]) -> Rows:
+  """The inverse of `arrays_of`."""
+  parts: dict[str, dict[str, np.ndarray]] = {"flat": {}, "start": {}}
+  for name, array in arrays.items():
+    kind, feature = name.split(" ")
+    parts[kind][feature] = array
+  return Rows(parts["flat"], parts["start"])

@@ -15,6 +15,10 @@ import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import tree
+from jaxsyn.data.store.rows import Rows
+
+_HISTOGRAMS = ("subwords", "words", "pieces", "depth")
+_BY_SIDE = ("blank", "unknown")
 
 
 class Counts:
@@ -29,8 +33,6 @@ class Counts:
     unparsed: sentences without a tree, empty lines included.
     blank: sentences without a subword.
     unknown: subwords that the vocabulary lacks.
-    brackets: lines whose constituency tree is "used", is of "another text", or
-      that have "no tree"; all 0 where none were given.
   """
 
   def __init__(self, sides: Sequence[str]):
@@ -42,25 +44,60 @@ class Counts:
     self.unparsed = 0
     self.blank = dict.fromkeys(schema.SIDES, 0)
     self.unknown = dict.fromkeys(schema.SIDES, 0)
-    self.brackets = dict.fromkeys(("used", "another text", "no tree"), 0)
+
+  def page(self) -> dict[str, Any]:
+    """The same for JSON, which knows no numbers as keys."""
+    page: dict[str, Any] = {"unparsed": self.unparsed}
+    for name in _HISTOGRAMS:
+      page[name] = {
+        k: sorted(h.items()) for k, h in getattr(self, name).items()
+      }
+    return page | {name: getattr(self, name) for name in _BY_SIDE}
+
+  def merge(self, page: Mapping[str, Any]) -> None:
+    """Adds what other counts have put on a page."""
+    self.unparsed += page["unparsed"]
+    for name in _HISTOGRAMS:
+      for side, items in page[name].items():
+        getattr(self, name)[side].update(dict(items))
+    for name in _BY_SIDE:
+      for kind, count in page[name].items():
+        getattr(self, name)[kind] += count
 
   def add(self, example: Mapping[str, np.ndarray]) -> None:
     """Counts one example."""
+    self.add_all(Rows.of([example], example))
+
+  def add_all(self, rows: Rows) -> None:
+    """Counts examples."""
     for side in schema.SIDES:
-      ids = example[f"{side}_id"]
-      self.subwords[side][len(ids)] += 1
-      self.blank[side] += len(ids) == 1  # EOS alone
-      self.unknown[side] += int((ids == schema.UNK).sum())
+      id_, size = f"{side}_id", rows.sizes(f"{side}_id")
+      _count(self.subwords[side], size)
+      self.blank[side] += int((size == 1).sum())  # EOS alone
+      self.unknown[side] += int((rows.flat[id_] == schema.UNK).sum())
     for side in self.sides:
-      if not example[f"{side}_parsed"]:
-        self.unparsed += 1
-        continue
-      head_W = example[f"{side}_head"]
-      word_S = example[f"{side}_word"]
-      self.words[side][len(head_W)] += 1
-      self.depth[side][int(tree.depth(head_W).max())] += 1
-      pieces = np.bincount(word_S[word_S >= 0], minlength=len(head_W))
-      self.pieces[side].update(pieces.tolist())
+      id_ = f"{side}_id"
+      head, words = rows.flat[f"{side}_head"], rows.sizes(f"{side}_head")
+      parsed = rows.flat[f"{side}_parsed"] > 0
+      parsed_W = np.repeat(parsed, words)
+      self.unparsed += int((~parsed).sum())
+      _count(self.words[side], words[parsed])
+      deepest = np.zeros(len(rows), np.int64)
+      sentence_W = np.repeat(np.arange(len(rows)), words)
+      np.maximum.at(deepest, sentence_W, tree.depth(head, words))
+      _count(self.depth[side], deepest[parsed])
+      word_S = rows.flat[f"{side}_word"]
+      first_S = np.repeat(rows.start[f"{side}_head"][:-1], rows.sizes(id_))
+      inside_S = word_S >= 0
+      pieces_W = np.bincount(
+        (word_S + first_S)[inside_S], minlength=len(parsed_W)
+      )
+      _count(self.pieces[side], pieces_W[parsed_W])
+
+
+def _count(histogram: collections.Counter[int], numbers: np.ndarray) -> None:
+  values, times = np.unique(numbers, return_counts=True)
+  histogram.update(dict(zip(values.tolist(), times.tolist())))
 
 
 def write(

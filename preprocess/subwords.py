@@ -9,52 +9,102 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping
-
-from tqdm import tqdm
+from collections.abc import Iterator, Mapping, Sequence
 
 from jaxsyn import files
-from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from preprocess.split import RawSplit
+from preprocess import clean
+from preprocess.clean import Pair
+from preprocess.corpus import Tools
+from preprocess.work import Facts, Output
+
+_HASHES = 1 << 64
 
 
-def vocabularies(
-  config: Config, splits: Mapping[str, RawSplit], work: pathlib.Path
-) -> dict[str, Vocabulary]:
-  """Side -> vocabulary; twice the same object if it is joint."""
-  options, split = config.prepare.vocabulary, splits[config.data.train]
-  groups = [schema.SIDES] if options.joint else [(s,) for s in schema.SIDES]
-  found: dict[str, Vocabulary] = {}
-  for sides in groups:
-    lines = [line for side in sides for line in split.lines(side)]
-    # What was used to train it is in its name.
-    said = json.dumps(dataclasses.asdict(options), sort_keys=True)
-    key = manifests.sha256_texts([said, *lines])[:32]
-    path = work / f"vocabulary-{key}.model"
-    if _as_made(path):
-      vocabulary = Vocabulary(path)
-    else:
-      print(f"training a vocabulary on {len(lines):,} lines", flush=True)
-      vocabulary = train(lines, path, options)
-      files.write_json(_sums(path), files.sums(work, [path.name]))
-    if vocabulary.size != options.size:
-      print(
-        f"the text is enough for a vocabulary of {vocabulary.size} pieces, not"
-        f" {options.size}"
-      )
-    found |= dict.fromkeys(sides, vocabulary)
-  return found
+def sample(tools: Tools, number: int, out: Output) -> Facts:
+  """Those kept training pairs of a chunk that the vocabulary is made from.
+
+  All of them where they are few enough; else those with the lowest hashes, so
+  that it depends on nothing but the pairs.
+  """
+  number += tools.chunks(tools.config.data.train).start
+  pairs = tools.chunk(number).pairs()
+  kept = [pairs[row] for row in clean.kept_rows(tools, number)]
+  there = _there(tools)
+  wanted = tools.config.prepare.vocabulary.sample
+  if there > wanted:
+    most = _HASHES * wanted // there
+    kept = [
+      pair
+      for pair in kept
+      if int.from_bytes(clean.key(pair)[:8], "little") < most
+    ]
+  out.write_page("pairs", kept)
+  return {"pairs": len(kept)}
+
+
+def _there(tools: Tools) -> int:
+  """How many training pairs are clean."""
+  train = tools.job.splits[0].name
+  cut, dropped = tools.cuts[0], tools.work.read_page("dropped.page")[train]
+  return cut.last - cut.first - sum(dropped.values())
+
+
+def groups(tools: Tools) -> list[tuple[str, ...]]:
+  """The sides of each vocabulary."""
+  if tools.config.prepare.vocabulary.joint:
+    return [schema.SIDES]
+  return [(side,) for side in schema.SIDES]
+
+
+def vocabulary(tools: Tools, number: int, out: Output) -> Facts:
+  """One vocabulary of the sample, or that of an earlier call."""
+  options, sides = tools.config.prepare.vocabulary, groups(tools)[number]
+  lines = list(_lines(tools, sides))
+  # What was used to train it is in its name.
+  said = dataclasses.asdict(options)
+  del said["sample"]  # the lines tell
+  key = manifests.sha256_texts([json.dumps(said, sort_keys=True), *lines])[:32]
+  path = tools.job.kept / f"vocabulary-{key}.model"
+  if _as_made(path, out):
+    found = Vocabulary(path)
+  else:
+    out.said.append(f"training a vocabulary on {len(lines):,} lines")
+    found = train(lines, path, options)
+    files.write_json(_sums(path), files.sums(path.parent, [path.name]))
+  if found.size != options.size:
+    out.said.append(
+      f"the text is enough for a vocabulary of {found.size} pieces, not"
+      f" {options.size}"
+    )
+  out.add(path)
+  return dict.fromkeys(sides, str(path))
+
+
+def after(tools: Tools, facts: Sequence[Facts]) -> None:
+  """Writes down where the vocabulary of each side is."""
+  paths = {side: path for fact in facts for side, path in fact.items()}
+  tools.work.write_page("vocabularies.page", paths)
+
+
+def _lines(tools: Tools, sides: Sequence[str]) -> Iterator[str]:
+  """The sample, side after side."""
+  chunks = len(tools.chunks(tools.config.data.train))
+  for side in sides:
+    column = schema.SIDES.index(side)
+    for chunk in range(chunks):
+      for pair in tools.work.read_page(f"sample/{chunk}.pairs"):
+        yield pair[column]
 
 
 def _sums(path: pathlib.Path) -> pathlib.Path:
   return path.with_suffix(".json")
 
 
-def _as_made(path: pathlib.Path) -> bool:
+def _as_made(path: pathlib.Path, out: Output) -> bool:
   """Whether a vocabulary of an earlier call is there, as it was made."""
   try:
     expected = files.read_json(_sums(path))[path.name]
@@ -62,39 +112,53 @@ def _as_made(path: pathlib.Path) -> bool:
   except (OSError, ValueError, LookupError, TypeError):  # not made, or damaged
     return False
   if wrong:
-    print(f"damaged: {wrong}", flush=True)
+    out.said.append(f"damaged: {wrong}")
   return not wrong
 
 
-def drop(
-  config: Config,
-  splits: Mapping[str, RawSplit],
-  vocabularies: Mapping[str, Vocabulary],
-) -> None:
-  """Drops training pairs of more subwords than wanted, EOS included.
+def fitting(
+  tools: Tools, pairs: Sequence[Pair], rows: Sequence[int]
+) -> tuple[list[int], dict[str, int]]:
+  """The training pairs of no more subwords than wanted, EOS included.
 
-  And those that have none on a side, where empty ones are to go: "▁" alone is
+  And those that have some on both sides, where empty ones are to go: "▁" alone is
   text, and yet a blank to the vocabulary.
+
+  Args:
+    tools: of the job.
+    pairs: of a chunk.
+    rows: which of them are looked at.
+
+  Returns: the rows that stay; reason -> how many go.
   """
-  split, most = splits[config.data.train], config.prepare.max_subwords
-  kept, none, long = [], 0, 0
-  for i in tqdm(split.kept, "counting subwords", unit="pair", disable=None):
+  most, empty = tools.config.prepare.max_subwords, 0
+  kept, long = [], 0
+  vocabularies = [tools.vocabularies[side] for side in schema.SIDES]
+  for row in rows:
     lengths = [
-      len(vocabularies[side].encode(split.all_lines(side)[i]).id)
-      for side in schema.SIDES
+      len(vocabulary.encode(text).id)
+      for vocabulary, text in zip(vocabularies, pairs[row])
     ]
-    if config.prepare.clean.empty and not all(lengths):
-      none += 1
+    if tools.config.prepare.clean.empty and not all(lengths):
+      empty += 1
     elif max(lengths) + 1 > most:  # EOS is one more
       long += 1
     else:
-      kept.append(i)
-  if none:
-    split.dropped["empty"] += none
-  split.dropped["max_subwords"] = long
+      kept.append(row)
+  return kept, {"empty": empty, "max_subwords": long}
+
+
+def check_left(most: int, dropped: Mapping[str, int], kept: int) -> None:
+  """Raises InputError where `fitting` has left nothing.
+
+  Args:
+    most: config.prepare.max_subwords.
+    dropped: reason -> how many, of all chunks.
+    kept: how many pairs.
+  """
   if not kept:
+    none = dropped["empty"]
     raise InputError(
       f"config.prepare.max_subwords={most} drops all training pairs"
       + (f", but {none} that have no subwords." if none else ".")
     )
-  split.kept = kept

@@ -7,6 +7,7 @@ it reads, decodes and compares everything, tells, and changes nothing.
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -17,8 +18,15 @@ from tqdm import tqdm
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
-from jaxsyn.data.store import fetch, integrity, manifests
+from jaxsyn.data.store import (
+  decoding,
+  fetch,
+  integrity,
+  manifests,
+  tfrecord,
+)
 from jaxsyn.data.store.records import Records
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.files import sha256_of
 
@@ -134,21 +142,68 @@ def _split(
     manifests.vocabulary(directory, manifest, side) for side in schema.SIDES
   )
   known = manifests.encoding(manifest) | {"vocabularies": vocabularies}
-  last = 0
-  counted = tqdm(records, f"comparing {name}", unit="pair", disable=None)
-  for (i, stored), *both in zip(enumerate(counted), *sentences):
-    line = int(stored["line"])
-    made = example.encode(*both, line=line, **known)
-    for feature, value in made.items():
-      if not np.array_equal(stored[feature], value):
+  number = last = 0
+  payloads = _payloads(directory, manifest, name)
+  with tqdm(
+    total=len(records), desc=f"comparing {name}", unit="pair", disable=None
+  ) as bar:
+    for rows in records.rows():
+      lines = rows.flat["line"]
+      source, target = zip(*itertools.islice(zip(*sentences), len(rows)))
+      made = example.encode_all(source, target, lines=lines, **known)
+      stored = [*itertools.islice(payloads, len(rows))]
+      try:
+        texts = decoding.texts_of(stored)
+      except decoding.NotAnExample as error:
+        yield f"split {name}, record {number + error.number}: {error.why}"
+        return
+      for side, both in zip(schema.SIDES, (source, target)):
+        due = [one if isinstance(one, str) else one.text for one in both]
+        for i, (text, own) in enumerate(zip(texts[f"{side}_text"], due)):
+          if text != own:
+            yield (
+              f"split {name}, record {number + i}: {side}_text is not its line"
+            )
+            return
+      for i, feature in _differences(rows, made):
         yield (
-          f"split {name}, record {i}: {feature} is not what its line and tree"
-          " give"
+          f"split {name}, record {number + i}: {feature} is not what its line"
+          " and tree give"
         )
         return
-    if line <= last:
-      yield f"split {name}, record {i}: line {line} comes after {last}"
-      return
-    last = line
+      before = np.append(last, lines[:-1])
+      if (bad := lines <= before).any():
+        i = int(np.argmax(bad))
+        yield (
+          f"split {name}, record {number + i}: line {lines[i]} comes after"
+          f" {before[i]}"
+        )
+        return
+      number, last = number + len(rows), int(lines[-1])
+      bar.update(len(rows))
   for rest in sentences:  # `match` says where trees are left over
     next(rest, None)
+
+
+def _payloads(
+  directory: pathlib.Path, manifest: Mapping[str, Any], name: str
+) -> Iterator[bytes]:
+  """The records of a split, as they are."""
+  folder = manifests.tfds_folder(directory, manifest)
+  for shard in manifests.split(manifest, name)["shards"]:
+    yield from tfrecord.scan(folder / shard["file"])
+
+
+def _differences(stored: Rows, made: Rows) -> Iterator[tuple[int, str]]:
+  """Where examples differ: the first one, and a feature that it has."""
+  differ = [
+    feature
+    for feature in made.flat
+    if not np.array_equal(stored.flat[feature], made.flat[feature])
+    or not np.array_equal(stored.start[feature], made.start[feature])
+  ]
+  if differ:
+    for i, (one, other) in enumerate(zip(stored.examples(), made.examples())):
+      for feature in differ:
+        if not np.array_equal(one[feature], other[feature]):
+          yield i, feature

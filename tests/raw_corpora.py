@@ -38,13 +38,13 @@ def corpus(tmp_path, train=60, test=7):
   config.data.validation = "test"
   config.prepare.raw_dir = str(folder)
   config.prepare.vocabulary.size = 60
-  config.prepare.shards = 2
+  config.prepare.shard_mib = 0.016  # two of the training split
   for split, count in (("train", train), ("test", test)):
     source = sentences(count, seed=count)
     target = [line.upper() for line in source]
     (folder / f"{split}.en").write_text("".join(f"{x}\n" for x in source))
-    with gzip.open(folder / f"{split}.de.gz", "wt") as file:
-      file.write("".join(f"{x}\n" for x in target))
+    packed = gzip.compress("".join(f"{x}\n" for x in target).encode(), mtime=0)
+    (folder / f"{split}.de.gz").write_bytes(packed)
     (folder / f"{split}.conllu").write_text("".join(map(chain, source)))
     config.prepare.splits[split] = (f"{split}.en", f"{split}.de.gz")
     config.prepare.parse.source_conllu[split] = str(folder / f"{split}.conllu")
@@ -68,3 +68,9 @@ def records_of(folder):
       found[name] = path.read_bytes()
   assert any("tfrecord" in name for name in found)
   return found
+
+
+def nothing_made(config):
+  """Whether the prepared folder has nothing but what is used again."""
+  folder = pathlib.Path(config.data.directory)
+  return {path.name for path in folder.glob("*")} <= {"work"}

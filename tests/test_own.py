@@ -4,7 +4,7 @@ import pytest
 
 from configs import own
 from jaxsyn.errors import InputError
-from preprocess import inputs
+from preprocess import sources
 
 
 def test_splits_follow_each_other_and_leave_nothing_out():
@@ -13,7 +13,7 @@ def test_splits_follow_each_other_and_leave_nothing_out():
   for name in ("validation", "test", "train"):
     *files, lines = config.prepare.splits[name]
     assert files == ["corpus.en", "corpus.fr"]
-    taken += inputs._numbers(lines, 7, name)
+    taken += sources.taken(lines, 7, name)
   assert taken == [*range(7)]
 
 
@@ -38,4 +38,4 @@ def test_a_name_without_a_language_is_refused(name):
 def test_too_few_lines_are_told():
   lines = own.corpus(("corpus.en", "corpus.fr")).prepare.splits.train[2]
   with pytest.raises(InputError, match="FIRST- to the last, of 1 to 600 as"):
-    inputs._numbers(lines, 600, "train")
+    sources.taken(lines, 600, "train")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import itertools
 import json
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
@@ -132,11 +133,19 @@ def example(i: int) -> dict[str, np.ndarray]:
   return {k: np.asarray(v, features[k].dtype) for k, v in values.items()}
 
 
+def with_texts(example: Mapping[str, np.ndarray]) -> dict[str, Any]:
+  """An example as a record has it."""
+  line = int(example["line"])
+  return {**example, **{name: f"{name} {line}" for name in schema.TEXTS}}
+
+
 def prepare(folder: pathlib.Path) -> pathlib.Path:
   """A prepared folder of `example`: splits of 11, 1 and 0 pairs, in 3 shards."""
-  examples = [example(i) for i in range(11)]
+  examples = [with_texts(example(i)) for i in range(11)]
   splits = {"train": (11, examples), "test": (1, examples[:1]), "none": (0, [])}
-  features = schema.tfds_features(SIDES)
+  features = schema.tfds_features(
+    SIDES, relations={side: list("abcdefgh") for side in SIDES}
+  )
   facts = tfds_builder.write(
     folder,
     name="toy",
@@ -147,9 +156,11 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
   )
   for name, split in facts.items():
     for side in schema.SIDES:
-      path = manifests.text_file(folder, name, side)
-      path.parent.mkdir(exist_ok=True)
       lines = (f"{name} {side} {i}\n" for i in range(split["examples"]))
-      path.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+      paths = manifests.text_files(folder, {"splits": facts}, name, side)
+      for path, shard in zip(paths, split["shards"]):
+        path.parent.mkdir(exist_ok=True)
+        text = "".join(itertools.islice(lines, shard["examples"]))
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
   write(folder, {"sides": SIDES, "splits": facts})
   return folder

@@ -111,6 +111,15 @@ class Data:
   test: tuple[Name, ...] = option(
     ("test",), "Splits to report on, of those prepared; (): none."
   )
+  citation: str = option(
+    "",
+    "Of those whose corpus it is, BibTeX in a line, for the data set's page in "
+    "TFDS.",
+    neutral=True,
+  )
+  homepage: str = option(
+    "none", "Of the corpus, for the same page.", neutral=True
+  )
   tree: Tree = one_of(
     "jaxsyn.data.sentence.controls:TREES",
     "parsed",
@@ -212,6 +221,12 @@ class Subwords:
   normalisation: Literal[
     "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
   ] = option("nmt_nfkc", "SentencePiece's rule name.")
+  sample: Annotated[int, Range(1, MOST)] = option(
+    1_000_000,
+    "Training pairs that it is made from; of more, about so many, chosen by "
+    "their hash.",
+    unit="pairs",
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,10 +236,12 @@ class Prepare:
   raw_dir: str = option("", "Folder of the raw files; --raw_dir overrides it.")
   splits: dict[DataName, tuple[str, ...]] = option(
     {},
-    "Split name -> (source file, target file), plain text or .gz. A third "
+    "Split name -> (source file, target file), plain text, .gz or .zst. A third "
     'entry "FIRST-LAST" takes only these lines, from 1, both included; "FIRST-" '
     "goes to the last. Of a treebank (.conllu, .conllu.gz) the `# text` "
-    "comments are the lines.",
+    "comments are the lines. A side may be several files, their lines one after "
+    'the other: "a.en,b.en", or by a pattern, "part-*.en.gz". A .tsv file of two '
+    "columns stands for both sides.",
   )
   downloads: tuple[tuple[str, ...], ...] = option(
     (),
@@ -234,10 +251,13 @@ class Prepare:
     '"9000000000", is the most bytes; else 4 GiB.',
   )
   workers: Annotated[int, Range(0, 1024)] = option(
-    0, "Parser processes; 0: one a core."
+    0, "Processes; 0: one a core. Small corpora need fewer."
   )
-  shards: Annotated[int, Range(1, 10_000)] = option(
-    4, "TFRecord files a split."
+  shard_mib: Annotated[float, Range(0.001, 1 << 20)] = option(
+    256.0,
+    "A file of records ends with the first example that fills it; so do those "
+    "of columns, text and trees beside it.",
+    unit="MiB",
   )
   clean: Clean = section(Clean)
   parse: Trees = section(Trees)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -96,6 +96,12 @@ def _table() -> dict[str, Feature]:
 # Every feature by name, in the order in which records hold them.
 FEATURES: Mapping[str, Feature] = _table()
 
+# What people read: in records alone, not in what training reads (the columns).
+TEXTS: Mapping[str, str] = {
+  f"{side}_text": f"the {side} sentence, as it is in the raw file"
+  for side in SIDES
+}
+
 # Those that every data set has; the others need the side to be parsed, the
 # annotation to be asked for, or constituency trees to be given.
 ALWAYS = ("line", "source_id", "target_id")
@@ -135,28 +141,62 @@ def features(
 def tfds_features(
   sides: Sequence[str],
   *,
+  relations: Mapping[str, Sequence[str]],
   brackets: bool = False,
   annotations: Collection[str] = (),
 ) -> tfds.features.FeaturesDict:
-  """`features` for TensorFlow Datasets (imported here: it is slow).
+  """`features` and `TEXTS` for TensorFlow Datasets (imported here: it is slow).
 
   Tree distances are stored as raw bytes: one byte a pair of words, and read
-  back without a copy.
+  back without a copy. Relations, and annotations with labels, are `ClassLabel`,
+  which knows their names.
+
+  Args:
+    sides, brackets, annotations: see `features`.
+    relations: side -> labels of the relations in the order of their ids, from 1.
   """
   import tensorflow_datasets as tfds
 
+  def labels_of(name: str) -> Sequence[str] | None:
+    side, _, own = name.partition("_")
+    if own == "relation":
+      return relations[side]
+    return ANNOTATIONS[own].labels or None if own in ANNOTATIONS else None
+
   held = features(sides, brackets=brackets, annotations=annotations)
-  return tfds.features.FeaturesDict(
-    {
-      name: tfds.features.Tensor(
-        shape=(None,) if feature.axes else (),
-        dtype=feature.dtype.type,
-        encoding="bytes" if feature.axes == "WW" else "none",
-        doc=feature.meaning,
-      )
-      for name, feature in held.items()
-    }
-  )
+  found: dict[str, Any] = {}
+  for name, feature in held.items():
+    labels = labels_of(name)
+    if labels is not None:
+      classes = tfds.features.ClassLabel(names=class_names(labels))
+      found[name] = tfds.features.Sequence(classes, doc=feature.meaning)
+      continue
+    found[name] = tfds.features.Tensor(
+      shape=(None,) if feature.axes else (),
+      dtype=feature.dtype.type,
+      encoding="bytes" if feature.axes == "WW" else "none",
+      doc=feature.meaning,
+    )
+  texts = {name: tfds.features.Text(doc=doc) for name, doc in TEXTS.items()}
+  return tfds.features.FeaturesDict(texts | found)
+
+
+def class_names(labels: Iterable[str]) -> list[str]:
+  """Names of ids from 0 for TFDS, which keeps them as the lines of a file.
+
+  Id 0 has a name too, so all are visible, without blanks at their ends, and
+  differ: what is not so gets "_" appended.
+
+  >>> class_names(["det", "nsubj", " "])
+  ['<none>', 'det', 'nsubj', '_']
+  """
+  names: dict[str, None] = {}
+  for label in ("<none>", *labels):
+    name = " ".join(label.split()) or "_"
+    while name in names:
+      name += "_"
+    names[name] = None
+  return [*names]
 
 
 def relation_ids(labels: Iterable[str]) -> dict[str, int]:

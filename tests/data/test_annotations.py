@@ -76,8 +76,9 @@ def test_prepared_and_read_as_any_other_feature(folder, capsys):
 def test_given_conllu_keeps_what_annotations_read(folder):
   path = manifests.conllu_file(folder[0], "train", "source")
   first, *_ = conllu.read(path)
-  assert first.row_W[1][2:6] == ["gehen", "VERB", "_", "Tense=Pres"]
-  assert [row[9] for row in first.row_W] == ["_", "X=1", "_", "_"]
+  row_W = [line.split("\t") for line in first.line_W]
+  assert row_W[1][2:6] == ["gehen", "VERB", "_", "Tense=Pres"]
+  assert [row[9] for row in row_W] == ["_", "X=1", "_", "_"]
 
 
 def test_data_and_manifests_that_lack_it_are_refused(folder):

@@ -13,7 +13,7 @@ from benchmarks.faults.harm import HARMS
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import parser
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
-from jaxsyn.data.store import manifests, tfds_builder
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 
 LINES = [f"the {a} {b}" for a in ("cat", "dog", "owl") for b in ("ran", "sat")]
@@ -76,9 +76,9 @@ def refused(folder):
   with pytest.raises(InputError) as told:
     vocabulary = Vocabulary(folder / "vocabulary.model")
     manifests.check_vocabulary(manifest, vocabulary)
-  with pytest.raises(InputError) as builder:
-    tfds_builder._Encode(str(folder))((1, "the cat", "the cat"))
-  assert str(builder.value) == str(told.value)
+  with pytest.raises(InputError) as opened:
+    manifests.vocabulary(folder, manifest, "source")
+  assert str(opened.value) == str(told.value)
   return str(told.value)
 
 
@@ -106,7 +106,6 @@ def test_a_vocabulary_of_another_data_set_is_refused(folder, tmp_path):
 
 
 def test_a_parser_of_another_data_set_is_refused(folder, shared_data):
-  """By the builder too, which parses with what lies in the folder."""
   model = shared_data / "udpipe" / "english.udpipe"
   if not model.is_file():
     pytest.skip(f"no parser at {model}")
@@ -116,6 +115,6 @@ def test_a_parser_of_another_data_set_is_refused(folder, shared_data):
   manifest["parser"] = {"source": entry}
   manifest["files"]["parser.source.udpipe"] = {"bytes": 1, "crc32c": "0" * 8}
   manifests.write(folder, manifest)
-  assert parser.UDPipe(model).sha256 != "7" * 64
+  opened = parser.UDPipe(folder / "parser.source.udpipe")
   with pytest.raises(InputError, match=r"is not the source parser of data set"):
-    tfds_builder._Encode(str(folder))((1, "the cat", "the cat"))
+    manifests.check_parser(manifests.read(folder), opened)

@@ -22,7 +22,7 @@ from preprocess import build, publish, verify
 def whole(tmp_path_factory):
   """A config, and the bytes of what it prepares."""
   config = corpus(tmp_path_factory.mktemp("whole"))
-  config.prepare.shards = 1
+  config.prepare.shard_mib = 1.0
   return config, records_of(build.run(config))
 
 
@@ -50,7 +50,7 @@ DAMAGE = {
 def test_each_file(whole, tmp_path, capsys):
   """Whatever happens to one of them, it is named, and nothing is changed."""
   _, folder, expected = of(whole, tmp_path)
-  assert len(expected) == 19
+  assert len(expected) == 20
   for name in [*expected, "manifest.json"]:
     data = (folder / name).read_bytes()
     for kind in DAMAGE.values():
@@ -127,7 +127,7 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
     return capsys.readouterr().out
 
   text, trees = "text/test.target.gz", "conllu/test.source.conllu.gz"
-  assert "split test, record 0: target_id is not what its line" in (
+  assert "split test, record 0: target_text is not its line" in (
     change(text, b"A", b"I") + change(text, b"E", b"I")
   )
   assert "has 8 lines, but the split has 7 records" in (
@@ -215,7 +215,7 @@ def test_two_in_one_folder(tmp_path):
 
 def test_disk_full_anywhere(tmp_path, whole, capsys):
   config = corpus(tmp_path)
-  config.prepare.shards = 1
+  config.prepare.shard_mib = 1.0
   failures = 0
   with disks.disk(tmp_path / "out", "4k") as disk:
     for size in (4, 64, 200, 300, 600, 700, 4000):

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from raw_corpora import chain, corpus, lines_of, records_of
+from raw_corpora import chain, corpus, lines_of, nothing_made, records_of
 
 from jaxsyn import cli
 from jaxsyn.data import schema
@@ -62,9 +62,12 @@ def test_what_is_made(made):
     records = Records(folder, split)
     texts = lines_of(config, f"{split}.en")
     assert len(records) == len(texts)
-    packed = manifests.text_file(folder, split, "source").read_bytes()
-    assert gzip.decompress(packed).decode().split("\n")[:-1] == texts
-    trees = conllu.read(manifests.conllu_file(folder, split, "source"))
+    packed = manifests.text_files(folder, manifest, split, "source")
+    text = b"".join(gzip.decompress(path.read_bytes()) for path in packed)
+    assert text.decode().split("\n")[:-1] == texts
+    files = manifests.conllu_files(folder, manifest, split, "source")
+    assert len(files) == len(packed) == (2 if split == "train" else 1)
+    trees = (block for path in files for block in conllu.read(path))
     for i, (one, tree) in enumerate(zip(records, trees, strict=True)):
       words = len(texts[i].split())
       assert one["line"] == i + 1
@@ -76,9 +79,9 @@ def test_what_is_made(made):
       assert vocabulary.decode(one["source_id"]) == texts[i]
       assert vocabulary.decode(one["target_id"]) == texts[i].upper()
   assert (folder / "report.txt").read_text().startswith("toy: en to de")
-  assert (
-    not list(folder.rglob("*.partial")) and not (folder / "work/new").exists()
-  )
+  assert not list(folder.rglob("*.partial"))
+  names = [path.name for path in (folder / "work").iterdir()]
+  assert not any(name.startswith("stages-") for name in names)
 
 
 def test_same_input_same_bytes(made, tmp_path):
@@ -124,7 +127,7 @@ def test_a_damaged_manifest_is_told_once_and_mended(made, tmp_path, capsys):
 def test_made_again_for_other_options(made, tmp_path):
   config, _ = copy_of(made, tmp_path)
   with config.unlocked():
-    config.prepare.shards = 3
+    config.prepare.shard_mib = 0.01
     config.data.name = "toy2"
   folder = build.run(config)
   assert manifests.read(folder)["name"] == "toy2"
@@ -199,7 +202,7 @@ def test_unequal_length(tmp_path):
     InputError, match=r"test\.en has 8 lines.*test\.de\.gz has 7"
   ):
     build.run(config)
-  assert not pathlib.Path(config.data.directory).exists()
+  assert nothing_made(config)
 
 
 def test_conllu_of_another_text(tmp_path):
@@ -215,7 +218,6 @@ def test_conllu_of_another_text(tmp_path):
     build.run(config)
   out = pathlib.Path(config.data.directory)
   assert not (out / "manifest.json").exists()
-  assert not (out / "work" / "new").exists()
 
 
 def test_language_drops_are_reported(tmp_path):
@@ -258,9 +260,9 @@ def test_failure_leaves_the_old_folder(made, tmp_path):
     ("data.name", "a" * 101, "config.data.name must be .* at most 100, got 'a"),
     ("data.train", "trian", "config.data.train: no split 'trian'.*'train'"),
     (
-      "prepare.shards",
-      0,
-      "config.prepare.shards must be from 1 to 10,000, got 0",
+      "prepare.shard_mib",
+      0.0,
+      "config.prepare.shard_mib must be from 0.001 to 1,048,576, got 0",
     ),
     ("prepare.splits.test", ("a",), r"splits.test must be two files"),
     ("prepare.downloads", (("a", "b"),), "downloads must hold"),
@@ -290,7 +292,7 @@ def test_stopped_while_moving_the_pieces(made, tmp_path, monkeypatch):
   """A mix of old and new pieces is never taken for a data set."""
   config, folder = copy_of(made, tmp_path)
   with config.unlocked():
-    config.prepare.shards = 3
+    config.prepare.shard_mib = 0.01
   whole = build.manifests.write
 
   def stop(*_):

@@ -1,16 +1,16 @@
 """Cleaning: each reason by a pair made for it."""
 
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import pytest
+import stage_runs
 
-from configs import base
-from jaxsyn.config import read_config
 from jaxsyn.data.options import Clean
+from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
-from preprocess import clean, raw
-from preprocess.split import RawSplit
+from preprocess import clean
 
 OFF = Clean(
   empty=False,
@@ -26,9 +26,20 @@ OFF = Clean(
 
 def kept(pairs, **options):
   """Which pairs stay, and the counts."""
-  fields = {f: getattr(OFF, f) for f in OFF.__dataclass_fields__}
-  steps = clean.steps(Clean(**{**fields, **options}), "en", "de")
-  return clean.clean(*zip(*pairs), steps)
+  with tempfile.TemporaryDirectory() as folder:
+    tools = stage_runs.tools_of(
+      Path(folder),
+      {"train": [*zip(*pairs)]},
+      clean=dataclasses.replace(OFF, **options),
+    )
+    stage_runs.run(tools)
+    chunks = tools.chunks("train")
+    rows = [
+      tools.chunk(chunk).lines[row]
+      for chunk in chunks
+      for row in clean.kept_rows(tools, chunk)
+    ]
+    return rows, tools.work.read_page("dropped.page")["train"]
 
 
 GOOD = ("a b", "c d")
@@ -43,7 +54,7 @@ GOOD = ("a b", "c d")
     # trained to give EOS.
     ({"empty": True}, ("x", "\u200b"), ("\u0301", "y")),
     ({"empty": True}, ("\u200d \ufeff", "\u00ad"), ("x", ".")),
-    ({"control": True}, ("a\x00b", "c"), ("a\tb", "c")),
+    ({"control": True}, ("a\x01b", "c"), ("a\tb", "c")),
     ({"control": True}, ("a", "b\rc"), ("a", "b\u2028c")),
     ({"max_words": 3}, ("a", "1 2 3 4"), ("a b c", "1 2 3")),
     ({"max_characters": 4}, ("abcde", "x"), ("abcd", "x")),
@@ -77,7 +88,7 @@ def test_language():
 
 def test_language_of_real_captions(shared_data):
   sides = [
-    raw.read_lines(shared_data / "multi30k" / f"train.{code}.gz")[:3000]
+    read_lines(shared_data / "multi30k" / f"train.{code}.gz")[:3000]
     for code in ("en", "de")
   ]
   pairs = list(zip(*sides))
@@ -92,8 +103,7 @@ def test_language_of_real_captions(shared_data):
 
 def test_unknown_language():
   with pytest.raises(InputError, match=r"source_language: .* know 'qaa'"):
-    options = {**OFF.__dict__, "language": True}
-    clean.steps(Clean(**options), "qaa", "de")
+    clean.tests(dataclasses.replace(OFF, language=True), "qaa", "de")
 
 
 def test_a_pair_counts_once_for_the_first_reason():
@@ -111,28 +121,33 @@ def test_ten_thousand_words():
 
 def test_nothing_left():
   with pytest.raises(
-    InputError, match=r"no training pair is left of 2 .*empty 2"
+    InputError, match=r"no training pair is left of 2 .*max_characters 2"
   ):
-    kept([("", ""), ("", "")], empty=True)
+    kept([("aa", "b"), ("a", "bb")], max_characters=1)
 
 
-def test_nfc(capsys):
+def test_duplicates_far_apart(tmp_path, monkeypatch):
+  """In other chunks, groups of chunks and partitions: the first stays."""
+  monkeypatch.setattr(clean, "_TOGETHER", 1500)
+  monkeypatch.setattr(clean, "_GROUP", 2)
+  lines = [str(i * i % 4099) for i in range(6000)]
+  first = {line: i for i, line in reversed([*enumerate(lines)])}
+  found, dropped = kept([*zip(lines, lines)], duplicates=True)
+  assert found == sorted(first.values())
+  assert dropped == {"duplicates": 6000 - len(first)}
+
+
+def test_nfc(tmp_path, capsys):
   # "ü" as u and a combining diaeresis becomes one character; to be scored
   # against is what was published.
-  config = read_config(base.get_config())
-  prepare = dataclasses.replace(
-    config.prepare, clean=dataclasses.replace(OFF, nfc=True)
+  lines = ["u\u0308ber", "plain", "u\u0308"]
+  splits = {name: (lines, lines) for name in ("train", "test")}
+  tools = stage_runs.tools_of(
+    tmp_path, splits, clean=dataclasses.replace(OFF, nfc=True)
   )
-  config = dataclasses.replace(config, prepare=prepare)
-  splits = {}
-  for name in ("train", "test"):
-    lines = ["u\u0308ber", "plain", "u\u0308"]
-    pairs = raw.Pairs(lines, lines, (Path("a"), Path("b")), "")
-    splits[name] = RawSplit(name, pairs, [0, 1])
-  clean.apply(config, splits)
+  stage_runs.run(tools)
   normal = ["\u00fcber", "plain", "\u00fc"]
-  assert splits["train"].pairs.source == normal
-  assert splits["train"].pairs.target == normal
-  assert splits["test"].pairs.source == normal
-  assert splits["test"].pairs.target == lines
-  assert "train: 1 target lines changed" in capsys.readouterr().out
+  train, test = (tools.chunk(number).pairs() for number in (0, 1))
+  assert train == [*zip(normal, normal)]
+  assert test == [*zip(normal, lines)]
+  assert "train: 2 target lines changed" in capsys.readouterr().out

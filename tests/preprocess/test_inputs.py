@@ -4,7 +4,7 @@ import gzip
 import pathlib
 
 import pytest
-from raw_corpora import chain, corpus, lines_of
+from raw_corpora import chain, corpus, lines_of, nothing_made
 
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests
@@ -81,7 +81,7 @@ def test_split_without_text(tmp_path, split, lines):
   message = rf"splits\.{split}: .*/{split}\.en (has text|and .* are empty)"
   with pytest.raises(InputError, match=message):
     build.run(config)
-  assert not pathlib.Path(config.data.directory).exists()
+  assert nothing_made(config)
 
 
 def test_lines_taken_without_text(tmp_path):
@@ -103,7 +103,7 @@ def test_nul(tmp_path, name):
   write(config, name, lines)
   with pytest.raises(InputError, match=rf"/{name}:4: there is a NUL"):
     build.run(config)
-  assert not pathlib.Path(config.data.directory).exists()
+  assert nothing_made(config)
 
 
 def test_nul_in_training_is_dropped(tmp_path):

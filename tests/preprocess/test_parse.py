@@ -1,16 +1,16 @@
 """Chunks, their reuse, and trees that come as CoNLL-U."""
 
 import gzip
-import pathlib
 
 import pytest
+import stage_runs
+from raw_corpora import chain
 
+from jaxsyn.data.options import Clean, Subwords, Trees
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parser import UDPipe
-from jaxsyn.errors import InputError
 from preprocess import parse
-from preprocess.raw import Pairs
-from preprocess.split import RawSplit
+from preprocess.work import Output, Work
 
 LINES = [f"Sentence number {i} is here ." for i in range(2000)]
 
@@ -27,7 +27,7 @@ def test_chunks_cover_all_lines():
   ]
 
 
-def test_a_new_line_changes_one_chunk():
+def test_a_new_line_changes_one_part():
   def texts(lines):
     return {tuple(lines[i] for i in chunk) for chunk in parse.chunks(lines)}
 
@@ -51,25 +51,18 @@ def parser(shared_data):
   return UDPipe(path)
 
 
-def split_of(trees, lines, kept):
-  files = (pathlib.Path("text"), pathlib.Path("other"))
-  pairs = Pairs(lines, lines, files, sha256="")
-  return RawSplit("train", pairs, kept, given={"source": trees})
-
-
 LONG = "ten thousand words " * 3333
 TEXT = ["Two men play.", "", "I can't. You can!", "nul\x00 line", LONG]
 
 
-def test_parsed_and_joined(parser, tmp_path):
-  files = parse.parse(TEXT, parser, tmp_path / "work", workers=1, what="test")
-  out = tmp_path / "out.conllu.gz"
-  lines = ["", "", *TEXT[:3], "", "", *TEXT[3:]]
-  split = split_of(None, lines, [2, 3, 4, 7, 8])
-  relations = parse.join(split, "source", out, files)
-  read = conllu.read(out)
-  assert relations == {label for block in read for label in block.relation_W}
-  found = list(conllu.match(conllu.read(out), TEXT, "text"))
+def output(tmp_path):
+  return Output(Work(tmp_path / "work"), "trees/0")
+
+
+def test_parsed(parser, tmp_path):
+  text = parse.parse(TEXT, parser, tmp_path, output(tmp_path))
+  blocks = conllu.blocks_of_text(text, "trees")
+  found = list(conllu.match(blocks, TEXT, "text"))
   assert [p.text for p in found] == TEXT
   assert [p.parsed for p in found] == [True, False, True, False, False]
   assert found[4].head_W == (0,)  # no 100 million distances
@@ -77,41 +70,65 @@ def test_parsed_and_joined(parser, tmp_path):
   assert found[0].head_W == parser(TEXT[0]).head_W
   ids = [
     comment.removeprefix("# sent_id = ")
-    for block in conllu.read(out)
+    for block in blocks
     for comment in block.comments
     if comment.startswith("# sent_id")
   ]
-  assert ids == ["train-3", "train-5", "train-8", "train-9"]
+  assert ids == ["0", "2", "3", "4"]
 
 
-def test_processes_and_reuse(parser, tmp_path, monkeypatch):
-  work = tmp_path / "work"
-  lines = LINES[:400]
-  files = parse.parse(lines, parser, work, workers=2, what="test")
-  assert len(set(files)) == len(parse.chunks(lines)) > 2
-  data = [file.read_bytes() for file in files]
+def trees_of(tools):
+  """The rows, CoNLL-U and parses that the stage leaves of the first chunk."""
+  before = (*stage_runs.SELECTION, "sample", "vocabulary")
+  (facts,) = stage_runs.run(tools, (*before, "trees"))
+  rows = tools.work.read_arrays("trees/0.rows")["rows"].tolist()
+  text = tools.work.read("trees/0.conllu.source").decode()
+  lines = tools.work.read("trees/0.text.source").decode().split("\n")[:-1]
+  return facts, rows, text, parse.parses_of(tools, 0, "source", lines)
 
-  done = []
-  monkeypatch.setattr(
-    parse,
-    "_parse_chunk",
-    lambda _, file, texts: done.append(file) or len(texts),
+
+def test_named_by_the_lines_that_stay(parser, tmp_path):
+  lines = ["", "Two men play.", "", LONG, "I can't. You can!"]
+  tools = stage_runs.tools_of(
+    tmp_path,
+    {"train": (lines, ["x"] * 5)},
+    parse=Trees(source_model=str(parser.path)),
+    vocabulary=Subwords(size=30),
   )
-  again = parse.parse(lines, parser, work, workers=1, what="test")
-  assert again == files and not done
-  files[1].unlink()
-  parse.parse(lines, parser, work, workers=1, what="test")
-  assert done == [files[1]]
-  # Another beam is another parser.
-  done.clear()
-  other = UDPipe(parser.path, beam=1)
-  parse.parse(lines, other, work, workers=1, what="test")
-  assert len(done) == len(files)
+  facts, rows, text, parses = trees_of(tools)
+  assert rows == [1, 4]
+  assert facts["dropped"] == {"empty": 0, "max_subwords": 0}
+  blocks = conllu.blocks_of_text(text, "trees")
+  assert [block.name for block in blocks] == ["train-2", "train-5"]
+  assert parses == [parser(lines[1]), parser(lines[4])]
+  labels = {label for one in parses for label in one.relation_W}
+  assert facts["relations"]["source"] == sorted(labels)
+  sizes = tools.work.read_arrays("trees/0.sizes")["conllu.source"]
+  assert sizes.sum() == len(text.encode())
 
-  # Two processes write what one does.
-  monkeypatch.undo()
-  one = parse.parse(lines, parser, tmp_path / "one", workers=1, what="test")
-  assert [file.read_bytes() for file in one] == data
+
+class Counting:
+  """A parser that tells which lines it has parsed."""
+
+  def __init__(self, parser, beam=0):
+    self.parser, self.beam, self.lines = parser, beam, []
+    self.sha256 = parser.sha256
+
+  def conllu(self, line, name):
+    self.lines.append(line)
+    return self.parser.conllu(line, name)
+
+
+def test_what_is_parsed_is_used_again(parser, tmp_path):
+  counting, out = Counting(parser), output(tmp_path)
+  text = parse.parse(TEXT, counting, tmp_path, out)
+  assert parse.parse(TEXT, counting, tmp_path, out) == text
+  assert counting.lines == TEXT
+  # Another beam is another parser; other lines are others.
+  parse.parse(TEXT, Counting(parser, beam=1), tmp_path, out)
+  parse.parse(TEXT[:2], counting, tmp_path, out)
+  assert counting.lines == TEXT + TEXT[:2]
+  assert len([*tmp_path.glob("*.gz")]) == 3
 
 
 DAMAGE = {
@@ -123,47 +140,29 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_damaged_chunk(parser, tmp_path, how, capsys):
-  def run():
-    files = parse.parse(TEXT, parser, tmp_path, workers=1, what="test")
-    out = tmp_path / "x.gz"
-    parse.join(split_of(None, TEXT, range(5)), "source", out, files)
-    return files, (tmp_path / "x.gz").read_bytes()
-
-  files, expected = run()
-  whole = files[0].read_bytes()
-  files[0].write_bytes(DAMAGE[how](whole))
-  assert run() == (files, expected)
-  assert files[0].read_bytes() == whole
-  assert f"damaged: {files[0]} is parsed again" in capsys.readouterr().out
-
-
-def given(tmp_path, forms):
-  rows = "".join(
-    f"{i}\t{form}\t_\t_\t_\t_\t{i - 1}\t{'dep' if i > 1 else 'root'}\t_\t_\n"
-    for i, form in enumerate(forms, 1)
-  )
-  return rows + "\n"
+def test_damaged_file(parser, tmp_path, how):
+  out = output(tmp_path)
+  expected = parse.parse(TEXT, parser, tmp_path, out)
+  (path,) = tmp_path.glob("*.gz")
+  whole = path.read_bytes()
+  path.write_bytes(DAMAGE[how](whole))
+  assert parse.parse(TEXT, parser, tmp_path, out) == expected
+  assert path.read_bytes() == whole
+  assert out.said == [f"damaged: {path} is parsed again"]
 
 
 def test_taken_for_the_kept_lines(tmp_path):
   lines = ["a b", "c", "", "d e"]
-  file = tmp_path / "all.conllu"
-  file.write_text(
-    given(tmp_path, "ab") + given(tmp_path, "c") + given(tmp_path, "de")
+  (tmp_path / "all.conllu").write_text("".join(map(chain, lines)))
+  tools = stage_runs.tools_of(
+    tmp_path,
+    {"train": (lines, ["x", "x y z", "x", "x"])},
+    clean=Clean(empty=False, max_words=2),
+    parse=Trees(source_conllu={"train": "all.conllu"}),
+    vocabulary=Subwords(size=20),
+    max_subwords=9,
   )
-  out = tmp_path / "out.gz"
-  relations = parse.take(split_of(file, lines, [0, 2, 3]), "source", out)
-  assert relations == {"dep", "root"}
-  kept = [lines[i] for i in (0, 2, 3)]
-  found = list(conllu.match(conllu.read(out), kept, "text"))
-  assert [p.head_W for p in found] == [(0, 0), (), (0, 0)]
-
-
-def test_other_text(tmp_path):
-  file = tmp_path / "all.conllu"
-  file.write_text(given(tmp_path, "ab") + given(tmp_path, "cX"))
-  out = tmp_path / "out.gz"
-  with pytest.raises(InputError, match=r"all.conllu:4: .*'X'.*Line 2 of text"):
-    parse.take(split_of(file, ["a b", "c d"], [0, 1]), "source", out)
-  assert not out.exists()
+  facts, rows, _, parses = trees_of(tools)
+  assert rows == [0, 2, 3]
+  assert facts["relations"] == {"source": ["dep", "root"]}
+  assert [p.head_W for p in parses] == [(0, 0), (), (0, 0)]

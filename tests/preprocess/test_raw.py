@@ -6,6 +6,8 @@ import hashlib
 import pytest
 import web_server
 
+from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
 from preprocess import raw
 
@@ -32,9 +34,9 @@ def write(path, data: bytes):
 def test_lines(tmp_path, data, lines):
   if lines is None:
     lines = [data.decode()[:-1]]
-  assert raw.read_lines(write(tmp_path / "a.txt", data)) == lines
+  assert read_lines(write(tmp_path / "a.txt", data)) == lines
   packed = write(tmp_path / "a.gz", gzip.compress(data))
-  assert raw.read_lines(packed) == lines
+  assert read_lines(packed) == lines
 
 
 def test_not_utf8(tmp_path):
@@ -42,24 +44,16 @@ def test_not_utf8(tmp_path):
   with pytest.raises(
     InputError, match=r"a\.en:2: byte 5 \(0xfc\) is not UTF-8"
   ):
-    raw.read_lines(path)
+    read_lines(path)
 
 
 def test_faulty_files(tmp_path):
   whole = gzip.compress(b"line\n" * 1000)
   for name, data in (("cut.gz", whole[:30]), ("plain.gz", b"line\n")):
     with pytest.raises(InputError, match=rf"{name} cannot be unpacked"):
-      raw.read_lines(write(tmp_path / name, data))
+      read_lines(write(tmp_path / name, data))
   with pytest.raises(InputError, match=r"no\.txt is missing"):
-    raw.read_lines(tmp_path / "no.txt")
-
-
-def test_unequal_length(tmp_path):
-  source = write(tmp_path / "a.en", b"1\n2\n3\n")
-  target = write(tmp_path / "a.de", b"1\n2\n")
-  message = r"a\.en has 3 lines, but .*a\.de has 2.*Look at line 3"
-  with pytest.raises(InputError, match=message):
-    raw.read_pairs(source, target)
+    read_lines(tmp_path / "no.txt")
 
 
 TREE = """# sent_id = 1
@@ -79,9 +73,7 @@ def test_lines_of_a_treebank(tmp_path, name):
   pack = gzip.compress if name.endswith(".gz") else bytes
   path = write(tmp_path / name, pack((TREE * 2).encode()))
   line = "Vom Haus\u00a0 ."  # to the letter, not put together of the words
-  assert raw.sentences(path) == [line, line]
-  pairs = raw.read_pairs(path, write(tmp_path / "a.en", b"one\ntwo\n"))
-  assert pairs.source == [line, line] and pairs.target == ["one", "two"]
+  assert [*map(raw.sentence, conllu.read(path))] == [line, line]
 
 
 @pytest.mark.parametrize(
@@ -98,12 +90,7 @@ def test_lines_of_a_treebank(tmp_path, name):
 def test_faulty_treebank(tmp_path, old, new, message):
   path = write(tmp_path / "a.conllu", (TREE + TREE.replace(old, new)).encode())
   with pytest.raises(InputError, match=message):
-    raw.sentences(path)
-
-
-def test_hash_tells_sides_apart(tmp_path):
-  a, b = write(tmp_path / "a", b"x\ny\n"), write(tmp_path / "b", b"x\nz\n")
-  assert raw.read_pairs(a, b).sha256 != raw.read_pairs(b, a).sha256
+    [*map(raw.sentence, conllu.read(path))]
 
 
 def test_missing_without_address(tmp_path):

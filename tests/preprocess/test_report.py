@@ -9,7 +9,7 @@ def example(ids, word, head, parsed=1):
   return {
     "source_id": np.array(ids),
     "source_word": np.array(word),
-    "source_head": np.array(head),
+    "source_head": np.array(head, np.int32),
     "source_parsed": np.uint8(parsed),
     "target_id": np.array([9, 3]),
   }

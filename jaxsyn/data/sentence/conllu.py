@@ -27,6 +27,7 @@ from jaxsyn.data.sentence.align import (
 )
 from jaxsyn.data.sentence.conllu_rows import COLUMNS, Row, joined
 from jaxsyn.data.sentence.text import (
+  LONGEST,
   PAUSE,
   Faulty,
   decoded,
@@ -55,7 +56,7 @@ class Block:
     head_W: parent of each, from 0; a root is its own.
     relation_W: dependency relation of each.
     space_after_W: whether a blank follows each in the text.
-    row_W: the ten columns of each; of its member nearest to the root.
+    line_W: the line of each; of its member nearest to the root.
   """
 
   file: str
@@ -65,7 +66,7 @@ class Block:
   head_W: tuple[int, ...]
   relation_W: tuple[str, ...]
   space_after_W: tuple[bool, ...]
-  row_W: tuple[list[str], ...]
+  line_W: tuple[str, ...]
 
   @property
   def name(self) -> str:
@@ -108,7 +109,7 @@ class Parse:
     relation_W: dependency relation of each word.
     parsed: False if there is no tree: the words are then the tokens between
       blanks, each its own root.
-    row_W: the ten columns that CoNLL-U has of each word; empty without a tree.
+    line_W: what CoNLL-U has of each word; empty without a tree.
   """
 
   text: str
@@ -117,7 +118,14 @@ class Parse:
   head_W: tuple[int, ...]
   relation_W: tuple[str, ...]
   parsed: bool = True
-  row_W: tuple[list[str], ...] = dataclasses.field(default=(), compare=False)
+  # Not columns: to look through all these lists took Python's garbage collector
+  # longer than to read them.
+  line_W: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+
+  @property
+  def row_W(self) -> tuple[list[str], ...]:
+    """The ten columns of each word; empty without a tree."""
+    return tuple(line.split("\t") for line in self.line_W)
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Block]:
@@ -150,7 +158,20 @@ def arriving(
 
 def blocks_of_text(text: str, name: str) -> list[Block]:
   """The trees of CoNLL-U in a string; `name` stands for the file in errors."""
-  return list(whole(_blocks(text.encode().split(b"\n"), name)))
+  return list(blocks_of_lines(text.encode().split(b"\n"), name))
+
+
+def blocks_of_lines(
+  lines: Iterable[bytes], name: str, above: int = 0
+) -> Iterator[Block]:
+  """The trees of lines of a file, which begin with a sentence.
+
+  Args:
+    lines: without their ends.
+    name: of the file, for messages.
+    above: how many lines of the file come before.
+  """
+  return whole(_blocks(lines, name, above=above))
 
 
 def attach(blocks: Iterable[Block], text: str) -> Parse:
@@ -164,7 +185,8 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
   """
   blocks = [block for block in blocks if block.visible]
   try:
-    start, end = spans([(f,) for block in blocks for f in block.form_W], text)
+    words = [(form,) for block in blocks for form in block.form_W]
+    start, end = spans(words, text)
   except Mismatch as error:
     of_word = [block for block in blocks for _ in block.form_W]
     near = of_word[: error.word + 1][-1:]  # where text is left over: the last
@@ -172,28 +194,33 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
     raise InputError(
       f"{where}{error}; parse the same text that is given."
     ) from None
-  head: list[int] = []
-  relation: list[str] = []
-  row: list[list[str]] = []
+  head: tuple[int, ...] = ()
+  relation: tuple[str, ...] = ()
+  line: tuple[str, ...] = ()
   for block in blocks:
-    before = len(row)
-    head.extend(h + before for h in block.head_W)
-    relation.extend(block.relation_W)
-    row.extend(block.row_W)
+    before = len(head)
+    head += tuple(h + before for h in block.head_W) if before else block.head_W
+    relation += block.relation_W
+    line += block.line_W
   parsed = bool(blocks) and all(block.parsed for block in blocks)
   return Parse(
     text,
     start_W=tuple(start),
     end_W=tuple(end),
-    head_W=tuple(head),
-    relation_W=tuple(relation),
+    head_W=head,
+    relation_W=relation,
     parsed=parsed,
-    row_W=tuple(row) if parsed else (),
+    line_W=line if parsed else (),
   )
 
 
 def match(
-  blocks: Iterable[Block], lines: Iterable[str], file: str
+  blocks: Iterable[Block],
+  lines: Iterable[str],
+  file: str,
+  *,
+  first: int = 1,
+  last: bool = True,
 ) -> Iterator[Parse]:
   """Ties the trees of a file to the lines of a text; one Parse a line.
 
@@ -204,6 +231,8 @@ def match(
     blocks: trees in the order of the text.
     lines: raw lines, without their ends.
     file: name of the text, for messages.
+    first: number of the first line.
+    last: no tree may come after them.
 
   Raises:
     InputError: text and trees differ, or one is longer; names the CoNLL-U
@@ -211,8 +240,8 @@ def match(
   """
   # A tree without visible characters belongs to no line.
   trees = (block for block in blocks if block.visible)
-  number = 0
-  for number, line in enumerate(lines, start=1):
+  number = first - 1
+  for number, line in enumerate(lines, start=first):
     missing, taken = len(visible(line)), []
     while missing > 0:
       block = next(trees, None)
@@ -228,7 +257,7 @@ def match(
     except InputError as error:
       raise InputError(f"{error} (Line {number} of {file}.)") from None
     yield parse
-  block = next(trees, None)
+  block = next(trees, None) if last else None
   if block is not None:
     raise InputError(
       f"{block.file}:{block.line}: this tree, {shortened(' '.join(block.form_W))},"
@@ -266,14 +295,15 @@ def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
   if not parse.parsed:
     rows.append(NOT_PARSED)
   words = zip(parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
+  row_W = parse.row_W if whole else ()
   for i, (start, end, head, relation) in enumerate(words):
     # A word that holds no character is written as one that cannot be seen.
     form = parse.text[start:end]
     form = (form if line == parse.text else _one_line(form)) or "\u200b"
     glued = i + 1 < len(parse.head_W) and parse.start_W[i + 1] == end
     between, misc = NO_COLUMNS, "SpaceAfter=No" if glued else "_"
-    if whole and parse.row_W:
-      row = parse.row_W[i]
+    if row_W:
+      row = row_W[i]
       kept = [
         m for m in row[MISC].split("|") if not m.startswith("SpaceAfter=")
       ]
@@ -285,41 +315,29 @@ def to_text(parse: Parse, sentence_id: str, whole: bool = False) -> str:
 
 
 def _blocks(
-  lines: Iterable[bytes | None], file: str, replace: bool = False
+  lines: Iterable[bytes | None],
+  file: str,
+  replace: bool = False,
+  above: int = 0,
 ) -> Iterator[Block | Faulty | None]:
   """Blocks of lines without their ends, but for a carriage return."""
-  comments: list[str] = []
-  rows: list[Row] = []
-  first, number, fault = 1, 0, ""
+  first = above + 1  # line of the block
+  block: list[bytes] = []
   for raw in itertools.chain(lines, [b""]):
     if raw is PAUSE:
       yield PAUSE
       continue
-    number += 1
-    raw = raw.rstrip(b"\r")
-    if number == 1:
+    if raw.endswith(b"\r"):
+      raw = raw.rstrip(b"\r")
+    if first == 1 and not block:
       raw = raw.removeprefix(b"\xef\xbb\xbf")  # byte order mark
-    if not raw:
-      if not rows:
-        fault = fault or _lost(file, first, comments)
-      if rows or fault:
-        yield _block(file, first, comments, rows, fault)
-      comments, rows, first, fault = [], [], number + 1, ""
+    if raw:
+      block.append(raw)
       continue
-    wrong, line = decoded(raw)
-    if wrong and not replace:
-      fault = fault or f"{file}:{number}: {wrong}"
-    if line.startswith("#"):
-      comments.append(line)
-      continue
-    columns = line.split("\t")
-    if len(columns) != COLUMNS:
-      fault = fault or (
-        f"{file}:{number}: {len(columns)} columns, but CoNLL-U has"
-        f" {COLUMNS}, separated by tabs; an empty line ends a sentence."
-      )
-    if not fault:
-      rows.append((number, columns))
+    if block and (found := _block(file, first, block, replace)):
+      yield found
+    first += len(block) + 1
+    block = []
 
 
 def _lost(file: str, first: int, comments: list[str]) -> str:
@@ -338,15 +356,50 @@ def _lost(file: str, first: int, comments: list[str]) -> str:
 
 
 def _block(
-  file: str, first: int, comments: list[str], rows: list[Row], fault: str
-) -> Block | Faulty:
-  """The tree of one sentence, or what is wrong with it."""
+  file: str, first: int, lines: list[bytes], replace: bool
+) -> Block | Faulty | None:
+  """The tree of one sentence, or what is wrong with it.
+
+  None for comments that stand by themselves.
+  """
+  comments: list[str] = []
+  rows: list[Row] = []
+  fault = ""
+  for number, (wrong, line) in enumerate(_texts(lines), first):
+    if wrong and not replace:
+      fault = fault or f"{file}:{number}: {wrong}"
+    if line.startswith("#"):
+      comments.append(line)
+      continue
+    columns = line.count("\t") + 1
+    if columns != COLUMNS:
+      fault = fault or (
+        f"{file}:{number}: {columns} columns, but CoNLL-U has"
+        f" {COLUMNS}, separated by tabs; an empty line ends a sentence."
+      )
+    if not fault:
+      rows.append((number, line))
+  if not rows:
+    fault = fault or _lost(file, first, comments)
+    if not fault:
+      return None
   if not fault:
     try:
       return Block(file, first, tuple(comments), *joined(file, rows))
     except InputError as error:
       fault = str(error)
   return Faulty(fault, name=_told(comments, _NAME))
+
+
+def _texts(lines: list[bytes]) -> list[tuple[str, str]]:
+  """`decoded` of each line; at once, where there is nothing wrong."""
+  block = b"\n".join(lines)
+  try:
+    if len(block) <= LONGEST:
+      return [("", line) for line in block.decode("utf-8").split("\n")]
+  except UnicodeDecodeError:
+    pass
+  return [decoded(raw) for raw in lines]
 
 
 def _told(comments: Iterable[str], pattern: str) -> str:

@@ -170,16 +170,21 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
   Raises:
     InputError: the file is missing, no gzip or cut off.
   """
+  return _split(unpacked(path))
+
+
+def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
+  """The same bytes in blocks as they come, with "\n"; raises as `raw_lines`."""
   name = os.fspath(path)
   try:
     if name == "-":
       if sys.stdin is None:
         raise InputError("standard input is closed; name a file instead.")
-      yield from _split(_unpacked(_arriving(sys.stdin.fileno()), False))
+      yield from _unpacked(_arriving(sys.stdin.fileno()), False)
       return
     with open(name, "rb", buffering=0) as file:
       blocks = _arriving(file.fileno())
-      yield from _split(_unpacked(blocks, name.endswith(".gz")))
+      yield from _unpacked(blocks, name.endswith(".gz"))
   except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
     raise InputError(f"{name_of(path)} is missing or no file.") from None
   except (EOFError, zlib.error) as error:

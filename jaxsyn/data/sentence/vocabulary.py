@@ -109,6 +109,12 @@ class Vocabulary:
       mapping["ids"], [b for b, _ in offsets], [e for _, e in offsets]
     )
 
+  def ids(self, text: str) -> list[int]:
+    """The same subwords' ids alone, in half the time."""
+    if self.whole_words:
+      return self._words(text).id
+    return self._processor.encode(text)
+
   def _words(self, text: str) -> Pieces:
     """As `encode`, of whole words.
 

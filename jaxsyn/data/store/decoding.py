@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.data.schema import Feature
+from jaxsyn.data.schema import TEXTS, Feature
 from jaxsyn.data.store.rows import Rows
 
 Values = dict[str, list[Any]]  # of each feature, one example after the other
@@ -36,8 +36,8 @@ def decoder(
   """A function from serialised examples, at least one, to their arrays.
 
   Each example is what `tfds.features.FeaturesDict.deserialize_example_np` makes
-  of it, about six times as fast. The function raises NotAnExample for what has
-  not just these features in their types.
+  of it, about six times as fast, but for the texts, which are left alone. The
+  function raises NotAnExample for what has not just these features in their types.
   """
   from google.protobuf.message import DecodeError
   from tensorflow_datasets.proto import tf_example_pb2
@@ -64,12 +64,34 @@ def decoder(
           raise NotAnExample(number, f"{name} has values of another type")
         waiting += own
         size.append(len(own))
-      if not there == len(found) == len(features):
-        known = ", ".join(features)
+      if not there == len(found) == len(features) + len(TEXTS) or not all(
+        len(found[name].bytes_list.value) == 1 for name in TEXTS
+      ):
+        known = ", ".join([*features, *TEXTS])
         raise NotAnExample(number, f"its features are not {known}")
     return _rows(values, sizes, features)
 
   return decode
+
+
+def texts_of(payloads: Sequence[bytes]) -> dict[str, list[str]]:
+  """What examples have for people, by name: the `TEXTS` of the schema.
+
+  Raises:
+    NotAnExample: a text is not UTF-8, or there is none.
+  """
+  from tensorflow_datasets.proto import tf_example_pb2
+
+  texts: dict[str, list[str]] = {name: [] for name in TEXTS}
+  for number, payload in enumerate(payloads):
+    found = tf_example_pb2.Example.FromString(payload).features.feature
+    for name, own in texts.items():
+      try:
+        (value,) = found[name].bytes_list.value
+        own.append(value.decode("utf-8"))
+      except ValueError as error:
+        raise NotAnExample(number, f"{name} is no text: {error}") from None
+  return texts
 
 
 def kind_of(feature: Feature) -> str:

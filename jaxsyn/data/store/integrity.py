@@ -71,20 +71,24 @@ def read_text(
   Raises:
     InputError: the file is not as it was written, or has not a line a record.
   """
-  name = manifests.text_file("", split, side)
-  check(directory, manifest, name)
-  path = pathlib.Path(directory) / name
-  try:
-    lines = gzip.decompress(path.read_bytes()).decode("utf-8").split("\n")
-  except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-    raise InputError(f"{path} cannot be read ({error}). {REMEDY}") from None
-  expected = manifests.split(manifest, split)["examples"]
-  if len(lines) - 1 != expected or lines[-1]:
-    raise InputError(
-      f"{path} has {len(lines) - 1} lines, but the split has {expected} records."
-      f" {REMEDY}"
-    )
-  return lines[:-1]
+  shards = manifests.split(manifest, split)["shards"]
+  paths = manifests.text_files("", manifest, split, side)
+  of = "split" if len(shards) == 1 else "shard"
+  found: list[str] = []
+  for shard, name in zip(shards, paths):
+    check(directory, manifest, name)
+    path = pathlib.Path(directory) / name
+    try:
+      lines = gzip.decompress(path.read_bytes()).decode("utf-8").split("\n")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+      raise InputError(f"{path} cannot be read ({error}). {REMEDY}") from None
+    if len(lines) - 1 != shard["examples"] or lines[-1]:
+      raise InputError(
+        f"{path} has {len(lines) - 1} lines, but the {of} has"
+        f" {shard['examples']} records. {REMEDY}"
+      )
+    found += lines[:-1]
+  return found
 
 
 def sentences(
@@ -101,10 +105,12 @@ def sentences(
   lines = read_text(directory, manifest, split, side)
   if side not in manifest["sides"]:
     return iter(lines)
-  check(directory, manifest, manifests.conllu_file("", split, side))
-  path = manifests.conllu_file(directory, split, side)
-  text = os.fspath(manifests.text_file(directory, split, side))
-  return conllu.match(conllu.read(path), lines, text)
+  for name in manifests.conllu_files("", manifest, split, side):
+    check(directory, manifest, name)
+  paths = manifests.conllu_files(directory, manifest, split, side)
+  blocks = (block for path in paths for block in conllu.read(path))
+  texts = manifests.text_files(directory, manifest, split, side)
+  return conllu.match(blocks, lines, ", ".join(map(os.fspath, texts)))
 
 
 def read_trees(

@@ -8,7 +8,8 @@ prepared folder looks like this:
   parser.source.udpipe                a copy; absent if none was named because
                                       the trees came as CoNLL-U
   conllu/SPLIT.SIDE.conllu.gz         the trees; line N of the text is tree N
-  text/SPLIT.SIDE.gz                  the raw text; line N is record N
+  text/SPLIT.SIDE.gz                  the raw text; line N is record N; of
+                                      several shards SPLIT.SIDE-00000-of-00002.gz
   NAME/VERSION/                       the TFDS data set and its index
   columns/                            the same examples, as training reads them
   report.txt, report.png
@@ -96,8 +97,10 @@ def names(manifest: Mapping[str, Any]) -> list[str]:
     paths.append(index_file("", manifest, name))
     paths += columns_files("", manifest, name)
     paths.append(lengths_file("", name))
-    paths += [text_file("", name, side) for side in schema.SIDES]
-    paths += [conllu_file("", name, side) for side in manifest["sides"]]
+    for side in schema.SIDES:
+      paths += text_files("", manifest, name, side)
+    for side in manifest["sides"]:
+      paths += conllu_files("", manifest, name, side)
     found += [path.as_posix() for path in paths]
   return found
 
@@ -205,11 +208,17 @@ def columns_files(
 ) -> list[pathlib.Path]:
   """Where the columns of a split are: a file a shard."""
   count = len(manifest["splits"][split_name]["shards"])
-  folder = pathlib.Path(directory) / "columns"
   return [
-    folder / f"{split_name}-{shard:05d}-of-{count:05d}.arrow"
-    for shard in range(count)
+    columns_file(directory, split_name, shard, count) for shard in range(count)
   ]
+
+
+def columns_file(
+  directory: os.PathLike[str] | str, split_name: str, shard: int, shards: int
+) -> pathlib.Path:
+  """Where the columns of a shard are, of so many."""
+  file = f"{split_name}-{shard:05d}-of-{shards:05d}.arrow"
+  return pathlib.Path(directory) / "columns" / file
 
 
 def lengths_file(
@@ -220,17 +229,61 @@ def lengths_file(
 
 
 def text_file(
-  directory: os.PathLike[str] | str, split_name: str, side: str
+  directory: os.PathLike[str] | str,
+  split_name: str,
+  side: str,
+  *,
+  shard: int = 0,
+  shards: int = 1,
 ) -> pathlib.Path:
-  """The raw text of a side, a line a record, gzip."""
-  return pathlib.Path(directory) / "text" / f"{split_name}.{side}.gz"
+  """The raw text of a side, a line a record, gzip; of a shard, of so many."""
+  file = f"{split_name}.{side}{_shard(shard, shards)}.gz"
+  return pathlib.Path(directory) / "text" / file
+
+
+def text_files(
+  directory: os.PathLike[str] | str,
+  manifest: Mapping[str, Any],
+  split_name: str,
+  side: str,
+) -> list[pathlib.Path]:
+  """The raw text of a side: a file a shard."""
+  count = len(manifest["splits"][split_name]["shards"])
+  return [
+    text_file(directory, split_name, side, shard=shard, shards=count)
+    for shard in range(count)
+  ]
 
 
 def conllu_file(
-  directory: os.PathLike[str] | str, split_name: str, side: str
+  directory: os.PathLike[str] | str,
+  split_name: str,
+  side: str,
+  *,
+  shard: int = 0,
+  shards: int = 1,
 ) -> pathlib.Path:
-  """The trees of a side, gzip."""
-  return pathlib.Path(directory) / "conllu" / f"{split_name}.{side}.conllu.gz"
+  """The trees of a side, gzip; of a shard, of so many."""
+  file = f"{split_name}.{side}{_shard(shard, shards)}.conllu.gz"
+  return pathlib.Path(directory) / "conllu" / file
+
+
+def conllu_files(
+  directory: os.PathLike[str] | str,
+  manifest: Mapping[str, Any],
+  split_name: str,
+  side: str,
+) -> list[pathlib.Path]:
+  """The trees of a side: a file a shard."""
+  count = len(manifest["splits"][split_name]["shards"])
+  return [
+    conllu_file(directory, split_name, side, shard=shard, shards=count)
+    for shard in range(count)
+  ]
+
+
+def _shard(shard: int, shards: int) -> str:
+  return f"-{shard:05d}-of-{shards:05d}" if shards > 1 else ""
 
 
 def vocabulary_file(

@@ -9,67 +9,49 @@ folder with
 
 Tree distances come out as flat uint8 (W·W): the file keeps them as bytes.
 
-`SyntaxPairs` is for text beyond one machine: prepare a sample with
-`preprocess.build`, and let Beam make the examples of the rest with the sample's
-vocabulary, parser and relations.
+`SyntaxPairs` puts such a data set into another place or format of TFDS.
 """
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import itertools
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core import dataset_info
-from tensorflow_datasets.proto import tf_example_pb2
 
 from jaxsyn import files
 from jaxsyn.data import schema
-from jaxsyn.data.sentence.example import encode
-from jaxsyn.data.sentence.parser import UDPipe
-from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import integrity, manifests, tfrecord
 from jaxsyn.data.store.blocks import Block, BlockWriter, LengthsWriter
-from jaxsyn.data.store.decoding import kind_of
+from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.errors import InputError
 
 VERSION = "1.0.0"
-DESCRIPTION = (
-  "Sentence pairs as subword ids with dependency trees, prepared by jaxsyn."
-)
+
+Example = Mapping[str, Any]  # its arrays, and its texts; those not said are ""
 
 
-def serializer(
-  names: Iterable[str],
-) -> Callable[[Mapping[str, np.ndarray]], bytes]:
-  """A function from an example to a tf.train.Example, the same bytes always.
+@dataclasses.dataclass(frozen=True)
+class About:
+  """What the data set's page says of it.
 
-  Those of TFDS's own ExampleSerializer, in a third of its time: that looks at
-  every value, and leaves the order of the features to chance.
-
-  Args:
-    names: of the features that an example holds.
+  Attributes:
+    title: what it is, in a line: languages, vocabulary, parsers.
+    citation: of those whose corpus it is, BibTeX; "": none.
+    homepage: of the corpus.
   """
-  kinds = {name: kind_of(schema.FEATURES[name]) for name in names}
 
-  def serialize(example: Mapping[str, np.ndarray]) -> bytes:
-    proto = tf_example_pb2.Example()
-    for name, kind in kinds.items():
-      array, own = example[name], getattr(proto.features.feature[name], kind)
-      own.SetInParent()  # where there are no values too
-      own.value.extend(
-        [array.tobytes()] if kind == "bytes_list" else array.ravel().tolist()
-      )
-    return proto.SerializeToString(deterministic=True)
-
-  return serialize
+  title: str = ""
+  citation: str = ""
+  # TFDS makes up an address of its own where there is none.
+  homepage: str = "none"
 
 
 def write(
@@ -78,8 +60,9 @@ def write(
   name: str,
   version: str,
   features: tfds.features.FeaturesDict,
-  splits: Mapping[str, tuple[int, Iterable[Mapping[str, np.ndarray]]]],
+  splits: Mapping[str, tuple[int, Iterable[Example]]],
   shards: int = 1,
+  about: About | None = None,
 ) -> dict[str, dict[str, Any]]:
   """Writes directory/name/version, and the same examples as columns.
 
@@ -92,6 +75,7 @@ def write(
     features: what an example holds, of `jaxsyn.data.schema.tfds_features`.
     splits: split name -> (number of examples, the examples in order).
     shards: files a split; fewer where there are fewer examples.
+    about: what people are told of it.
 
   Returns:
     What the manifest says of each split: "examples", "shards" (file, examples,
@@ -112,12 +96,17 @@ def write(
         *value,
         columns=columns / split,
         shards=shards,
-        features=tuple(features),
+        features=features,
       )
       for split, value in splits.items()
     }
-    _write_metadata(
-      folder, name=name, version=version, features=features, splits=facts
+    write_metadata(
+      folder,
+      name=name,
+      version=version,
+      features=features,
+      splits=facts,
+      about=about or About(),
     )
   return facts
 
@@ -126,13 +115,14 @@ def _write_split(
   folder: pathlib.Path,
   stem: str,
   count: int,
-  examples: Iterable[Mapping[str, np.ndarray]],
+  examples: Iterable[Example],
   *,
   columns: pathlib.Path,
   shards: int,
-  features: Sequence[str],
+  features: Iterable[str],
 ) -> dict[str, Any]:
-  examples, serialize = iter(examples), serializer(features)
+  examples, held = iter(examples), [n for n in features if n in schema.FEATURES]
+  serialize = serializer(held)
   shards = max(1, min(shards, count))
   facts: list[dict[str, Any]] = []
   sizes: list[list[int]] = []
@@ -145,14 +135,18 @@ def _write_split(
     with (
       tfrecord.writer(folder / file) as writer,
       files.publish(columns.with_name(own)) as arrow,
-      BlockWriter(arrow, features) as blocks,
+      BlockWriter(arrow, held) as blocks,
     ):
       part = itertools.islice(examples, size)
       while some := list(itertools.islice(part, TOGETHER)):
-        for payload in map(serialize, some):
-          writer.write(payload)
-          sizes[-1].append(len(payload))
-        blocks.write(Rows.of(some, features))
+        texts = {
+          name: [one.get(name, "") for one in some] for name in schema.TEXTS
+        }
+        made = Rows.of(some, held)
+        payloads = serialize(made, texts)
+        writer.write_all(payloads)
+        sizes[-1] += map(len, payloads)
+        blocks.write(made)
     of_shards.append(blocks.blocks)
     facts.append(
       {
@@ -173,14 +167,22 @@ def _write_split(
   return {"examples": count, "shards": facts, "records_sha256": digest}
 
 
-def _write_metadata(
+def write_metadata(
   folder: pathlib.Path,
   *,
   name: str,
   version: str,
   features: tfds.features.FeaturesDict,
   splits: Mapping[str, Mapping[str, Any]],
+  about: About,
 ) -> None:
+  """Writes what TFDS must know of a folder of records.
+
+  Args:
+    folder: NAME/VERSION.
+    name, version, features, about: see `write`.
+    splits: what the manifest says of each, "shards" of it.
+  """
   template = tfds.core.ShardedFileTemplate(
     data_dir=folder, dataset_name=name, filetype_suffix="tfrecord"
   )
@@ -193,6 +195,7 @@ def _write_metadata(
     )
     for split, fact in splits.items()
   ]
+  sizes = ", ".join(f"{info.name} {info.num_examples:,}" for info in infos)
   info = dataset_info.DatasetInfo(
     builder=dataset_info.DatasetIdentity(
       name=name,
@@ -200,186 +203,93 @@ def _write_metadata(
       data_dir=str(folder),
       module_name=__name__,
     ),
-    description=DESCRIPTION,
+    description=(
+      f"{about.title or name}. Sentence pairs: {sizes}. Of each the text, its"
+      " subwords and, where it was parsed, its dependency tree, prepared by"
+      " jaxsyn."
+    ),
     features=features,
+    supervised_keys=tuple(schema.TEXTS),
     disable_shuffling=True,  # records keep the order of the text
+    homepage=about.homepage,
+    citation=about.citation,
     split_dict=tfds.core.splits.SplitDict(infos),
   )
   info.set_file_format(tfds.core.FileFormat.TFRECORD)
   info.write_to_directory(folder)
 
 
+@dataclasses.dataclass(eq=False)
+class Prepared(tfds.core.BuilderConfig):  # type: ignore[misc]  # untyped
+  """Of which data set.
+
+  Attributes:
+    directory: the folder that python -m preprocess.build has prepared.
+  """
+
+  directory: str = ""
+
+
 class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # untyped
-  """Parses and encodes raw text as a prepared folder was.
+  """The records of a prepared folder, in another place or format of TFDS.
 
-  On many machines (the paths must be visible from each):
+    SyntaxPairs(prepared="data/multi30k_en_de", data_dir="data/arrays",
+      file_format="array_record").download_and_prepare()
 
-    builder = SyntaxPairs(
-      prepared="data/sample", texts={"train": ("all.en", "all.de")}, beam=True,
-      data_dir="data/all", file_format="array_record")
-    builder.download_and_prepare(download_config=tfds.download.DownloadConfig(
-      beam_options=...))
+  From the shell, where TensorFlow is installed:
 
-  From the shell, with the folder's own text, where TensorFlow is installed:
-
-    tfds build jaxsyn/data/store/tfds_builder.py --manual_dir=data/multi30k_en_de
+    tfds build jaxsyn/data/store/tfds_builder.py --file_format=array_record \\
+      --config='{"name": "multi30k", "directory": "data/multi30k_en_de"}'
   """
 
   VERSION = tfds.core.Version(VERSION)
   BUILDER_CONFIGS: ClassVar = [
-    tfds.core.BuilderConfig(name=name, description=f"trees on: {name}")
-    for name in ("source", "target", "both")
+    Prepared(name="prepared", description="a prepared folder")
   ]
-  MANUAL_DOWNLOAD_INSTRUCTIONS = (
-    "The folder that python -m preprocess.build has prepared."
-  )
 
-  def __init__(
-    self,
-    *,
-    prepared: str = "",
-    texts: Mapping[str, tuple[str, str]] | None = None,
-    beam: bool = False,
-    **options: Any,
-  ):
+  def __init__(self, *, prepared: str = "", **options: Any):
     """Makes a builder.
 
     Args:
-      prepared: a prepared folder; "" for the manual_dir of TFDS.
-      texts: split -> (source file, target file), a line a pair, plain or .gz;
-        None for the text of the prepared folder.
-      beam: run as a Beam pipeline.
+      prepared: a prepared folder; "" where `config` names it.
       **options: of every TFDS builder: data_dir, config, file_format, ...
     """
-    self._prepared, self._texts, self._beam = prepared, texts, beam
-    if prepared and "config" not in options:
-      sides = manifests.read(prepared)["sides"]
-      if not sides:
-        raise InputError(
-          f"{prepared} was prepared without trees, which {type(self).__name__}"
-          " is for. Set config.prepare.parse.sides and prepare it again."
-        )
-      options["config"] = "both" if len(sides) == 2 else sides[0]
+    if prepared:
+      name = manifests.read(prepared)["name"]
+      options["config"] = Prepared(name=name, directory=str(prepared))
     super().__init__(**options)
 
   def _info(self) -> tfds.core.DatasetInfo:
-    return self.dataset_info_from_configs(
-      description=DESCRIPTION, features=schema.tfds_features(self._sides())
+    directory = self.builder_config.directory
+    if not directory:
+      raise InputError(
+        "which prepared folder? SyntaxPairs(prepared=FOLDER), or --config="
+        '\'{"name": NAME, "directory": FOLDER}\'.'
+      )
+    folder = manifests.tfds_folder(directory, manifests.read(directory))
+    info = tfds.builder_from_directory(folder).info
+    return tfds.core.DatasetInfo(
+      builder=self,
+      description=info.description,
+      features=info.features,
+      supervised_keys=info.supervised_keys,
+      disable_shuffling=True,
+      homepage=info.homepage,
+      citation=info.citation,
     )
-
-  def _sides(self) -> tuple[str, ...]:
-    name = self.builder_config.name
-    return schema.SIDES if name == "both" else (name,)
 
   def _split_generators(
     self, dl_manager: tfds.download.DownloadManager
   ) -> dict[str, Any]:
-    prepared = self._prepared or str(dl_manager.manual_dir)
-    manifest = manifests.read(prepared)
-    if sorted(manifest["sides"]) != sorted(self._sides()):
-      raise InputError(
-        f"{prepared} has trees on {manifest['sides']}, but the builder config"
-        f" is {self.builder_config.name!r}; choose the one that fits."
-      )
+    splits = manifests.read(self.builder_config.directory)["splits"]
+    return {split: self._generate_examples(split) for split in splits}
 
-    texts = self._texts or {
-      split: (
-        _own_text(prepared, manifest, split, "source"),
-        _own_text(prepared, manifest, split, "target"),
-      )
-      for split in manifest["splits"]
-    }
-    return {
-      split: self._generate_examples(prepared, source, target)
-      for split, (source, target) in texts.items()
-    }
-
-  def _generate_examples(
-    self, prepared: str, source: str, target: str
-  ) -> Any:  # an iterator, or a step of a pipeline
-    work = _Encode(prepared)
-    if self._beam:
-      return (
-        f"{source}" >> beam_lib().Create(_line_pairs(source, target))
-        | beam_lib().Reshuffle()
-        | beam_lib().Map(work)
-      )
-    return map(work, _line_pairs(source, target))
-
-
-def beam_lib() -> Any:
-  """Apache Beam, which only pipelines need."""
-  try:
-    import apache_beam
-  except ImportError:
-    raise InputError(
-      "beam=True needs Apache Beam: pip install 'jaxsyn[beam]'."
-    ) from None
-  return apache_beam
-
-
-def _own_text(
-  prepared: str, manifest: Mapping[str, Any], split: str, side: str
-) -> str:
-  """The text of a prepared folder, its checksum checked."""
-  integrity.check(prepared, manifest, manifests.text_file("", split, side))
-  return str(manifests.text_file(prepared, split, side))
-
-
-def _line_pairs(source: str, target: str) -> Iterator[tuple[int, str, str]]:
-  """(line number from 1, source, target) of two parallel files."""
-  pairs = zip(lines_of(source), lines_of(target), strict=True)
-  try:
-    for number, pair in enumerate(pairs, start=1):
-      yield number, *pair
-  except InputError:  # a ValueError too, which says more
-    raise
-  except ValueError as error:
-    raise InputError(
-      f"{source} and {target} must have as many lines ({error})."
-    ) from None
-
-
-class _Encode:
-  """Line pair -> (key, example); loads models where it runs."""
-
-  def __init__(self, prepared: str):
-    self._prepared = prepared
-
-  @functools.cached_property
-  def _models(self) -> tuple[dict[str, UDPipe], dict[str, Any]]:
-    manifest = manifests.read(self._prepared)
-    vocabularies = tuple(
-      manifests.vocabulary(self._prepared, manifest, side)
-      for side in schema.SIDES
-    )
-    parsers = {}
-    for side in manifest["sides"]:
-      model = manifests.parser_file(self._prepared, manifest, side)
-      if model is None:
-        raise InputError(
-          f"{self._prepared} was prepared from CoNLL-U and names no parser for"
-          f" the {side}; set config.prepare.parse.{side}_model."
-        )
-      parsers[side] = UDPipe(model, manifest["options"]["parse"]["beam"])
-      manifests.check_parser(manifest, parsers[side], side)
-    # No annotations: what examples hold follows from the sides alone.
-    known = {
-      "relations": manifests.encoding(manifest)["relations"],
-      "vocabularies": vocabularies,
-    }
-    return parsers, known
-
-  def __getstate__(self) -> dict[str, str]:
-    return {"_prepared": self._prepared}  # models cannot be sent
-
-  def __call__(
-    self, pair: tuple[int, str, str]
-  ) -> tuple[int, dict[str, np.ndarray]]:
-    line, *texts = pair
-    parsers, known = self._models
-    source, target = (
-      parsers[side](text) if side in parsers else text
-      for side, text in zip(schema.SIDES, texts)
-    )
-    return line, encode(source, target, line=line, **known)
+  def _generate_examples(self, split: str) -> Iterator[tuple[int, Example]]:
+    directory = self.builder_config.directory
+    manifest = manifests.read(directory)
+    for shard in manifests.split(manifest, split)["shards"]:
+      path = manifests.tfds_folder("", manifest) / shard["file"]
+      integrity.check(directory, manifest, path)
+      for payload in tfrecord.scan(pathlib.Path(directory) / path):
+        example = self.info.features.deserialize_example_np(payload)
+        yield int(example["line"]), example

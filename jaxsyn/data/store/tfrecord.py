@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 import google_crc32c
@@ -54,13 +54,24 @@ class Writer:
 
   def write(self, payload: bytes) -> None:
     """Appends one record."""
-    header = struct.pack("<Q", len(payload))
-    header += struct.pack("<I", masked_crc(header))
-    frame = header + payload + struct.pack("<I", masked_crc(payload))
-    self._file.write(frame)
-    self.digest.update(frame)
-    self.size += len(frame)
-    self.number += 1
+    self.write_all([payload])
+
+  def write_all(self, payloads: Sequence[bytes]) -> None:
+    """Appends records."""
+    data = b"".join(map(frame, payloads))
+    self._file.write(data)
+    self.digest.update(data)
+    self.size += len(data)
+    self.number += len(payloads)
+
+
+def frame(payload: bytes) -> bytes:
+  """A record as it stands in a file."""
+  length = struct.pack("<Q", len(payload))
+  of_length, of_payload = (
+    struct.pack("<I", masked_crc(data)) for data in (length, payload)
+  )
+  return b"".join((length, of_length, payload, of_payload))
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ def folder_of(folder, first, count, relations, **fields):
     folder,
     name="toy",
     version="1.0.0",
-    features=schema.tfds_features(("source",)),
+    features=schema.tfds_features(("source",), relations={"source": ["dep"]}),
     splits={"train": (count, examples)},
   )
   made = {"splits": facts, "relations": {"source": relations}, **fields}

@@ -73,7 +73,9 @@ def make(tmp_path_factory):
       folder,
       name="toy",
       version="1.0.0",
-      features=schema.tfds_features(["source"], brackets=brackets),
+      features=schema.tfds_features(
+        ["source"], relations={"source": ["dep"]}, brackets=brackets
+      ),
       splits={"train": (len(examples), examples)},
     )
     manifest = {

@@ -244,13 +244,103 @@ def test_an_empty_line_gets_no_tags(whole_words):
 
 def test_tfds_stores_and_returns_the_same(whole_words):
   facts = encode(MONKEY, whole_words, "a")
-  features = schema.tfds_features(["source"])
-  again = features.deserialize_example_np(features.serialize_example(facts))
+  features = schema.tfds_features(
+    ["source"], relations={"source": list(RELATIONS["source"])}
+  )
+  texts = {"source_text": MONKEY.text, "target_text": "a"}
+  stored = features.serialize_example({**facts, **texts})
+  again = features.deserialize_example_np(stored)
+  for name, text in texts.items():
+    assert again.pop(name).decode() == text
   assert set(again) == set(facts)
   for name, array in facts.items():
     np.testing.assert_array_equal(again[name], array)
-    if array.ndim:  # without TensorFlow, TFDS gives plain ints for scalars
+    # Without TensorFlow, TFDS gives plain ints for scalars and labels.
+    if array.ndim and name != "source_relation":
       assert again[name].dtype == array.dtype
+
+
+def block(text: str, *words: str) -> conllu.Parse:
+  """A sentence of words "id form head relation upos"."""
+  rows = []
+  for word in words:
+    id_, form, head, relation, upos = word.split(" ")
+    rows.append("\t".join([id_, form, "_", upos, *"__", head, relation, *"__"]))
+  blocks = conllu.blocks_of_text("\n".join(rows) + "\n\n", "x")
+  return conllu.attach(blocks, text)
+
+
+LONG = " ".join(map(str, range(300)))
+HURTFUL = [
+  MONKEY,
+  conllu.unparsed(""),
+  conllu.unparsed("\u200b"),
+  conllu.unparsed("no tree\there\r"),
+  # One word in the text, two in the tree; an empty node.
+  block(
+    "zum Bahnhof",
+    "1-2 zum _ _ _",
+    *("1 zu 3 case ADP", "2 dem 3 det DET"),
+    *("2.1 gehen _ _ VERB", "3 Bahnhof 0 root NOUN"),
+  ),
+  # Words that outnumber subwords: "自然" is one.
+  block(
+    "自然自然",
+    *("1 自 2 compound NOUN", "2 然 0 root NOUN"),
+    *("3 自 2 dep NOUN", "4 然 3 dep NOUN"),
+  ),
+  # Combining marks, and what normalisation spells out.
+  block("e\u0301te\u0301 ½", "1 e\u0301te\u0301 0 root NOUN", "2 ½ 1 dep NUM"),
+  # Zero-width characters: in a word, and a word of nothing else.
+  block(
+    "\u200bfoo \u200d bar",
+    *("1 foo 0 root X", "2 \u200d 1 dep X", "3 bar 2 obj X"),
+  ),
+  # Two roots, blanks that are none of ASCII, a label that training lacks.
+  block(" a\u3000b\xa0", "1 a 0 root X", "2 b 0 strange Y"),
+  # A chain beyond FAR, and a comb.
+  block(LONG, *(f"{i + 1} {i} {i} dep NUM" for i in range(300))),
+  block(LONG, *(f"{i + 1} {i} {i and 1} dep NUM" for i in range(300))),
+]
+
+
+@pytest.fixture(scope="module", params=["bpe", "char", "word"])
+def small(request, tmp_path_factory) -> Vocabulary:
+  """A vocabulary of these sentences but for some of their words."""
+  path = tmp_path_factory.mktemp("vocabulary") / "small.model"
+  texts = [parse.text for parse in HURTFUL[:-2] if "½" not in parse.text]
+  options = Subwords(size=60, type=request.param)
+  return train([*texts, "自然"] * 3, path, options)
+
+
+@pytest.mark.parametrize("kind", ["parsed", "random"])
+def test_many_pairs_are_as_each_alone(small, kind):
+  relations = {label: i for i, label in enumerate(["det", "dep", "root"], 1)}
+  known = {
+    "vocabularies": (small, small),
+    "relations": dict.fromkeys(schema.SIDES, relations),
+    "annotations": ("upos",),
+    "tree": TREES[kind](),
+    "seed": 7,
+  }
+  for sources in (HURTFUL, HURTFUL[::-1], HURTFUL[:1], [HURTFUL[1]] * 2):
+    for targets in ([one.text for one in sources], sources[::-1], None):
+      lines = range(5, 5 + len(sources))
+      rows = example.encode_all(sources, targets, lines=lines, **known)
+      assert len(rows) == len(sources)
+      pairs = zip(rows.examples(), sources, targets or [None] * len(sources))
+      for line, (made, source, target) in zip(lines, pairs, strict=True):
+        alone = example.encode(source, target, line=line, **known)
+        assert made.keys() == alone.keys()
+        for name, array in alone.items():
+          assert made[name].dtype == schema.FEATURES[name].dtype
+          np.testing.assert_array_equal(made[name], array, name)
+
+
+def test_hurtful_sentences_one_by_one(small):
+  """So that what is compared above is right."""
+  for parse in HURTFUL:
+    check(parse, small)
 
 
 def check(parse: conllu.Parse, model: Vocabulary) -> None:

@@ -209,3 +209,32 @@ def test_projective_trees_have_only_descendants_between_word_and_parent():
     assert tree.projective(head_W) == expected, head_W
     seen.add(expected)
   assert seen == {True, False}
+
+
+def test_many_trees_at_once():
+  """Of all sizes, so that some are filled up and some are alone."""
+  trees = [controls.random(words, words) for words in (*range(40), 200, 300)]
+  trees += [np.array([1, 1, 2]), controls.linear(290), np.array([0])]
+  rng = np.random.default_rng(0)
+  for _ in range(3):
+    rng.shuffle(trees)
+    words = np.array([len(head_W) for head_W in trees])
+    head_W = np.concatenate(trees)
+    expected = [distances_by_search(one).ravel() for one in trees]
+    np.testing.assert_array_equal(
+      tree.tree_distances(head_W, words), np.concatenate(expected)
+    )
+    expected = [tree.depth(one) for one in trees]
+    np.testing.assert_array_equal(
+      tree.depth(head_W, words), np.concatenate(expected)
+    )
+  none = np.array([], int)
+  assert tree.tree_distances(none, none).tolist() == []
+
+
+def test_of_many_trees_the_bad_one_is_named():
+  words = np.array([2, 3])
+  with pytest.raises(ValueError, match=r"heads of 3 words.*got \[0, 3, 0\]"):
+    tree.depth(np.array([1, 1, 0, 3, 0]), words)
+  with pytest.raises(ValueError, match=r"cycle above word"):
+    tree.tree_distances(np.array([1, 1, 1, 0, 0]), words)

@@ -31,7 +31,7 @@ def test_whole_folders_are_whole(prepared):
     "toy/1.0.0/features.json",
     "toy/1.0.0/dataset_info.json",
     "toy/1.0.0/index-train.arrow",
-    "text/train.source.gz",
+    "text/train.source-00000-of-00003.gz",
     "conllu/test.source.conllu.gz",
     "vocabulary.model",
   } <= set(manifest["files"])
@@ -77,38 +77,46 @@ def read_targets(folder):
 @pytest.mark.parametrize("size", [0, 1, 9, 20, -1])
 def test_text_that_is_cut_is_named(folder, size):
   """Of references: a shorter file would be scored against other lines."""
-  path = manifests.text_file(folder, "train", "target")
+  path = manifests.text_files(
+    folder, manifests.read(folder), "train", "target"
+  )[0]
   path.write_bytes(path.read_bytes()[:size])
-  with pytest.raises(InputError, match=r"train.target.gz has .* bytes and had"):
+  with pytest.raises(
+    InputError, match=r"train.target-00000-of-00003.gz has .* bytes and had"
+  ):
     read_targets(folder)
 
 
 def test_text_that_is_missing_or_another(folder):
-  path = manifests.text_file(folder, "train", "target")
-  lines = gzip.decompress(path.read_bytes()).replace(b"3", b"4")
+  path = manifests.text_files(
+    folder, manifests.read(folder), "train", "target"
+  )[0]
+  lines = gzip.decompress(path.read_bytes()).replace(b"2", b"4")
   path.write_bytes(gzip.compress(lines, mtime=0))
   with pytest.raises(
-    InputError, match=r"train.target.gz has another|bytes and"
+    InputError, match=r"train.target-00000-of-00003.gz has another|bytes and"
   ):
     read_targets(folder)
   path.unlink()
-  with pytest.raises(InputError, match=r"train.target.gz: No such file"):
+  with pytest.raises(
+    InputError, match=r"train.target-00000-of-00003.gz: No such file"
+  ):
     read_targets(folder)
 
 
 @pytest.mark.parametrize(
   ("content", "message"),
   [
-    (gzip.compress(b"a\nb\n"), "has 2 lines, but the split has 11 records"),
-    (gzip.compress(b"a\n" * 10 + b"a"), "has 10 lines, but the split has 11"),
-    (gzip.compress(b"\xff\n" * 11), "cannot be read .*utf-8"),
-    (b"a\n" * 11, "cannot be read .*gzip"),
-    (gzip.compress(b"a\n" * 11)[:-9], "cannot be read .*end"),
+    (gzip.compress(b"a\nb\n"), "has 2 lines, but the shard has 3 records"),
+    (gzip.compress(b"a\n" * 2 + b"a"), "has 2 lines, but the shard has 3"),
+    (gzip.compress(b"\xff\n" * 3), "cannot be read .*utf-8"),
+    (b"a\n" * 3, "cannot be read .*gzip"),
+    (gzip.compress(b"a\n" * 3)[:-9], "cannot be read .*end"),
   ],
   ids=["few", "one less", "no UTF-8", "no gzip", "cut"],  # gzip has the time
 )
 def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
-  name = "text/train.target.gz"
+  name = "text/train.target-00000-of-00003.gz"
   (folder / name).write_bytes(content)
   manifest = manifests.read(folder)
   manifest["files"] |= files.sums(folder, [name])
@@ -120,9 +128,11 @@ def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
 def test_builders_look_at_what_they_read(folder):
   """A model or a text of others makes no examples."""
   manifest = manifests.read(folder)
-  path = manifests.text_file(folder, "train", "source")
-  path.write_bytes(gzip.compress(b"b\n" * 11))
-  with pytest.raises(InputError, match=r"train.source.gz"):
+  path = manifests.text_files(
+    folder, manifests.read(folder), "train", "source"
+  )[0]
+  path.write_bytes(gzip.compress(b"b\n" * 3))
+  with pytest.raises(InputError, match=r"train.source-00000-of-00003.gz"):
     tfds_builder._own_text(folder, manifest, "train", "source")
   encode = tfds_builder._Encode(str(folder))
   with pytest.raises(InputError, match=r"vocabulary.model"):

@@ -142,7 +142,7 @@ LIES = [
   ("relations", {}, "manifest.relations must be of the sides with trees"),
   ("options.parse.beam", "1", "manifest.options.parse.beam must be of type"),
   ("options", {}, r"manifest.options.\w+ is missing"),
-  ("files", {}, "manifest.files lacks conllu/none"),
+  ("files", {}, "manifest.files lacks columns/none"),
   ("files", {"../x": {"bytes": 1, "crc32c": "00000000"}}, "names of files"),
   ("brackets", {"target": []}, "manifest.brackets must be of the source"),
   ("surprise", 1, "manifest has no option 'surprise'"),

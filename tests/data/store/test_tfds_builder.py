@@ -1,11 +1,11 @@
 """The folder as TFDS reads it: without TensorFlow, and with it if it is there."""
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-import toy_folders
 from tensorflow_datasets.proto import tf_example_pb2
 
 from configs import base
@@ -21,9 +21,10 @@ from jaxsyn.errors import InputError
 from preprocess import build
 
 SIDES = ("source", "target")
+RELATIONS = {side: ["det", "root"] for side in SIDES}
 
 
-def example(i: int) -> dict[str, np.ndarray]:
+def example(i: int) -> dict[str, Any]:
   words = i % 3  # a sentence without words too
   values = {"line": i}
   for side in SIDES:
@@ -37,7 +38,8 @@ def example(i: int) -> dict[str, np.ndarray]:
       f"{side}_parsed": words > 0,
     }
   features = schema.features(SIDES)
-  return {k: np.asarray(values[k], f.dtype) for k, f in features.items()}
+  made = {k: np.asarray(values[k], f.dtype) for k, f in features.items()}
+  return made | {name: f"{name} é {i}" for name in schema.TEXTS}
 
 
 EXAMPLES = [example(i) for i in range(7)]
@@ -45,7 +47,7 @@ EXAMPLES = [example(i) for i in range(7)]
 
 def write(folder):
   splits = {"train": (7, iter(EXAMPLES)), "validation": (2, EXAMPLES[:2])}
-  features = schema.tfds_features(SIDES)
+  features = schema.tfds_features(SIDES, relations=RELATIONS)
   return tfds_builder.write(
     folder,
     name="toy",
@@ -59,7 +61,18 @@ def write(folder):
 def same(a, b):
   assert a.keys() == b.keys()
   for name in a:
-    np.testing.assert_array_equal(a[name], b[name])
+    if name in schema.TEXTS:
+      assert a[name].decode() == b[name]
+    else:
+      np.testing.assert_array_equal(a[name], b[name])
+
+
+def payloads(builder, split):
+  return [
+    payload
+    for path in builder.info.splits[split].filepaths
+    for payload in tfrecord.scan(path)
+  ]
 
 
 def test_metadata_without_tensorflow(tmp_path):
@@ -77,14 +90,12 @@ def test_metadata_without_tensorflow(tmp_path):
   # what it writes itself is what we write, but for the order of its map.
   features = builder.info.features
   decode = decoding.decoder(schema.features(SIDES))
-  payloads = [
-    payload
-    for path in builder.info.splits["train"].filepaths
-    for payload in tfrecord.scan(path)
-  ]
-  for payload, expected in zip(payloads, EXAMPLES, strict=True):
+  for payload, expected in zip(
+    payloads(builder, "train"), EXAMPLES, strict=True
+  ):
     same(features.deserialize_example_np(payload), expected)
-    same(decode([payload]).examples()[0], expected)
+    arrays = {k: v for k, v in expected.items() if k not in schema.TEXTS}
+    same(decode([payload]).examples()[0], arrays)
     theirs = tf_example_pb2.Example.FromString(
       features.serialize_example(expected)
     )
@@ -102,7 +113,7 @@ def test_same_bytes_always(tmp_path):
 
 @pytest.mark.parametrize("count", [6, 8])
 def test_wrong_count_leaves_nothing(tmp_path, count):
-  features = schema.tfds_features(SIDES)
+  features = schema.tfds_features(SIDES, relations=RELATIONS)
   splits = {"train": (count, EXAMPLES)}
   with pytest.raises(ValueError, match=rf"does not hold {count} examples"):
     tfds_builder.write(
@@ -114,7 +125,7 @@ def test_wrong_count_leaves_nothing(tmp_path, count):
 def test_old_folder_stays_when_writing_fails(tmp_path):
   write(tmp_path)
   before = sorted(tmp_path.rglob("*"))
-  features = schema.tfds_features(SIDES)
+  features = schema.tfds_features(SIDES, relations=RELATIONS)
   with pytest.raises(ValueError, match=r"does not hold"):
     tfds_builder.write(
       tmp_path,
@@ -146,90 +157,60 @@ def prepared(shared_data, tmp_path_factory):
   config.prepare.clean.empty = False
   config.prepare.parse.source_model = str(model)
   config.prepare.vocabulary.size = 50
+  config.data.citation = "@misc{x}"
   return build.run(config)
 
 
-def made(builder):
-  builder.download_and_prepare()
-  source = builder.as_data_source("train")
-  return sorted(
-    (source[i] for i in range(len(source))), key=lambda e: e["line"]
+def test_what_is_prepared_can_be_read(prepared):
+  """Texts, relations by their names, and what the page says."""
+  manifest = manifests.read(prepared)
+  builder = tfds.builder_from_directory(
+    manifests.tfds_folder(prepared, manifest)
   )
+  info = builder.info
+  assert info.supervised_keys == ("source_text", "target_text")
+  assert info.citation == "@misc{x}"
+  assert info.homepage == "none"
+  assert "toy: en to de, vocabulary of 50 subwords" in info.description
+  assert "source side (english.udpipe)" in info.description
+  assert "Sentence pairs: train 3" in info.description
+  names = info.features["source_relation"].feature.names
+  assert names == ["<none>", *manifest["relations"]["source"]]
+  (first, *_) = payloads(builder, "train")
+  one = info.features.deserialize_example_np(first)
+  assert one["source_text"].decode() == "Two men play."
+  assert one["target_text"].decode() == "Zwei Männer spielen."
+  relations = [names[label] for label in one["source_relation"]]
+  assert relations == ["nummod", "nsubj", "root", "punct"]
 
 
-@pytest.mark.parametrize("beam", [False, True])
-def test_builder_makes_what_preprocess_made(prepared, tmp_path, beam):
-  if beam:
-    pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+def test_builder_serves_what_is_prepared(prepared, tmp_path):
   builder = tfds_builder.SyntaxPairs(
-    prepared=str(prepared),
-    data_dir=tmp_path,
-    file_format="array_record",
-    beam=beam,
+    prepared=str(prepared), data_dir=tmp_path, file_format="array_record"
   )
-  assert builder.info.full_name == "syntax_pairs/source/1.0.0"
+  builder.download_and_prepare()
+  assert builder.info.full_name == "syntax_pairs/toy/1.0.0"
+  assert builder.info.citation == "@misc{x}"
+  found = builder.as_data_source("train")
   expected = records.Records(prepared, "train")
-  for one, other in zip(made(builder), expected, strict=True):
+  texts = ["Two men play.", "", "I can't see it."]
+  assert len(found) == len(expected) == len(texts)
+  for one, other, text in zip(found, expected, texts):
+    assert one.pop("source_text").decode() == text
+    assert one.pop("target_text")
     same(one, other)
 
 
-def test_builder_of_other_texts(prepared, tmp_path):
-  for name, text in (("a.en", "Men play.\n"), ("a.de", "Männer spielen.\n")):
-    (tmp_path / name).write_text(text)
-  builder = tfds_builder.SyntaxPairs(
-    prepared=str(prepared),
-    texts={"train": (str(tmp_path / "a.en"), str(tmp_path / "a.de"))},
-    data_dir=tmp_path / "out",
-    file_format="array_record",
-  )
-  (one,) = made(builder)
-  assert one["source_head"].tolist()[1] == 1  # "play" is the root
-
-
-@pytest.mark.parametrize(
-  ("data", "message"),
-  [
-    (b"1\n", r"^\S*/a and \S*/b must have as many lines \(.* shorter"),
-    (b"1\n2\n3\n", r"^\S*/a and \S*/b must have as many lines \(.* longer"),
-    (b"1\n\xff\n", r"^\S*/b:2: byte 1 \(0xff\) is not UTF-8"),
-    (None, r"^\S*/b is missing or no file"),
-  ],
-)
-def test_builder_of_faulty_texts(tmp_path, data, message):
-  (tmp_path / "a").write_text("1\n2\n")
-  if data is not None:
-    (tmp_path / "b").write_bytes(data)
-  with pytest.raises(InputError, match=message):
-    list(tfds_builder._line_pairs(str(tmp_path / "a"), str(tmp_path / "b")))
-
-
-def test_builder_of_data_without_trees(tmp_path):
-  toy_folders.write(tmp_path, {"sides": []})
-  with pytest.raises(InputError, match=r"without trees.*parse\.sides"):
+def test_builder_of_nothing(tmp_path):
+  with pytest.raises(InputError, match=r"which prepared folder"):
+    tfds_builder.SyntaxPairs(data_dir=tmp_path)
+  with pytest.raises(InputError, match=r"is not a prepared folder"):
     tfds_builder.SyntaxPairs(prepared=str(tmp_path), data_dir=tmp_path)
 
 
-def test_builder_with_the_wrong_sides(prepared, tmp_path):
-  builder = tfds_builder.SyntaxPairs(
-    prepared=str(prepared),
-    config="both",
-    data_dir=tmp_path,
-    file_format="array_record",
-  )
-  with pytest.raises(InputError, match=r"has trees on \['source'\].*'both'"):
-    builder.download_and_prepare()
-
-
-def test_builder_without_a_parser(prepared, tmp_path):
-  manifest = manifests.read(prepared)
-  manifest["parser"]["source"] |= {"file": "", "sha256": ""}
-  manifests.write(tmp_path, manifest)
-  (tmp_path / "vocabulary.model").write_bytes(
-    (prepared / "vocabulary.model").read_bytes()
-  )
-  work = tfds_builder._Encode(str(tmp_path))
-  with pytest.raises(InputError, match=r"names no parser for the source"):
-    work((1, "a", "b"))
+def test_names_of_labels_that_a_file_could_not_hold():
+  names = schema.class_names(["<none>", "", "a\nb", "a b", "obj"])
+  assert names == ["<none>", "<none>_", "_", "a b", "a b_", "obj"]
 
 
 @pytest.mark.skipif(

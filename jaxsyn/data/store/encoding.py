@@ -1,0 +1,131 @@
+"""Arrays to serialised tf.train.Examples, hundreds at a time.
+
+The counterpart of `jaxsyn.data.store.decoding`. What a chunk of a corpus goes
+through on its way to a data set:
+
+  parses = list(conllu.match(conllu.blocks_of_text(trees, name), lines, file))
+  rows = example.encode_all(parses, targets, lines=numbers, **known)
+  texts = {"source_text": lines, "target_text": targets}
+  payloads = serializer(rows.flat)(rows, texts)
+  writer.write_all(payloads)                  # of jaxsyn.data.store.tfrecord
+  counts.add_all(rows)                        # of preprocess.report
+
+The bytes are those of protobuf's deterministic serialisation, put together by
+hand: values become varints in NumPy, all of a feature at once.
+Source: protobuf.dev/programming-guides/encoding; example.proto and
+feature.proto of tensorflow/core/example.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from jaxsyn.data.schema import FEATURES, TEXTS
+from jaxsyn.data.store.decoding import kind_of
+from jaxsyn.data.store.rows import Rows
+
+# Field numbers of the kinds of lists in a Feature.
+_FIELDS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
+
+Serialize = Callable[[Rows, Mapping[str, Sequence[str]]], list[bytes]]
+
+
+def serializer(names: Iterable[str]) -> Serialize:
+  """A function from examples, and their texts, to tf.train.Examples.
+
+  It takes `Rows` and, by name, what each example has of the `TEXTS` of
+  `jaxsyn.data.schema`. The same examples give the same bytes always: those of
+  TFDS's own ExampleSerializer but for the order of the features, which that
+  leaves to chance.
+
+  Args:
+    names: of the features in the rows.
+  """
+  held = tuple(names)
+
+  def serialize(rows: Rows, texts: Mapping[str, Sequence[str]]) -> list[bytes]:
+    entries = {name: _values(rows, name) for name in held}
+    for name in TEXTS:
+      entries[name] = [line.encode("utf-8") for line in texts[name]]
+    parts = []
+    for name in sorted(entries):
+      kind = "bytes_list" if name in TEXTS else kind_of(FEATURES[name])
+      parts.append([_before(name, kind, len(value)) for value in entries[name]])
+      parts.append(entries[name])
+    payloads = map(b"".join, zip(*parts, strict=True))
+    return [_FEATURES + _varint(len(own)) + own for own in payloads]
+
+  return serialize
+
+
+def _values(rows: Rows, name: str) -> list[bytes]:
+  """What each example has of a feature, as its list holds it."""
+  feature, flat, start = FEATURES[name], rows.flat[name], rows.start[name]
+  kind = kind_of(feature)
+  if kind == "int64_list":
+    data, end = varints(flat)
+    start = np.append(0, end)[start]
+  else:
+    data = flat.astype(feature.dtype.newbyteorder("<"), copy=False).tobytes()
+    start = start * feature.dtype.itemsize
+  ends = start.tolist()
+  return [data[a:b] for a, b in itertools.pairwise(ends)]
+
+
+def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
+  """Integers as protobuf writes them, seven bits a byte; and where each ends.
+
+  What is negative has ten bytes.
+  """
+  rest = values.astype(np.int64).view(np.uint64)
+  size = np.ones(len(rest), np.int64)
+  for bits in range(7, 64, 7):
+    longer = rest >> np.uint64(bits) > 0
+    if not longer.any():
+      break
+    size += longer
+  end = np.cumsum(size)
+  data = np.empty(size.sum(), np.uint8)
+  place = end - size
+  while len(rest):
+    low, rest = rest.astype(np.uint8) & 127, rest >> np.uint64(7)
+    more = rest > 0
+    data[place] = low | more << 7
+    rest, place = rest[more], place[more] + 1
+  return data.tobytes(), end
+
+
+def _tagged(field: int, size: int) -> bytes:
+  """What stands before a message, or bytes, in a field."""
+  return bytes([field << 3 | 2]) + _varint(size)
+
+
+def _varint(value: int) -> bytes:
+  data = bytearray()
+  while value > 127:
+    data.append(value & 127 | 128)
+    value >>= 7
+  data.append(value)
+  return bytes(data)
+
+
+@functools.lru_cache(1 << 16)
+def _before(name: str, kind: str, size: int) -> bytes:
+  """What stands before the values of a feature in an Example.
+
+  Args:
+    size: bytes of the values.
+  """
+  # A list of numbers is packed; if it is empty, that field is not there.
+  packed = _tagged(1, size) if size or kind == "bytes_list" else b""
+  own = _tagged(_FIELDS[kind], len(packed) + size) + packed
+  key = _tagged(1, len(name)) + name.encode("ascii")
+  value = _tagged(2, len(own) + size) + own
+  return _tagged(1, len(key) + len(value) + size) + key + value
+
+
+_FEATURES = bytes([1 << 3 | 2])  # the one field of an Example

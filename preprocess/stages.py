@@ -1,0 +1,238 @@
+"""The stages of a preparation, and how they are run on one machine.
+
+  unpack  index  clean  (duplicates  language)  sample  vocabulary  trees
+  encode  shards  tables
+
+A stage is a pure function of one number: of a chunk, mostly. It reads files and
+what earlier stages have left in `preprocess.work`, and leaves pieces and facts
+there, so it may be done again at any time, by anybody. Between two stages the
+launcher puts facts together, and those that are needed later go onto a page.
+Here they run in this process, or in several (`jaxsyn.workers`);
+`preprocess.beam` has another runner for the same stages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from tqdm import tqdm
+
+from jaxsyn.workers import Workers, cores
+from preprocess import clean, parse, records, shards, sources, subwords
+from preprocess.corpus import Job, Tools
+from preprocess.work import Facts, Output
+
+_SAID_EVERY = 30.0  # seconds, where there is no terminal
+_WORTH = 1 << 14  # bytes of files that are worth a process
+_DIED = (
+  "a worker process died, perhaps for want of memory. Run the same command again,"
+  " what is done stays; --config.prepare.workers=1 needs least."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+  """A step of all chunks.
+
+  Attributes:
+    count: how many numbers it has, from 0.
+    make: does one of them.
+    after: what the launcher does with the facts of all of them.
+  """
+
+  count: Callable[[Tools], int]
+  make: Callable[[Tools, int, Output], Facts]
+  after: Callable[[Tools, Sequence[Facts]], None]
+
+
+def _chunks(tools: Tools) -> int:
+  return sum(cut.chunks for cut in tools.cuts)
+
+
+def _train_chunks(tools: Tools) -> int:
+  return len(tools.chunks(tools.config.data.train))
+
+
+def _nothing(tools: Tools, facts: Sequence[Facts]) -> None:
+  """Nothing is to be put together."""
+
+
+def _plan(tools: Tools, facts: Sequence[Facts]) -> None:
+  records.check(tools, facts)
+  tools.work.write_page("shards.page", shards.plan(tools, facts))
+
+
+STAGES = {
+  "unpack": Stage(sources.packed, sources.unpack, _nothing),
+  "index": Stage(sources.ranges, sources.index, sources.cut),
+  "clean": Stage(_chunks, clean.clean, clean.after_clean),
+  "duplicates": Stage(clean.partitions, clean.duplicates, _nothing),
+  "language": Stage(clean.again, clean.language, clean.after_language),
+  "sample": Stage(_train_chunks, subwords.sample, _nothing),
+  "vocabulary": Stage(
+    lambda tools: len(subwords.groups(tools)),
+    subwords.vocabulary,
+    subwords.after,
+  ),
+  "trees": Stage(_chunks, parse.trees, parse.after),
+  "encode": Stage(_chunks, records.encode, _plan),
+  "shards": Stage(
+    lambda tools: len(shards.tasks(tools)), shards.write, _nothing
+  ),
+  "tables": Stage(
+    lambda tools: len(tools.job.splits), shards.write_tables, _nothing
+  ),
+}
+
+
+def perform(tools: Tools, stage: str, number: int) -> int:
+  """Does one number of a stage, if it is not done; what every runner calls.
+
+  Returns: how many lines it was about.
+
+  Raises:
+    InputError: something is wrong with the input.
+  """
+  task = f"{stage}/{number}"
+  page = tools.work.facts(task)
+  if page is None:
+    out = Output(tools.work, task)
+    facts = STAGES[stage].make(tools, number, out)
+    out.finish(facts)
+    return facts.get("lines", 0)
+  return page["facts"].get("lines", 0)
+
+
+class Runner(Protocol):
+  """Does all numbers of a stage."""
+
+  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
+    """Does them; yields the lines of each that is done.
+
+    Raises:
+      InputError: of the first number that has one.
+    """
+    ...
+
+  def close(self) -> None:
+    """Ends it, in the midst of its work if it has any."""
+    ...
+
+
+def run(tools: Tools, runner: Runner) -> None:
+  """All stages, one after the other; what is done already is not done again.
+
+  Args:
+    tools: of the job, in the hands of the launcher.
+    runner: does the work.
+
+  Raises:
+    InputError: something is wrong with the input.
+  """
+  for name, stage in STAGES.items():
+    count = stage.count(tools)
+    todo = [n for n in range(count) if tools.work.facts(f"{name}/{n}") is None]
+    fresh = set(todo)
+    _follow(runner.run(name, todo), name, len(todo))
+    pages = []
+    for number in range(count):
+      page = tools.work.facts(f"{name}/{number}")
+      assert page is not None, f"{name} {number} is done"
+      if number in fresh:
+        print(*page["said"], sep="\n", end="\n" if page["said"] else "")
+      pages.append(page["facts"])
+    stage.after(tools, pages)
+
+
+def _follow(done: Iterator[int], name: str, total: int) -> None:
+  """Waits until a stage is done, with its progress on the screen.
+
+  Args:
+    done: the lines of each number that is done, as it is.
+    name: of the stage.
+    total: numbers that are to be done.
+  """
+  started = said = time.monotonic()
+  lines, bar = 0, sys.stderr.isatty()
+  for count, some in enumerate(
+    tqdm(done, name, total, unit="chunk", disable=not bar), start=1
+  ):
+    lines += some
+    now = time.monotonic()
+    if not bar and now - said > _SAID_EVERY:
+      said = now
+      left = (now - started) * (total - count) / count
+      print(
+        f"{name}: {count:,} of {total:,} chunks, {lines / (now - started):,.0f}"
+        f" lines/s, {left / 60:.0f} min left",
+        flush=True,
+      )
+  seconds = time.monotonic() - started
+  if seconds > 1 and lines:
+    speed = f"{lines / seconds:,.0f} lines/s"
+    print(f"{name}: done in {seconds:.1f} s ({speed})", flush=True)
+
+
+class Here:
+  """Runs in this process alone."""
+
+  def __init__(self, tools: Tools):
+    self._tools = tools
+
+  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
+    for number in numbers:
+      yield perform(self._tools, stage, number)
+
+  def close(self) -> None:
+    pass
+
+
+class Processes:
+  """Runs in several processes of this machine."""
+
+  def __init__(self, job: Job, number: int):
+    """Starts them.
+
+    Args:
+      job: what is to be done.
+      number: of processes.
+    """
+    make = functools.partial(_loaded, job)
+    self._number = number
+    self._workers = Workers(make, number, died=_DIED)
+
+  def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
+    waiting: list[Future[int]] = []
+    # In their order, so that of several faults the first is told.
+    for number in numbers:
+      waiting.append(self._workers.submit(perform, stage, number))
+      if len(waiting) > 2 * self._number:
+        yield waiting.pop(0).result()
+    for future in waiting:
+      yield future.result()
+
+  def close(self) -> None:
+    self._workers.close()
+
+
+def _loaded(job: Job) -> Tools:
+  """A job with its parsers, whose memory the processes share."""
+  tools = Tools(job)
+  _ = tools.parsers
+  return tools
+
+
+def local(tools: Tools) -> Here | Processes:
+  """The runner of one machine: as many processes as there is work for."""
+  paths = {units.file for units in tools.job.files}
+  size = sum(os.stat(path).st_size for path in paths)
+  wanted = tools.config.prepare.workers or cores()
+  number = min(wanted, size // _WORTH)
+  return Processes(tools.job, number) if number > 1 else Here(tools)

@@ -1,0 +1,157 @@
+"""Pieces of a preparation on their way: files that are whole or are not there.
+
+Each stage of `preprocess.stages` leaves what it makes of a chunk here, under the
+key of the input: pieces, then a page of facts that names them. A piece has a
+checksum in it and a name of its own, so that what a killed process left, what
+another one has written twice, and what a loss of power cut is never taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxsyn import files
+from jaxsyn.errors import InputError
+
+_SUM = 8  # hexadecimal digits of a CRC-32C
+Facts = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+  """A folder of pieces.
+
+  Attributes:
+    folder: may be on another disk, and seen by other machines.
+  """
+
+  folder: pathlib.Path
+
+  def path(self, name: str) -> pathlib.Path:
+    return self.folder / name
+
+  def write(self, name: str, data: bytes) -> None:
+    """Writes a piece; not at once to the disk, for its checksum would tell."""
+    with files.publish(self.path(name), flush=False) as file:
+      file.write(data)
+      file.write(_sum(name, data))
+
+  def read(self, name: str) -> bytes:
+    """A piece.
+
+    Raises:
+      InputError: it is not as it was written; it is gone then, and a new run
+        makes it anew.
+    """
+    try:
+      data = self.path(name).read_bytes()
+    except FileNotFoundError:
+      data = b""
+    data, found = data[:-_SUM], data[-_SUM:]
+    if found != _sum(name, data):
+      self.path(name).unlink(missing_ok=True)
+      raise self._changed(name)
+    return data
+
+  def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)  # type: ignore[arg-type]  # their names
+    self.write(name, packed.getbuffer().tobytes())
+
+  def read_arrays(self, name: str) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(self.read(name)), allow_pickle=False) as arrays:
+      return dict(arrays)
+
+  def write_page(self, name: str, content: Any) -> None:
+    """Writes what JSON can say."""
+    self.write(name, json.dumps(content, ensure_ascii=False).encode())
+
+  def read_page(self, name: str) -> Any:
+    return json.loads(self.read(name))
+
+  def read_array(self, name: str, key: str) -> np.ndarray:
+    """One of the arrays of a piece, the others not read; as `read_arrays`."""
+    try:
+      with np.load(self.path(name), allow_pickle=False) as arrays:
+        return arrays[key]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+      self.path(name).unlink(missing_ok=True)
+      raise self._changed(name) from None
+
+  def facts(self, task: str) -> Facts | None:
+    """What a task has told: "facts" and what was "said" to the user.
+
+    None where it is not done, or a piece of it is missing.
+    """
+    if not self.path(f"{task}.facts").exists():
+      return None
+    try:
+      page = self.read_page(f"{task}.facts")
+    except InputError:
+      return None
+    for piece, size in page["pieces"].items():
+      try:
+        if os.stat(self.path(piece)).st_size != size:
+          return None
+      except FileNotFoundError:
+        return None
+    return page
+
+  def _changed(self, name: str) -> InputError:
+    return InputError(
+      f"{self.path(name)} changed while it was in use. Run the same command"
+      " again: what is whole is used, the rest is made anew."
+    )
+
+
+class Output:
+  """What one task makes: pieces, then its facts.
+
+  Attributes:
+    work: where to.
+    said: lines for the user.
+  """
+
+  def __init__(self, work: Work, task: str):
+    """Begins a task, of which nothing counts before `finish`."""
+    self.work, self._task = work, task
+    self._pieces: dict[str, int] = {}
+    self.said: list[str] = []
+
+  def write(self, kind: str, data: bytes) -> None:
+    """Writes the piece TASK.KIND."""
+    name = f"{self._task}.{kind}"
+    self.work.write(name, data)
+    self.add(name)
+
+  def write_arrays(self, kind: str, arrays: Mapping[str, np.ndarray]) -> None:
+    name = f"{self._task}.{kind}"
+    self.work.write_arrays(name, arrays)
+    self.add(name)
+
+  def write_page(self, kind: str, content: Any) -> None:
+    self.write(kind, json.dumps(content, ensure_ascii=False).encode())
+
+  def add(self, path: str | os.PathLike[str]) -> None:
+    """Counts a file that is written among the pieces of the task."""
+    name = os.fspath(path)
+    self._pieces[name] = os.stat(self.work.path(name)).st_size
+
+  def finish(self, facts: Facts) -> None:
+    """Writes the facts: what JSON can say."""
+    page = {"facts": facts, "said": self.said, "pieces": self._pieces}
+    self.work.write_page(f"{self._task}.facts", page)
+
+
+def _sum(name: str, data: bytes) -> bytes:
+  # With the name: a whole piece may be another's.
+  return files.crc32c(f"{files.crc32c(data)} {name}".encode()).encode()

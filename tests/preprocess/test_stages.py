@@ -1,0 +1,313 @@
+"""However the work is cut, run, killed or spread, the same bytes come out."""
+
+import functools
+import gzip
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from raw_corpora import corpus, lines_of, nothing_made, records_of
+
+from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
+from preprocess import beam, build, clean, ranges
+from preprocess import corpus as corpora
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def large(tmp_path):
+  """A corpus of several chunks and shards, of which cleaning drops some."""
+  config = corpus(tmp_path, train=2500, test=40)
+  config.prepare.shard_mib = 0.2
+  config.prepare.clean.update(duplicates=True, nfc=True, max_words=7)
+  config.prepare.vocabulary.sample = 1000
+  config.prepare.workers = 1
+  return config
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+  """A config, the folder that it prepares, and the bytes of that."""
+  config = large(tmp_path_factory.mktemp("whole"))
+  folder = build.run(config)
+  return config, folder, records_of(folder)
+
+
+def again(whole, tmp_path):
+  """The same input for another folder."""
+  config = whole[0].copy_and_resolve_references()
+  config.data.directory = str(tmp_path / "out")
+  return config
+
+
+def test_what_is_made(whole):
+  manifest = manifests.read(whole[1])
+  train = manifest["splits"]["train"]
+  assert len(train["shards"]) > 3
+  assert train["lines"] == train["examples"] + sum(train["dropped"].values())
+  assert train["dropped"]["duplicates"] > 50 < train["dropped"]["max_words"]
+  # Each but the last is full, and would not be without its last record.
+  limit = 0.2 * (1 << 20)
+  sizes = [shard["bytes"] for shard in train["shards"]]
+  assert all(limit <= size < limit + 2000 for size in sizes[:-1])
+  for side in ("source", "target"):
+    paths = manifests.text_files(whole[1], manifest, "train", side)
+    counts = [gzip.decompress(p.read_bytes()).count(b"\n") for p in paths]
+    assert counts == [shard["examples"] for shard in train["shards"]]
+
+
+def test_by_two_processes(whole, tmp_path):
+  config = again(whole, tmp_path)
+  config.prepare.workers = 2
+  assert records_of(build.run(config)) == whole[2]
+
+
+def test_cut_into_other_chunks_and_ranges(whole, tmp_path, monkeypatch):
+  monkeypatch.setattr(corpora, "LEAST", 64)
+  monkeypatch.setattr(corpora, "MOST", 64)
+  monkeypatch.setattr(clean, "_TOGETHER", 900)
+  monkeypatch.setattr(clean, "_GROUP", 3)
+  monkeypatch.setattr(ranges, "RANGE", 10_000)
+  monkeypatch.setattr(ranges, "_EVERY", 16)
+  ranges._arrays.cache_clear()
+  assert records_of(build.run(again(whole, tmp_path))) == whole[2]
+  ranges._arrays.cache_clear()
+
+
+def test_texts_in_parts(whole, tmp_path):
+  """Several files a side, by name or pattern; or two columns of one."""
+  config = again(whole, tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  source = (raw / "train.en").read_bytes().splitlines(keepends=True)
+  target = gzip.decompress((raw / "train.de.gz").read_bytes())
+  target = target.splitlines(keepends=True)
+  parts = tmp_path / "parts"
+  parts.mkdir()
+  for path in raw.iterdir():
+    shutil.copy(path, parts)
+  (parts / "a.en").write_bytes(b"".join(source[:700]))
+  (parts / "b.en.gz").write_bytes(gzip.compress(b"".join(source[700:])))
+  for i in range(3):
+    part = b"".join(target[1000 * i : 1000 * (i + 1)])
+    (parts / f"train-{i}.de").write_bytes(part)
+  config.prepare.raw_dir = str(parts)
+  config.prepare.splits.train = ("a.en,b.en.gz", "train-?.de")
+  folder = build.run(config)
+  assert records_of(folder) == whole[2]
+  files = manifests.read(folder)["splits"]["train"]["files"]
+  assert files == ["a.en", "b.en.gz", *(f"train-{i}.de" for i in range(3))]
+  table = b"".join(
+    a[:-1] + b"\t" + b for a, b in zip(source, target, strict=True)
+  )
+  (parts / "train.tsv.gz").write_bytes(gzip.compress(table))
+  config.prepare.splits.train = ("train.tsv.gz",)
+  assert records_of(build.run(config)) == whole[2]
+
+
+def test_a_line_of_one_column(tmp_path):
+  config = corpus(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  lines = [f"{line}\t{line}\n" for line in lines_of(config, "train.en")]
+  lines[4] = "the old man\n"
+  (raw / "train.tsv").write_text("".join(lines))
+  config.prepare.splits.train = ("train.tsv", "1-60")
+  with pytest.raises(InputError, match=r"train\.tsv:5: 1 columns, but a pair"):
+    build.run(config)
+  assert nothing_made(config)
+
+
+def test_no_file_fits_a_pattern(tmp_path):
+  config = corpus(tmp_path)
+  config.prepare.splits.train = ("part-*.en", "train.de.gz")
+  with pytest.raises(InputError, match=r"no raw file fits part-\*\.en in "):
+    build.run(config)
+
+
+def test_parts_of_unequal_length_are_named(tmp_path):
+  config = corpus(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  for name, count in (("a.en", 3), ("b.en", 5), ("a.de", 3), ("b.de", 4)):
+    (raw / name).write_text("x\n" * count)
+  config.prepare.splits.train = ("a.en,b.en", "a.de,b.de")
+  with pytest.raises(
+    InputError, match=r"b\.en has 5 lines, but \S*b\.de has 4: .* line 5 of"
+  ):
+    build.run(config)
+
+
+def test_zstandard(whole, tmp_path):
+  zstandard = pytest.importorskip("zstandard", reason="not installed")
+  config = corpus(tmp_path)
+  expected = records_of(build.run(config))
+  raw = pathlib.Path(config.prepare.raw_dir)
+  text = (raw / "train.en").read_bytes()
+  cut = len(text) // 2
+  pack = zstandard.ZstdCompressor().compress
+  packed = pack(text[:cut]) + pack(text[cut:])  # of two frames
+  (raw / "train.en.zst").write_bytes(packed)
+  config.prepare.splits.train = ("train.en.zst", "train.de.gz")
+  assert records_of(build.run(config)) == expected
+  (raw / "train.en.zst").write_bytes(packed[:-5])
+  with pytest.raises(InputError, match=r"train\.en\.zst cannot be unpacked"):
+    build.run(config)
+
+
+def command(whole, tmp_path, *flags):
+  config = again(whole, tmp_path)
+  page = tmp_path / "config.py"
+  page.write_text(
+    "import sys\n"
+    f"sys.path.insert(0, {str(ROOT)!r})\n"
+    "from configs import base\n"
+    "def get_config():\n"
+    "  config = base.get_config()\n"
+    f"  config.update({config.to_dict()!r})\n"
+    "  config.prepare.workers = 2\n"
+    "  return config\n"
+  )
+  named = [sys.executable, "-m", "preprocess.build", f"--config={page}"]
+  return config, [*named, *flags]
+
+
+def test_killed_at_random_moments(whole, tmp_path):
+  """kill -9, then the same command: as if nothing had happened."""
+  config, words = command(whole, tmp_path)
+  draw, killed = random.Random(7), 0
+  for _ in range(3):
+    process = subprocess.Popen(
+      words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    work = tmp_path / "out" / "work"
+    wanted, deadline = draw.randint(5, 40), time.monotonic() + 60
+    while len([*work.glob("stages-*/*/*")]) < wanted * (killed + 1):
+      if process.poll() is not None or time.monotonic() > deadline:
+        break
+      time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    killed += process.wait() == -signal.SIGKILL
+    if killed:
+      assert not (tmp_path / "out" / "manifest.json").exists()
+  assert killed >= 2
+  assert records_of(build.run(config)) == whole[2]
+  assert not [*(tmp_path / "out").glob(".*")]
+
+
+@pytest.mark.parametrize("piece", ["language/0.kept", "encode/1.columns"])
+def test_a_piece_that_was_changed_is_made_anew(
+  whole, tmp_path, monkeypatch, piece
+):
+  """Cut, flipped, or another's: it is never taken."""
+  config = again(whole, tmp_path)
+  publish = build.publish.publish
+  monkeypatch.setattr(build.publish, "publish", _stop)
+  with pytest.raises(KeyboardInterrupt):
+    build.run(config)
+  (stages,) = (tmp_path / "out" / "work").glob("stages-*")
+  path = stages / piece
+  data = path.read_bytes()
+  path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+  for later in ("trees", "shards", "tables"):
+    shutil.rmtree(stages / later)
+  (new,) = (tmp_path / "out").glob(".new-*")
+  (new / "text" / ".train.source.gz.0123.partial").write_bytes(b"half")
+  monkeypatch.setattr(build.publish, "publish", publish)
+  with pytest.raises(InputError, match=rf"{piece} changed while .* again"):
+    build.run(config)
+  assert records_of(build.run(config)) == whole[2]
+
+
+def _stop(*_):
+  raise KeyboardInterrupt
+
+
+def test_beam_in_this_process(whole, tmp_path):
+  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  config = again(whole, tmp_path)
+  options = ["--runner=DirectRunner", "--direct_running_mode=in_memory"]
+  runner = functools.partial(beam.Pipelines, options)
+  assert records_of(build.run(config, runner=runner)) == whole[2]
+  path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
+  raw = tmp_path / "raw"
+  shutil.copytree(config.prepare.raw_dir, raw)
+  config.prepare.raw_dir = str(raw)
+  config.prepare.parse.source_conllu.test = str(raw / path.name)
+  (raw / path.name).write_bytes(path.read_bytes().replace(b"\t_\t", b"\t", 1))
+  with pytest.raises(InputError, match=r"^\S*test\.conllu:1: 9 columns"):
+    build.run(config, runner=runner)
+
+
+def test_beam_by_two_processes(whole, tmp_path):
+  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  config, words = command(
+    *(whole, tmp_path, "--beam", "--runner=DirectRunner"),
+    *("--direct_running_mode", "multi_processing", "--direct_num_workers=2"),
+  )
+  done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
+  assert done.returncode == 0, done.stderr
+  assert records_of(config.data.directory) == whole[2]
+
+
+def test_dask_where_a_worker_dies(whole, tmp_path):
+  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  distributed = pytest.importorskip("distributed", reason="not installed")
+  config = again(whole, tmp_path)
+  work, killed = tmp_path / "out" / "work", []
+  with distributed.LocalCluster(
+    n_workers=2, threads_per_worker=1, dashboard_address=None
+  ) as cluster:
+    options = [
+      "--runner=apache_beam.runners.dask.dask_runner.DaskRunner",
+      f"--dask_client_address={cluster.scheduler_address}",
+      "--dask_partition_size=1",
+    ]
+
+    def kill():
+      while not [*work.glob("stages-*/clean/*")]:
+        time.sleep(0.01)
+      killed.append(next(iter(cluster.workers.values())).pid)
+      os.kill(killed[0], signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
+    runner = functools.partial(beam.Pipelines, options)
+    folder = build.run(config, runner=runner)
+  assert killed and records_of(folder) == whole[2]
+
+
+def test_command_line_of_beam():
+  ours, theirs = beam.split(
+    [
+      "x",
+      "--config",
+      "a.py",
+      "--runner=R",
+      "--config.seed=1",
+      "--project",
+      "p",
+    ],
+    {"config", "raw_dir", "beam"},
+  )
+  assert ours == ["x", "--config", "a.py", "--config.seed=1"]
+  assert theirs == ["--runner=R", "--project", "p"]
+
+
+def test_without_beam_or_with_odd_options(whole, tmp_path):
+  flag = "--runnner=DirectRunner"
+  _, words = command(whole, tmp_path, "--beam", flag)
+  done = subprocess.run(
+    words, cwd=ROOT, capture_output=True, text=True, check=False
+  )
+  assert done.returncode == 2 and "Traceback" not in done.stderr
+  try:
+    import apache_beam  # noqa: F401
+  except ImportError:
+    assert "pip install 'jaxsyn[beam]'" in done.stderr
+  else:
+    assert f"has an option {flag}" in done.stderr

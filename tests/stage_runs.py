@@ -1,0 +1,57 @@
+"""Stages of a preparation on lines of a test, one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from configs import base
+from jaxsyn.config import read_config
+from preprocess.corpus import Tools
+from preprocess.inputs import read_inputs
+from preprocess.stages import STAGES, perform
+from preprocess.work import Work
+
+SELECTION = ("unpack", "index", "clean", "duplicates", "language")
+
+
+def tools_of(tmp_path, splits, clean=None, **prepare):
+  """A job of plain lines, without trees.
+
+  Args:
+    tmp_path: where to.
+    splits: name -> (source lines, target lines); one of them is "train".
+    clean: options of cleaning; None: the defaults.
+    prepare: other options of preparing.
+  """
+  config = base.get_config()
+  config.data.validation, config.data.test = "train", ()
+  config.prepare.parse.sides = ()
+  tmp_path.mkdir(parents=True, exist_ok=True)
+  for name, sides in splits.items():
+    files = [f"{name}.{code}" for code in ("en", "de")]
+    config.prepare.splits[name] = tuple(files)
+    for file, lines in zip(files, sides):
+      text = "".join(f"{line}\n" for line in lines)
+      (tmp_path / file).write_bytes(text.encode())
+  config = read_config(config)
+  changed = dataclasses.replace(config.prepare, **prepare)
+  changed = dataclasses.replace(changed, clean=clean or changed.clean)
+  config = dataclasses.replace(config, prepare=changed)
+  inputs = read_inputs(config, str(tmp_path), tmp_path / "own")
+  work = Work(tmp_path / "stages")
+  return Tools(inputs.job(work, tmp_path / "new", tmp_path / "kept"))
+
+
+def run(tools, names=SELECTION):
+  """Runs stages; returns the facts of the last."""
+  facts = []
+  for name in names:
+    stage = STAGES[name]
+    for number in range(stage.count(tools)):
+      perform(tools, name, number)
+    facts = [
+      tools.work.facts(f"{name}/{number}")["facts"]
+      for number in range(stage.count(tools))
+    ]
+    stage.after(tools, facts)
+  return facts
