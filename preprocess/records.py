@@ -63,7 +63,7 @@ def encode(tools: Tools, number: int, out: Output) -> Facts:
   sizes = np.fromiter(map(len, frames), np.int64, len(frames))
   out.write(RECORDS, b"".join(frames))
   out.write_arrays("sizes", {RECORDS: sizes})
-  out.write_arrays("columns", arrays_of(Rows.joined(parts, features)))
+  out.write_arrays("columns", arrays_of(Rows.joined(parts)))
   total = {"examples": len(frames), "bytes": int(sizes.sum())}
   return {**facts, **total, "lines": len(chunk.lines), "counts": counts.page()}
 
