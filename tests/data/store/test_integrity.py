@@ -7,7 +7,7 @@ import pytest
 import toy_folders
 
 from jaxsyn import files
-from jaxsyn.data.store import integrity, manifests, records, tfds_builder
+from jaxsyn.data.store import integrity, manifests, records
 from jaxsyn.errors import InputError
 
 
@@ -123,29 +123,6 @@ def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
   manifests.write(folder, manifest)
   with pytest.raises(InputError, match=message):
     read_targets(folder)
-
-
-def test_builders_look_at_what_they_read(folder):
-  """A model or a text of others makes no examples."""
-  manifest = manifests.read(folder)
-  path = manifests.text_files(
-    folder, manifests.read(folder), "train", "source"
-  )[0]
-  path.write_bytes(gzip.compress(b"b\n" * 3))
-  with pytest.raises(InputError, match=r"train.source-00000-of-00003.gz"):
-    tfds_builder._own_text(folder, manifest, "train", "source")
-  encode = tfds_builder._Encode(str(folder))
-  with pytest.raises(InputError, match=r"vocabulary.model"):
-    encode((1, "a", "b"))
-
-
-def test_line_pairs_of_a_cut_file(tmp_path):
-  whole = gzip.compress(b"a line\n" * 100)
-  (tmp_path / "a.gz").write_bytes(whole)
-  (tmp_path / "b.gz").write_bytes(whole[:-4])
-  pair = str(tmp_path / "a.gz"), str(tmp_path / "b.gz")
-  with pytest.raises(InputError, match=r"b.gz cannot be unpacked"):
-    list(tfds_builder._line_pairs(*pair))
 
 
 def test_records_of_a_damaged_folder_are_not_read(folder):
