@@ -79,7 +79,7 @@ def _zstandard(path: pathlib.Path) -> Any:
     import zstandard
   except ImportError:
     raise InputError(
-      f"{path} is packed by Zstandard: pip install zstandard, or unpack it"
+      f"{path} is packed by Zstandard: pip install 'jaxsyn[zstd]', or unpack it"
       " (zstd -d)."
     ) from None
   return zstandard

@@ -19,7 +19,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import Protocol
 
 from tqdm import tqdm
@@ -205,16 +204,12 @@ class Processes:
       number: of processes.
     """
     make = functools.partial(_loaded, job)
-    self._number = number
     self._workers = Workers(make, number, died=_DIED)
 
   def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
-    waiting: list[Future[int]] = []
+    submit = self._workers.submit
+    waiting = [submit(perform, stage, number) for number in numbers]
     # In their order, so that of several faults the first is told.
-    for number in numbers:
-      waiting.append(self._workers.submit(perform, stage, number))
-      if len(waiting) > 2 * self._number:
-        yield waiting.pop(0).result()
     for future in waiting:
       yield future.result()
 

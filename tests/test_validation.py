@@ -210,7 +210,11 @@ def test_every_metric_can_select(tiny, metric):
 def test_options_of_preparing_that_come_too_late_are_told(tiny):
   config = small(tiny)
   config.prepare.vocabulary.size = 77
-  given = {"prepare.vocabulary.size": 77, "prepare.shards": 4, "train.steps": 6}
+  given = {
+    "prepare.vocabulary.size": 77,
+    "prepare.shard_mib": 256.0,
+    "train.steps": 6,
+  }
   told = train.prepared_otherwise(read_config(config), given)
   assert told.count("config.prepare.") == 1
   assert "vocabulary.size does nothing here" in told

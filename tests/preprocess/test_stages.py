@@ -70,6 +70,24 @@ def test_by_two_processes(whole, tmp_path):
   assert records_of(build.run(config)) == whole[2]
 
 
+def test_of_several_faults_the_first_is_told(whole, tmp_path):
+  """Whichever process meets its own first."""
+  config = again(whole, tmp_path)
+  config.prepare.workers = 2
+  raw = tmp_path / "raw"
+  shutil.copytree(config.prepare.raw_dir, raw)
+  blocks = (raw / "train.conllu").read_text().split("\n\n")
+  for number in (2300, 1500):
+    blocks[number] = blocks[number].replace("\t_\t", "\t", 1)
+  (raw / "train.conllu").write_text("\n\n".join(blocks))
+  config.prepare.raw_dir = str(raw)
+  config.prepare.parse.source_conllu.train = "train.conllu"
+  line = 1 + "\n\n".join(blocks[:1500]).count("\n") + 2
+  with pytest.raises(InputError, match=rf"train\.conllu:{line}: 9 columns"):
+    build.run(config)
+  assert nothing_made(config)
+
+
 def test_cut_into_other_chunks_and_ranges(whole, tmp_path, monkeypatch):
   monkeypatch.setattr(corpora, "LEAST", 64)
   monkeypatch.setattr(corpora, "MOST", 64)
