@@ -178,7 +178,7 @@ class _Files:
       plain = path.absolute()  # workers may be elsewhere
       if plain in self.packed or sources.is_packed(path):
         name = f"unpacked/{len(self.packed)}"
-        plain = self.packed.setdefault(path.absolute(), self._work.path(name))
+        plain = self.packed.setdefault(plain, self._work.path(name))
       units = Units(str(path), plain, **how)
       if units not in self.units:
         self.units.append(units)
