@@ -15,8 +15,8 @@ the slowest.
 With --order: how far from uniform the order of an epoch is, beside a uniform
 permutation. `place` is the correlation of places in text and epoch; `neighbours`
 the mean distance in the epoch of pairs that are neighbours in the text, as a
-share of that of a permutation; `together` how many of the pairs of a batch stood
-within 1,000 lines of each other in the text.
+share of that of a permutation; `together` how many pairs of a batch have the next
+of the batch within 1,000 lines of them in the text.
 """
 
 from __future__ import annotations
