@@ -50,7 +50,7 @@ DAMAGE = {
 def test_each_file(whole, tmp_path, capsys):
   """Whatever happens to one of them, it is named, and nothing is changed."""
   _, folder, expected = of(whole, tmp_path)
-  assert len(expected) == 15
+  assert len(expected) == 16
   for name in [*expected, "manifest.json"]:
     data = (folder / name).read_bytes()
     for kind in DAMAGE.values():
@@ -129,6 +129,10 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
   text, trees = "text/test.target.gz", "conllu/test.source.conllu.gz"
   assert "split test, record 0: target_id is not what its line" in (
     change(text, b"A", b"I") + change(text, b"E", b"I")
+  )
+  # A blank more is nothing to the vocabulary, but to who reads the record.
+  assert "split test, record 0: target_text is not its line" in (
+    change(text, b" ", b"  ")
   )
   assert "has 8 lines, but the split has 7 records" in (
     change(text, b"\n", b"\n\n")
