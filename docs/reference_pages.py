@@ -72,6 +72,7 @@ PAGES = {
       "jaxsyn.data.annotations.annotation",
       "jaxsyn.data.loader.tasks",
       "jaxsyn.data.store.records",
+      "jaxsyn.data.store.encoding",
       "jaxsyn.data.store.tfds_builder",
       "jaxsyn.scoring.scorers",
       "jaxsyn.scoring.metrics",

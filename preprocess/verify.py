@@ -157,6 +157,12 @@ def _split(
       except decoding.NotAnExample as error:
         yield f"split {name}, record {number + error.number}: {error.why}"
         return
+      for i, feature in _differences(rows, made):
+        yield (
+          f"split {name}, record {number + i}: {feature} is not what its line"
+          " and tree give"
+        )
+        return
       for side, both in zip(schema.SIDES, (source, target)):
         due = [one if isinstance(one, str) else one.text for one in both]
         for i, (text, own) in enumerate(zip(texts[f"{side}_text"], due)):
@@ -165,12 +171,6 @@ def _split(
               f"split {name}, record {number + i}: {side}_text is not its line"
             )
             return
-      for i, feature in _differences(rows, made):
-        yield (
-          f"split {name}, record {number + i}: {feature} is not what its line"
-          " and tree give"
-        )
-        return
       before = np.append(last, lines[:-1])
       if (bad := lines <= before).any():
         i = int(np.argmax(bad))

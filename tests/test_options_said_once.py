@@ -170,7 +170,8 @@ def test_choices_stand_in_the_config_or_can_be_added(where, table):
 
 
 def test_what_may_change_on_a_resume():
-  free = {"data.directory", "prepare", "decode"}
+  free = {"data.directory", "data.citation", "data.homepage"}
+  free |= {"prepare", "decode"}
   free.add("model.attention")
   free |= {
     f"train.{name}"
@@ -195,7 +196,7 @@ def test_what_changes_no_figure():
   assert free == {
     *("config.prepare", "config.data.directory"),
     *("config.train.prefetch", "config.train.log_every"),
-    "config.train.profile",
+    *("config.train.profile", "config.data.citation", "config.data.homepage"),
   }
   assert free <= changeable(Config)
 

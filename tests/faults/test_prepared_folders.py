@@ -130,6 +130,10 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
   assert "split test, record 0: target_text is not its line" in (
     change(text, b"A", b"I") + change(text, b"E", b"I")
   )
+  # A blank more is nothing to the vocabulary, but to who reads the record.
+  assert "split test, record 0: target_text is not its line" in (
+    change(text, b" ", b"  ")
+  )
   assert "has 8 lines, but the split has 7 records" in (
     change(text, b"\n", b"\n\n")
   )

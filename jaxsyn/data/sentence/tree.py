@@ -132,31 +132,31 @@ def _filled(
     words: how many each has. The others are each its own root, and come last.
   """
   word_W = np.arange(words.max())
-  real_NW = word_W < words[:, None]
-  place_NW = np.where(real_NW, first[:, None] + word_W, 0)
-  head_NW = np.where(real_NW, np.asarray(head_W)[place_NW], word_W)
-  return head_NW, np.where(real_NW, depth_W[place_NW], len(word_W))
+  real_BW = word_W < words[:, None]
+  place_BW = np.where(real_BW, first[:, None] + word_W, 0)
+  head_BW = np.where(real_BW, np.asarray(head_W)[place_BW], word_W)
+  return head_BW, np.where(real_BW, depth_W[place_BW], len(word_W))
 
 
-def _distances(head_NW: np.ndarray, depth_NW: np.ndarray) -> np.ndarray:
+def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
   """What `tree_distance` makes, of trees of equally many words."""
-  trees, words = head_NW.shape
-  tree_N, word_W = np.arange(trees), np.arange(words)
-  order_NW = np.argsort(depth_NW, axis=1, kind="stable")
-  place_NW = np.empty_like(order_NW)
-  np.put_along_axis(place_NW, order_NW, word_W[None], axis=1)
-  parent_NW = np.take_along_axis(head_NW, order_NW, axis=1)
-  parent_NW = np.take_along_axis(place_NW, parent_NW, axis=1)
-  distance_NWW = np.full((trees, words, words), OTHER_TREE, np.uint8)
-  distance_NWW[:, word_W, word_W] = 0
+  trees, words = head_BW.shape
+  tree_B, word_W = np.arange(trees), np.arange(words)
+  order_BW = np.argsort(depth_BW, axis=1, kind="stable")
+  place_BW = np.empty_like(order_BW)
+  np.put_along_axis(place_BW, order_BW, word_W[None], axis=1)
+  parent_BW = np.take_along_axis(head_BW, order_BW, axis=1)
+  parent_BW = np.take_along_axis(place_BW, parent_BW, axis=1)
+  distance_BWW = np.full((trees, words, words), OTHER_TREE, np.uint8)
+  distance_BWW[:, word_W, word_W] = 0
   for place in range(1, words):
     # The row of a root is its own: OTHER_TREE, as far as it is made.
-    row_NW = distance_NWW[tree_N, parent_NW[:, place], :place]
-    row_NW += row_NW < FAR
-    distance_NWW[:, place, :place] = row_NW
-    distance_NWW[:, :place, place] = row_NW
-  return distance_NWW[
-    tree_N[:, None, None], place_NW[:, :, None], place_NW[:, None, :]
+    row_BW = distance_BWW[tree_B, parent_BW[:, place], :place]
+    row_BW += row_BW < FAR
+    distance_BWW[:, place, :place] = row_BW
+    distance_BWW[:, :place, place] = row_BW
+  return distance_BWW[
+    tree_B[:, None, None], place_BW[:, :, None], place_BW[:, None, :]
   ]
 
 
