@@ -5,6 +5,6 @@ Reading order:
   tasks          a second task: another example out of the same pair
   examples       the examples of a split as a run reads them
   columns        all of them, one flat array a feature, and padded from there
-  column_cache   columns on a disk; `private`, a place that is the user's alone
+  column_cache   columns on a disk
   batch_plan     which examples form which batch, in which static shape
 """

@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import files, lock
-from jaxsyn.data.loader import private
+from jaxsyn import files, lock, private, remote
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.examples import Notes
 from jaxsyn.data.schema import FEATURES
@@ -68,6 +67,11 @@ def folder_of(
   """
   page = json.dumps([records.fingerprint, sorted(features), *about])
   name = hashlib.sha256(page.encode()).hexdigest()[:16]
+  if remote.is_remote(records.directory):  # nothing there can be mapped
+    try:
+      return private.folder(make=True) / "columns" / name
+    except OSError:
+      return private.temporary() / "columns" / name
   return records.directory / "work" / "columns" / name
 
 
@@ -81,7 +85,7 @@ def open_columns(
   """The columns of a split, from the cache or made now.
 
   Where the folder cannot be written to, or its disk is full, the cache is in
-  one of the user's own (`jaxsyn.data.loader.private`).
+  one of the user's own (`jaxsyn.private`).
 
   Args:
     make: gives all examples in order, some at a time, and counts in what it is

@@ -56,7 +56,10 @@ class Index:
   @classmethod
   def load(cls, path: os.PathLike[str] | str) -> Self:
     """Reads a file that is as it was written."""
-    with np.load(path, allow_pickle=False) as arrays:
+    with (
+      files.open_read(path) as file,
+      np.load(file, allow_pickle=False) as arrays,
+    ):
       found = {
         field.name: arrays[field.name] for field in dataclasses.fields(cls)
       }

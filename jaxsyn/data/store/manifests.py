@@ -27,7 +27,7 @@ from typing import Any
 from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import manifest_format
+from jaxsyn.data.store import fetch, manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT
 from jaxsyn.errors import InputError, did_you_mean
 
@@ -41,7 +41,7 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
     InputError: no such folder, no manifest in it, or one that is damaged, of
       another format, or says what no manifest may; names the field.
   """
-  path = pathlib.Path(directory) / FILE
+  path = files.path_of(directory) / FILE
   prepare = "Run python -m preprocess.build --config FILE"
   try:
     page = files.read_json(path)
@@ -51,7 +51,8 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
       _validate(manifest)
       return manifest
   except (FileNotFoundError, NotADirectoryError):
-    state = "is not a prepared folder" if path.parent.is_dir() else "is missing"
+    there = os.path.isdir(path.parent)
+    state = "is not a prepared folder" if there else "is missing"
     raise InputError(
       f"{path.parent} {state}: there is no {path}. {prepare} (again, if it was"
       " interrupted), or set config.data.directory."
@@ -76,7 +77,7 @@ def write(
   """
   page = files.sealed({**manifest, "format": FORMAT})
   _validate(files.unsealed(page))
-  files.write_json(pathlib.Path(directory) / FILE, page)
+  files.write_json(files.path_of(directory) / FILE, page)
 
 
 def _validate(manifest: Mapping[str, Any]) -> None:
@@ -183,7 +184,7 @@ def tfds_folder(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
 ) -> pathlib.Path:
   """Where the records are: NAME/VERSION in the prepared folder."""
-  return pathlib.Path(directory) / manifest["name"] / manifest["version"]
+  return files.path_of(directory) / manifest["name"] / manifest["version"]
 
 
 def index_file(
@@ -199,21 +200,21 @@ def text_file(
   directory: os.PathLike[str] | str, split_name: str, side: str
 ) -> pathlib.Path:
   """The raw text of a side, a line a record, gzip."""
-  return pathlib.Path(directory) / "text" / f"{split_name}.{side}.gz"
+  return files.path_of(directory) / "text" / f"{split_name}.{side}.gz"
 
 
 def conllu_file(
   directory: os.PathLike[str] | str, split_name: str, side: str
 ) -> pathlib.Path:
   """The trees of a side, gzip."""
-  return pathlib.Path(directory) / "conllu" / f"{split_name}.{side}.conllu.gz"
+  return files.path_of(directory) / "conllu" / f"{split_name}.{side}.conllu.gz"
 
 
 def vocabulary_file(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path:
   """The SentencePiece model of a side; both sides may share it."""
-  return pathlib.Path(directory) / manifest["vocabulary"][side]["file"]
+  return files.path_of(directory) / manifest["vocabulary"][side]["file"]
 
 
 def parser_file(
@@ -223,14 +224,16 @@ def parser_file(
   parser = manifest["parser"].get(side)
   if not parser or not parser["file"]:
     return None
-  return pathlib.Path(directory) / parser["file"]
+  return files.path_of(directory) / parser["file"]
 
 
 def vocabulary(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> Vocabulary:
   """The vocabulary of a side, checked; of a prepared folder or a run."""
-  found = Vocabulary(vocabulary_file(directory, manifest, side))
+  path = vocabulary_file(directory, manifest, side)
+  expected = manifest["vocabulary"][side]["sha256"]
+  found = Vocabulary(fetch.local(path, expected))
   check_vocabulary(manifest, found, side)
   return found
 

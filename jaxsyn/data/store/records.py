@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.store import integrity, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
@@ -51,7 +52,7 @@ class Records:
     facts = manifests.split(self.manifest, split)
     folder = manifests.tfds_folder(directory, self.manifest)
     self.split = split
-    self.directory = pathlib.Path(directory)
+    self.directory = files.path_of(directory)
     self.fingerprint = facts["records_sha256"]
     self.features = tuple(manifests.features(self.manifest))
     self._size = facts["examples"]
@@ -148,11 +149,12 @@ class Records:
 
 def _check_size(path: pathlib.Path, size: int) -> None:
   """Finds a missing or cut file now and not in the middle of training."""
-  if not path.exists() or path.stat().st_size < size:
+  found = files.size_of(path) if files.is_file(path) else -1
+  if found < size:
     for _ in tfrecord.scan(path):  # names the record where the file ends
       pass
-  if path.stat().st_size != size:
+  if found != size:
     raise InputError(
-      f"{path} has {path.stat().st_size} bytes, but the manifest says {size}."
+      f"{path} has {found} bytes, but the manifest says {size}."
       f" {tfrecord.REMEDY}"
     )

@@ -20,7 +20,7 @@ from typing import IO
 
 import google_crc32c
 
-from jaxsyn import files
+from jaxsyn import files, remote
 from jaxsyn.errors import InputError
 
 HEADER = 12  # bytes before a payload
@@ -101,8 +101,11 @@ def read(path: os.PathLike[str] | str, offset: int, number: int) -> bytes:
 def _open(path: os.PathLike[str] | str) -> Iterator[tuple[IO[bytes], int]]:
   """A file and its size; what cannot be read is an InputError."""
   try:
-    with open(path, "rb") as file:
-      yield file, os.fstat(file.fileno()).st_size
+    with files.open_read(path) as file:
+      if remote.is_remote(path):
+        yield file, files.size_of(path)
+      else:
+        yield file, os.fstat(file.fileno()).st_size
   except FileNotFoundError:
     raise InputError(f"{path} is missing. {REMEDY}") from None
   except OSError as error:
