@@ -125,7 +125,8 @@ class _Object(io.RawIOBase):
     if end <= self._at:
       return 0
     with _told(self.name):
-      data = filesystem(self.name).cat_file(self.name, self._at, end)
+      store = filesystem(self.name)
+      data = store.cat_file(self.name, start=self._at, end=end)
     view[: len(data)] = data
     self._at += len(data)
     return len(data)

@@ -23,7 +23,7 @@ from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.rows import TOGETHER, Example, Rows
-from jaxsyn.errors import InputError
+from jaxsyn.errors import InputError, StoreError
 
 
 class Records:
@@ -95,7 +95,7 @@ class Records:
         self.fingerprint,
       )
     # A folder that may only be read: then it is made each time.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, StoreError):
       index.save(path)
     return index
 
