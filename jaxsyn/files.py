@@ -182,7 +182,7 @@ def replace_folder(new: pathlib.Path, path: PathLike, page: str = "") -> None:
       if file.is_file()
     ]
     remove_folder(path, page)
-    remote.upload(new, path, sorted(names), last=page)
+    remote.upload(new, path, names, last=page)
     return
   path = pathlib.Path(path)
   for _ in range(100):  # another process may put its own there meanwhile
@@ -207,8 +207,7 @@ def remove_folder(path: PathLike, page: str = "") -> None:
     page: as of `replace_folder`.
   """
   if remote.is_remote(path):
-    names = remote.tags(path)
-    remote.remove(path, sorted(names), first=page if page in names else "")
+    remote.remove(path, remote.tags(path), first=page)
     return
   path = pathlib.Path(path)
   old = _beside(path)

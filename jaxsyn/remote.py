@@ -241,10 +241,11 @@ def remove(folder: PathLike, names: Iterable[str], first: str = "") -> None:
     names: relative to it.
     first: of the names, the one that goes before the others.
   """
-  names = [name for name in names if name != first]
-  for together in filter(None, ([first] if first else [], names)):
+  store = filesystem(folder)
+  for name in sorted(names, key=lambda name: name != first):
     with _told(folder), contextlib.suppress(FileNotFoundError):
-      filesystem(folder).rm([_join(folder, name) for name in together])
+      # Not `rm`, to which a name with a bracket or a star is a pattern.
+      store.rm_file(_join(folder, name))
 
 
 def move(folder: PathLike, target: PathLike, last: str) -> None:
