@@ -186,7 +186,7 @@ def create(path: PathLike, content: bytes) -> bool:
   Where a store knows no conditions it writes, whatever there is.
   """
   try:
-    with _told(path):
+    with _told(path, writes=True):
       filesystem(path).pipe_file(os.fspath(path), content, mode="create")
   except FileExistsError:
     return False
@@ -195,7 +195,7 @@ def create(path: PathLike, content: bytes) -> bool:
 
 def write(path: PathLike, content: bytes) -> None:
   """Writes a small file."""
-  with _told(path):
+  with _told(path, writes=True):
     filesystem(path).pipe_file(os.fspath(path), content)
 
 
@@ -212,7 +212,7 @@ def upload(
   """
   names = [name for name in names if name != last]
   for together in filter(None, (names, [last] if last else [])):
-    with _told(target):
+    with _told(target, writes=True):
       filesystem(target).put(
         [os.path.join(folder, name) for name in together],
         [_join(target, name) for name in together],
@@ -267,14 +267,19 @@ def _join(folder: PathLike, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(path: PathLike) -> Iterator[None]:
-  """What the libraries raise, as FileNotFoundError of the path or StoreError."""
+def _told(path: PathLike, writes: bool = False) -> Iterator[None]:
+  """What the libraries raise, as FileNotFoundError of the path or StoreError.
+
+  Args:
+    path: what it is about.
+    writes: so what is not found is the bucket.
+  """
   try:
     yield
   except (FileExistsError, MemoryError):
     raise
   except FileNotFoundError as error:
-    if _is_of_bucket(error):
+    if not error.filename and (writes or _is_of_bucket(error)):
       raise StoreError(
         f"{path}: there is no such bucket. Make it first, or mend the name."
       ) from None
@@ -290,7 +295,7 @@ def _told(path: PathLike) -> Iterator[None]:
 def _is_of_bucket(error: Exception) -> bool:
   answer = getattr(error.__cause__, "response", {})
   code = answer.get("Error", {}).get("Code", "")
-  return code == "NoSuchBucket" or "bucket does not exist" in str(error)
+  return code == "NoSuchBucket"
 
 
 def _words(path: PathLike, error: Exception) -> str:
