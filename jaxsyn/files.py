@@ -47,10 +47,16 @@ def path_of(name: PathLike) -> pathlib.Path:
   return remote.path(name) if remote.is_remote(name) else pathlib.Path(name)
 
 
-def open_read(path: PathLike) -> io.BufferedReader:
-  """A file to read and to seek in, local or remote."""
+def open_read(path: PathLike, ahead: int = 8 * _BLOCK) -> io.BufferedReader:
+  """A file to read and to seek in, local or remote.
+
+  Args:
+    path: of the file.
+    ahead: bytes of a request to a store where less is read: few for who reads
+      here and there, many for who reads on.
+  """
   if remote.is_remote(path):
-    return remote.open_read(path)
+    return remote.open_read(path, ahead)
   return open(path, "rb")
 
 

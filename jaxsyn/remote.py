@@ -36,8 +36,6 @@ _STORES = {
     "the machine's account",
   ),
 }
-# Bytes of a request where less is asked for.
-_AHEAD = 8 << 20
 
 
 def is_remote(path: PathLike) -> bool:
@@ -136,9 +134,12 @@ class _Object(io.RawIOBase):
     return bytes(data[: self.readinto(data)])
 
 
-def open_read(path: PathLike) -> io.BufferedReader:
-  """A file to read and to seek in; what comes next is fetched ahead."""
-  return io.BufferedReader(_Object(path), _AHEAD)
+def open_read(path: PathLike, ahead: int) -> io.BufferedReader:
+  """A file to read and to seek in; `ahead` bytes are asked for at a time.
+
+  A read of more than that is one or two requests.
+  """
+  return io.BufferedReader(_Object(path), ahead)
 
 
 def read(path: PathLike) -> bytes:

@@ -97,11 +97,10 @@ def test_files_are_copied_and_compared_across_the_two_worlds(folder, tmp_path):
   assert "No such file" in files.damaged(folder, sums)
 
 
-def test_a_file_is_read_from_any_place(folder, monkeypatch):
-  monkeypatch.setattr(remote, "_AHEAD", 1000)
+def test_a_file_is_read_from_any_place(folder):
   data = np.random.default_rng(0).bytes(10_000)
   remote.write(f"{folder}/a", data)
-  with files.open_read(f"{folder}/a") as file:
+  with files.open_read(f"{folder}/a", ahead=1000) as file:
     for begin, size in [(0, 10), (9_990, 100), (2_500, 3_000), (2_510, 5)]:
       file.seek(begin)
       assert file.read(size) == data[begin : begin + size]

@@ -178,7 +178,7 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
       yield from _split(_unpacked(_arriving(sys.stdin.fileno()), False))
       return
     if remote.is_remote(name):
-      with remote.open_read(name) as store:
+      with files.open_read(name) as store:
         stored: Iterator[bytes | None] = iter(lambda: store.read(_BLOCK), b"")
         yield from _split(_unpacked(stored, name.endswith(".gz")))
       return
