@@ -18,7 +18,6 @@ KEYS = {
   "AWS_SECRET_ACCESS_KEY": "secretsecret",
   "AWS_DEFAULT_REGION": "us-east-1",
   "AWS_EC2_METADATA_DISABLED": "true",
-  "AWS_MAX_ATTEMPTS": "1",
   # What rclone answers to a request for a part has the sum of the whole.
   "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
 }

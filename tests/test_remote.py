@@ -314,7 +314,7 @@ def test_a_copy_of_a_model_is_checked_and_kept(
   assert not copy.exists()
 
 
-def test_doors_say_what_is_wrong_with_a_store(folder, bucket, tmp_path):
+def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):
   with pytest.raises(StoreError, match="there is no such bucket"):
     exits.check_target("s3://none/run", "--workdir", folder=True, store=True)
   with pytest.raises(StoreError, match="there is no such bucket"):
@@ -337,6 +337,7 @@ def test_doors_say_what_is_wrong_with_a_store(folder, bucket, tmp_path):
     "there.",
     2,
   )
+  monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # or ten seconds
   with object_store.found_at("http://127.0.0.1:1"):
     with pytest.raises(StoreError, match="does not answer") as error:
       manifests.read(folder)  # and is neither missing nor damaged
