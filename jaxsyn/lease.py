@@ -111,7 +111,8 @@ class Lease:
       )
     # What came between the last look and this: another lock, or a sign of life.
     now = self._found()
-    if max(now) > last + 1 or now.get(last, "") not in ("", found.get(last)):
+    is_newest = max(now, default=0) == last + 1
+    if not is_newest or now.get(last) not in (None, found.get(last)):
       remote.remove(self.folder, [_name(last + 1)])
       return False
     remote.remove(self.folder, [_name(n) for n in now if n <= last])
@@ -189,5 +190,6 @@ def _name(number: int) -> str:
 
 
 def _now() -> float:
-  # Seconds that go on while the machine sleeps.
-  return time.clock_gettime(time.CLOCK_BOOTTIME)
+  # Linux has a clock of its own that goes on while the machine sleeps.
+  clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+  return time.clock_gettime(clock)

@@ -20,7 +20,7 @@ from jaxsyn.errors import InputError, StoreError
 from jaxsyn.session import Session
 from jaxsyn.training import log
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.folder import CheckpointFolder
+from jaxsyn.training.folder import CheckpointFolder, Damaged
 from jaxsyn.training.reader import Reader
 
 
@@ -208,12 +208,12 @@ def test_checkpoints_are_there_whole(folder):
 def test_what_a_kill_left_of_a_checkpoint_is_none(folder):
   keep(folder, 1, 2)
   remote.remove(f"{folder}/checkpoints/2", ["page.json"])  # is written last
+  files.write_text(f"{folder}/checkpoints/notes", "mine")
   assert Reader(folder).steps() == [1]
   assert "2/state/_METADATA" in remote.tags(f"{folder}/checkpoints")
   checkpoints = Checkpoints(folder)
-  assert not any(
-    name.startswith("2/") for name in remote.tags(f"{folder}/checkpoints")
-  )
+  names = remote.tags(f"{folder}/checkpoints")
+  assert {name.partition("/")[0] for name in names} == {"1", "notes"}
   step, found, _ = checkpoints.restore(abstract(1))
   assert (step, found["step"]) == (1, 1)
   checkpoints.close()
@@ -236,6 +236,18 @@ def test_a_damaged_checkpoint_is_set_aside(folder, lost):
   checkpoints.close()
   assert step == 1 and Reader(folder).steps() == [1]
   assert "page.json" in remote.tags(f"{folder}/damaged-2")
+
+
+@pytest.mark.parametrize("name", ["/a", "state/../../a"])
+def test_a_page_names_no_files_elsewhere(folder, name):
+  keep(folder, 1)
+  kept = Reader(folder)
+  page = kept.last.page(1)
+  page["files"][name] = {"bytes": 1, "crc32c": "00000000"}
+  path = f"{folder}/checkpoints/1/page.json"
+  files.write_json(path, files.sealed(page))
+  with pytest.raises(Damaged, match="is no file of it"):
+    kept.last.read(1, abstract(1))
 
 
 def test_nothing_is_saved_by_who_lost_the_folder(

@@ -94,9 +94,10 @@ class CheckpointFolder:
       files.remove_unfinished(self.folder)
       return
     whole = {str(step) for step in self.steps()}
-    names = remote.tags(self.folder)
-    left = [name for name in names if name.partition("/")[0] not in whole]
-    remote.remove(self.folder, left)
+    for name in remote.tags(self.folder):
+      step, _, inside = name.partition("/")
+      if inside and re.fullmatch(_STEP, step) and step not in whole:
+        remote.remove(self.folder, [name])
 
   def path(self, step: int) -> pathlib.Path:
     """The folder of one checkpoint, there or not."""
@@ -219,6 +220,9 @@ class CheckpointFolder:
     self, step: int, page: dict[str, Any], place: pathlib.Path
   ) -> None:
     """Copies a checkpoint from its store; Damaged where a file is missing."""
+    for name in page["files"]:  # a page may be a stranger's
+      if name.startswith("/") or ".." in name.split("/"):
+        raise Damaged(f"{self.path(step)}: {name!r} is no file of it")
     needed = sum(facts["bytes"] for facts in page["files"].values())
     free = shutil.disk_usage(place).free
     if free < needed:
