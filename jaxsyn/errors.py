@@ -16,6 +16,14 @@ class InputError(ValueError):
   """Something given by the user is wrong; the message says what and where."""
 
 
+class StoreError(Exception):
+  """A store of objects refuses or cannot be reached; the message says which.
+
+  Neither OSError nor ValueError: who catches those takes them for a file that
+  is missing or damaged, and nothing says that it is.
+  """
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
   """The end of a message about an unknown name: a guess, then the choices.
 

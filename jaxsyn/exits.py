@@ -29,7 +29,8 @@ from concurrent.futures import Future
 from types import FrameType
 from typing import Any, NoReturn
 
-from jaxsyn.errors import InputError
+from jaxsyn import remote
+from jaxsyn.errors import InputError, StoreError
 
 _ADVICE = {
   **dict.fromkeys(
@@ -103,7 +104,7 @@ def told(error: BaseException) -> tuple[str, int] | None:
 
   None where it is a fault of ours, which keeps its traceback.
   """
-  if isinstance(error, InputError):
+  if isinstance(error, (InputError, StoreError)):
     return f"error: {error}", 2
   if isinstance(error, KeyboardInterrupt):
     return "interrupted", 130
@@ -191,19 +192,31 @@ def _log_plainly() -> None:
     handler.setFormatter(_Plain())
 
 
-def check_target(path: str, flag: str, folder: bool = False) -> None:
+def check_target(
+  path: str, flag: str, folder: bool = False, *, store: bool = False
+) -> None:
   """Finds out that nothing can be written, before hours of work.
 
   Args:
     path: of a file ("-": standard output), or of a folder.
     flag: that named it, for the message.
     folder: it is to be one, made where it is not there.
+    store: it may be on an object store.
 
   Raises:
     InputError: a folder stands where a file must, or the other way round; or
       permissions are lacking.
+    StoreError: the store is not there, or refuses.
   """
   if path == "-" and not folder:
+    return
+  if remote.is_remote(path):
+    if not store:
+      raise InputError(
+        f"{flag} {path}: this command writes to local folders alone; copy the "
+        "folder there afterwards."
+      )
+    remote.check(path)
     return
   target = pathlib.Path(os.path.realpath(path))
   if target.is_dir() and not folder:

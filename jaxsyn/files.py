@@ -3,6 +3,10 @@
 Whatever jaxsyn leaves on a disk goes through here: written under a name of its
 own, flushed to the disk, renamed, and the folder flushed, so that a kill or a
 loss of power leaves the old content or the new, never half of one.
+
+Paths may be on an object store, s3:// or gs:// (`jaxsyn.remote`): there a file
+is one object, which appears whole, and a folder counts when the page that is
+written last is there.
 """
 
 from __future__ import annotations
@@ -11,23 +15,70 @@ import contextlib
 import errno
 import functools
 import hashlib
+import io
 import json
 import os
 import pathlib
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any
 
 import google_crc32c
 import numpy as np
 
+from jaxsyn import remote
+
 PARTIAL = ".partial"  # how the names of unfinished files and folders end
 _SEAL = "crc32c"  # where a page of JSON keeps its own checksum
 _BLOCK = 1 << 20
 
 PathLike = str | os.PathLike[str]
+
+
+def path_of(name: PathLike) -> pathlib.Path:
+  """A path, local or remote; not `pathlib.Path`, to which s3:// is a folder.
+
+  Raises:
+    InputError: the scheme is unknown, or its library is not installed.
+  """
+  return remote.path(name) if remote.is_remote(name) else pathlib.Path(name)
+
+
+def open_read(path: PathLike, ahead: int = 8 * _BLOCK) -> io.BufferedReader:
+  """A file to read and to seek in, local or remote.
+
+  Args:
+    path: of the file.
+    ahead: bytes of a request to a store where less is read: few for who reads
+      here and there, many for who reads on.
+  """
+  if remote.is_remote(path):
+    return remote.open_read(path, ahead)
+  return open(path, "rb")
+
+
+def read_bytes(path: PathLike) -> bytes:
+  """The content of a file."""
+  if remote.is_remote(path):
+    return remote.read(path)
+  return pathlib.Path(path).read_bytes()
+
+
+def size_of(path: PathLike) -> int:
+  """Bytes of a file."""
+  if remote.is_remote(path):
+    return remote.size(path)
+  return os.stat(path).st_size
+
+
+def is_file(path: PathLike) -> bool:
+  """Whether there is a file of this name."""
+  if remote.is_remote(path):
+    return remote.is_file(path)
+  return os.path.isfile(path)
 
 
 @contextlib.contextmanager
@@ -46,10 +97,17 @@ def publish(
     flush: wait for the disk; else a loss of power may leave half of it, for
       what has a checksum in it and can be made again.
   """
-  path = pathlib.Path(os.path.realpath(path))
   text: dict[str, Any] = {}
   if "b" not in mode:
     text = {"encoding": "utf-8", "newline": "\n"}
+  if remote.is_remote(path):
+    folder, _, name = os.fspath(path).rpartition("/")
+    with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
+      with open(os.path.join(here, name), mode, **text) as file:
+        yield file
+      remote.upload(here, folder, [name])
+    return
+  path = pathlib.Path(os.path.realpath(path))
   if path.exists() and not stat.S_ISREG(path.stat().st_mode):
     with open(path, mode, **text) as file:
       yield file
@@ -83,17 +141,26 @@ def write_json(path: PathLike, content: Any) -> None:
 
 def copy(source: PathLike, target: PathLike) -> None:
   """Copies a file's content, whole or not at all."""
-  with open(source, "rb") as old, publish(target) as new:
+  with open_read(source) as old, publish(target) as new:
     shutil.copyfileobj(old, new, _BLOCK)
 
 
 @contextlib.contextmanager
-def publish_folder(path: PathLike) -> Iterator[pathlib.Path]:
+def publish_folder(path: PathLike, page: str = "") -> Iterator[pathlib.Path]:
   """A new folder, which takes the place of `path` when the block ends well.
 
   Where another process was first with the same name, or there was an old one,
   the last wins, whole.
+
+  Args:
+    path: of the folder.
+    page: as of `replace_folder`.
   """
+  if remote.is_remote(path):
+    with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
+      yield pathlib.Path(here)
+      replace_folder(pathlib.Path(here), path, page)
+    return
   path = pathlib.Path(os.path.realpath(path))
   path.parent.mkdir(parents=True, exist_ok=True)
   new = _beside(path)
@@ -106,8 +173,30 @@ def publish_folder(path: PathLike) -> Iterator[pathlib.Path]:
     shutil.rmtree(new, ignore_errors=True)
 
 
-def replace_folder(new: pathlib.Path, path: pathlib.Path) -> None:
-  """Moves a folder to a place that another may hold, which is then removed."""
+def replace_folder(new: pathlib.Path, path: PathLike, page: str = "") -> None:
+  """Moves a folder to a place that another may hold, which is then removed.
+
+  On an object store nothing can be moved: the files are copied, and their
+  readers must wait for the page.
+
+  Args:
+    new: a local folder.
+    path: where it is to be.
+    page: of its files, the one without which the folder does not count; for
+      object stores.
+  """
+  if remote.is_remote(path):
+    if not page:
+      raise ValueError(f"{path}: no page to be written last.")
+    names = [
+      file.relative_to(new).as_posix()
+      for file in new.rglob("*")
+      if file.is_file()
+    ]
+    remove_folder(path, page)
+    remote.upload(new, path, names, last=page)
+    return
+  path = pathlib.Path(path)
   for _ in range(100):  # another process may put its own there meanwhile
     try:
       os.rename(new, path)
@@ -122,8 +211,16 @@ def replace_folder(new: pathlib.Path, path: pathlib.Path) -> None:
   flush_folder(path.parent)
 
 
-def remove_folder(path: PathLike) -> None:
-  """Removes a folder; who lists or opens it sees all of it or nothing."""
+def remove_folder(path: PathLike, page: str = "") -> None:
+  """Removes a folder; who lists or opens it sees all of it or nothing.
+
+  Args:
+    path: of the folder.
+    page: as of `replace_folder`.
+  """
+  if remote.is_remote(path):
+    remote.remove(path, remote.tags(path), first=page)
+    return
   path = pathlib.Path(path)
   old = _beside(path)
   os.rename(path, old)
@@ -146,10 +243,14 @@ def flush_folder(folder: PathLike) -> None:
 def remove_unfinished(folder: PathLike, but: str = "") -> None:
   """Removes what killed processes left; only for the one writer of a folder.
 
+  On an object store they leave nothing that has a name.
+
   Args:
     folder: of unfinished files and folders.
     but: the name of one that stays.
   """
+  if remote.is_remote(folder):
+    return
   for path in pathlib.Path(folder).glob(f".*{PARTIAL}"):
     if path.name == but:
       continue
@@ -174,7 +275,7 @@ def crc32c(data: bytes | np.ndarray) -> str:
 
 def crc_of(path: PathLike) -> str:
   """The CRC-32C of a file, in hexadecimal."""
-  with open(path, "rb") as file:
+  with open_read(path) as file:
     return _crc32c(iter(lambda: file.read(_BLOCK), b""))
 
 
@@ -184,7 +285,7 @@ def _crc32c(blocks: Iterable[bytes]) -> str:
 
 def sha256_of(path: PathLike) -> str:
   """The SHA-256 of a file, in hexadecimal."""
-  with open(path, "rb") as file:
+  with open_read(path) as file:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -197,7 +298,7 @@ def sums(folder: PathLike, names: Iterable[str]) -> dict[str, Any]:
   """
   return {
     name: {
-      "bytes": os.stat(os.path.join(folder, name)).st_size,
+      "bytes": size_of(os.path.join(folder, name)),
       "crc32c": crc_of(os.path.join(folder, name)),
     }
     for name in names
@@ -219,7 +320,7 @@ def damaged(
   for name, facts in expected.items():
     path = os.path.join(folder, name)
     try:
-      size = os.stat(path).st_size
+      size = size_of(path)
       if size != facts["bytes"]:
         return f"{path} has {size} bytes and had {facts['bytes']}"
       if deep(name) and (found := crc_of(path)) != facts["crc32c"]:
@@ -266,7 +367,7 @@ def read_json(path: PathLike) -> Any:
     ValueError: it is no JSON; says why.
   """
   try:
-    return json.loads(pathlib.Path(path).read_bytes().decode("utf-8"))
+    return json.loads(read_bytes(path).decode("utf-8"))
   except RecursionError:  # thousands of brackets
     raise ValueError("it is nested too deeply.") from None
 

@@ -3,6 +3,8 @@
 The lock is the kernel's, on an open file: it goes with its process, however
 that ends, and what is left of the file is words alone. Where several processes
 of one cluster train together, the first takes it for all.
+
+On object stores, which have no such locks: `jaxsyn.lease`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TextIO
 
 from absl import logging
 
+from jaxsyn import lease, remote
 from jaxsyn.errors import InputError
 
 FILE = "lock"
@@ -49,6 +52,10 @@ def alone(
   Raises:
     InputError: another process works there; the message says which.
   """
+  if remote.is_remote(folder):
+    with lease.alone(os.fspath(folder), wait, advice):
+      yield
+    return
   folder = pathlib.Path(folder)
   name = os.path.realpath(folder)
   if name in _mine:
@@ -77,7 +84,8 @@ def held(
 ) -> Iterator[None]:
   """The kernel's lock on a folder itself: nothing is written.
 
-  Where the file system knows no locks there is none, and no word.
+  Where the file system knows no locks there is none, and no word; so on an
+  object store.
 
   Args:
     folder: is there.
@@ -87,6 +95,9 @@ def held(
   Raises:
     BlockingIOError: another has it, with LOCK_NB.
   """
+  if remote.is_remote(folder):
+    yield
+    return
   file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
   try:
     try:

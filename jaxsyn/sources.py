@@ -21,7 +21,7 @@ from jaxsyn.data.sentence.example import encode_all, tagged
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.workers import Workers, cores
 
@@ -147,7 +147,9 @@ class SourceReader:
           "has none. Give CoNLL-U (--conllu), or name a UDPipe model "
           "(--parser)."
         )
-      self._parser = UDPipe(self._parser_file, self._beam)
+      said = self._manifest["parser"].get("source") or {}
+      file = fetch.local(self._parser_file, said.get("sha256", ""))
+      self._parser = UDPipe(file, self._beam)
       manifests.check_parser(self._manifest, self._parser)
     return self._parser
 

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, lock, workdir
+from jaxsyn import cli, exits, files, lock, remote, workdir
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.split import Change, Split, open_split
 from jaxsyn.data.store import manifests
@@ -67,6 +67,12 @@ def run(
   records = PreparedSplit(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   hosts.check_joined()
+  if remote.is_remote(folder) and jax.process_count() > 1:
+    raise InputError(
+      f"{folder}: of several processes each writes its part of a checkpoint, for "
+      "which they need one file system. Name a folder that all of them see, and "
+      "copy it to the store afterwards."
+    )
   told = flat(as_dict(config), "config.") | flat(
     workdir.hashes(records.manifest), "data."
   )
@@ -97,7 +103,7 @@ def run(
   profile = Profile(config.train.profile, folder)
 
   def open_log(start: int) -> Log:
-    log = Log(pathlib.Path(folder), config.train.steps, start)
+    log = Log(files.path_of(folder), config.train.steps, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
     for told in filter(None, (*split.told, _no_test(config, records))):
@@ -191,7 +197,7 @@ def _sizes(split: Split) -> str:
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name the folder of the run.")
-  exits.check_target(values.workdir, "--workdir", folder=True)
+  exits.check_target(values.workdir, "--workdir", folder=True, store=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   hosts.join(values)
   set_up_jax()

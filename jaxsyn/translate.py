@@ -103,7 +103,9 @@ def _main(values: flags.FlagValues) -> None:
 
 def _translate(values: flags.FlagValues) -> InputError | None:
   """Returns, for it raises what one process alone has met, what all have."""
-  hosts.by_the_first(lambda: exits.check_target(values.output, "--output"))
+  hosts.by_the_first(
+    lambda: exits.check_target(values.output, "--output", store=True)
+  )
   if jax.process_count() > 1:
     _check_files(values)
     told = {name: values[name].value for name in _SAME}

@@ -63,7 +63,7 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
       message names the fields that differ. Or a file of the prepared data is
       not what its manifest says.
   """
-  workdir = pathlib.Path(workdir)
+  workdir = files.path_of(workdir)
   manifest = manifests.read(config.data.directory)
   corpora = {
     folder: hashes(manifests.read(folder))["records"]
@@ -72,7 +72,7 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   if _begun(workdir):
     _check_same(open_run(workdir), config, manifest)
     _check_corpora(workdir, corpora)
-  source = pathlib.Path(config.data.directory)
+  source = files.path_of(config.data.directory)
   missing = {
     file: digest
     for file, digest in manifests.models(manifest).items()
@@ -102,9 +102,9 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
     InputError: the folder holds no run, or its files are damaged or of another
       version.
   """
-  workdir = pathlib.Path(workdir)
+  workdir = files.path_of(workdir)
   path = workdir / CONFIG
-  if not path.is_file():
+  if not files.is_file(path):
     raise InputError(
       f"{workdir} is not the folder of a run: it has no {CONFIG}. Train first: "
       f"python -m jaxsyn.train --config FILE --workdir {workdir}"
@@ -139,7 +139,7 @@ def _begun(workdir: pathlib.Path) -> bool:
 
 
 def _is_whole(path: pathlib.Path, digest: str) -> bool:
-  return path.is_file() and files.sha256_of(path) == digest
+  return files.is_file(path) and files.sha256_of(path) == digest
 
 
 def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:

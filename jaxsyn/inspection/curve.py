@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import threading
 from collections.abc import Callable, Iterator
 
 from matplotlib.figure import Figure
 
+from jaxsyn import files
 from jaxsyn.training import log
 
 SECONDS = 5.0  # between two pictures of a run that trains
@@ -27,7 +27,7 @@ def picture(run: str | os.PathLike[str], metric: str = "bleu") -> Figure:
     run: folder of the run; it need not be there yet.
     metric: what config.train.selection names.
   """
-  records, _ = log.records(pathlib.Path(run))
+  records, _ = log.records(files.path_of(run))
   figure = Figure((8, 2.6), layout="constrained")
   left, right = figure.subplots(1, 2)
   for axes, name, kinds in (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from jaxsyn import files
+from jaxsyn import files, remote
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.files import write
@@ -72,7 +72,13 @@ def run(
       raise InputError(
         f"there is no layer {layer}; they count from 0 to {depth - 1}."
       )
-  folder = pathlib.Path(output or session.run.workdir / "inspect")
+  place = output or session.run.workdir / "inspect"
+  if remote.is_remote(place):
+    raise InputError(
+      f"pictures are written to local folders, not to {place}; name one "
+      "(--output)."
+    )
+  folder = pathlib.Path(place)
   try:
     folder.mkdir(parents=True, exist_ok=True)
   except (FileExistsError, NotADirectoryError):

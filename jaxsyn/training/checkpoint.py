@@ -7,6 +7,7 @@ Beside the arrays of each stands a JSON page: position in the data, best score,
 minutes trained, the sums of every array and file; the page has a sum itself.
 All of it is written in the background to a temporary folder, flushed to the disk
 and renamed; then older ones go. So a kill at any moment leaves whole ones only.
+On an object store the folder is copied, its page last.
 One that was damaged afterwards is set aside as WORKDIR/damaged-STEP, or
 WORKDIR/damaged-best-STEP, in words.
 
@@ -23,6 +24,7 @@ import itertools
 import os
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from logging import LogRecord
@@ -34,7 +36,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 from flax import traverse_util
 
-from jaxsyn import files
+from jaxsyn import files, lease, remote
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts, sums
 from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged, none_whole
@@ -78,12 +80,14 @@ class Checkpoints(Reader):
       keep: checkpoints to go on from.
     """
     super().__init__(workdir)
+    self._stack = contextlib.ExitStack()
     self._keep = keep
     self._primary = jax.process_index() == 0
     if self._primary:
       for kept in (self.last, self.best):
-        kept.folder.mkdir(parents=True, exist_ok=True)
-        files.remove_unfinished(kept.folder)
+        kept.begin()
+    # Where they are written first: object stores know no renaming.
+    self._here = self._stack.enter_context(_staging(self.workdir))
     self._writer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
     self._pool = ThreadPoolExecutor(1, "checkpoints")
     self._saving: Future[None] | None = None
@@ -114,7 +118,8 @@ class Checkpoints(Reader):
     if jax.process_count() > 1:
       # Not in the background: all processes must speak in one order.
       together = sums.merged(hosts.everyone(take_sums()))
-    new = kept.folder / f".{step}{files.PARTIAL}"  # in all processes the same
+    folder = self._here or kept.folder
+    new = folder / f".{step}{files.PARTIAL}"  # in all processes the same
     with _disk_errors(self.workdir):
       if self._primary:
         new.mkdir()
@@ -130,9 +135,13 @@ class Checkpoints(Reader):
           names = sorted(str(path.relative_to(new)) for path in paths)
           page["files"] = files.sums(new, names)
           files.write_json(new / PAGE, files.sealed(page))
-          files.flush_tree(new)
-          os.rename(new, kept.path(step))
-          files.flush_folder(kept.folder)
+          if self._here:
+            lease.check(kept.folder)
+            files.replace_folder(new, kept.path(step), PAGE)
+          else:
+            files.flush_tree(new)
+            os.rename(new, kept.path(step))
+            files.flush_folder(kept.folder)
           self._remove_older(kept, step)
       finally:
         # There only if that failed, and the first process's alone: others were
@@ -152,10 +161,11 @@ class Checkpoints(Reader):
     """Says that the disk is full before Orbax's threads find out."""
     needed = sum(x.nbytes for x in jax.tree.leaves(tree))
     self.wait()  # what is being written still takes its space
-    free = shutil.disk_usage(self.workdir).free
+    folder = self._here or self.workdir
+    free = shutil.disk_usage(folder).free
     if free < needed:
       raise InputError(
-        f"disk full: a checkpoint in {self.workdir} needs {needed / 2**20:.0f} "
+        f"disk full: a checkpoint in {folder} needs {needed / 2**20:.0f} "
         f"MiB, and {free / 2**20:.0f} are free. The checkpoints there are "
         "whole; free some space and run the same command again."
       )
@@ -178,6 +188,7 @@ class Checkpoints(Reader):
     finally:
       self._writer.close()
       self._pool.shutdown()
+      self._stack.close()
       logging.get_absl_logger().removeFilter(_is_news)
 
   def restore(self, abstract: Tree) -> tuple[int, Tree, Progress] | None:
@@ -224,15 +235,18 @@ class Checkpoints(Reader):
     self, kept: CheckpointFolder, step: int, *, why: str, name: str
   ) -> None:
     names = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
+    on_store = self._here is not None
     place = next(
       path
       for path in (self.workdir / name for name in names)
-      if not os.path.lexists(path)
+      if not (remote.tags(path) if on_store else os.path.lexists(path))
     )
     logging.warning(
       "a checkpoint is damaged, is passed over and kept as %s: %s", place, why
     )
-    if self._primary:
+    if self._primary and on_store:
+      remote.move(kept.path(step), place, last=PAGE)
+    elif self._primary:
       os.rename(kept.path(step), place)
 
 
@@ -240,6 +254,16 @@ def _is_news(record: LogRecord) -> bool:
   """Not the tracebacks, 200 lines for a full disk, that Orbax's threads log:
   `Checkpoints.wait` raises the same."""
   return not (record.exc_info and "orbax" in record.pathname)
+
+
+@contextlib.contextmanager
+def _staging(workdir: pathlib.Path) -> Iterator[pathlib.Path | None]:
+  """A local folder for what goes to an object store; None where it does not."""
+  if not remote.is_remote(workdir):
+    yield None
+    return
+  with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
+    yield pathlib.Path(here)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,9 @@
   STEP/state or STEP/params   the arrays, as Orbax lays them out
   STEP/page.json              what belongs to them, and the sums of all of it
 
+On an object store the page is written last and removed first: what has none is no
+checkpoint.
+
 A checkpoint that its writer takes away while it is read is no fault. One that is
 damaged raises `Damaged`; what the machine lacks (memory, permissions, open
 files) does not, or whole ones would be passed over for it.
@@ -20,6 +23,8 @@ import fcntl
 import os
 import pathlib
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,13 +32,14 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxsyn import files, lock
+from jaxsyn import files, lock, remote
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts, sums
 
 Tree = Any
 
 PAGE = "page.json"  # beside the arrays of a checkpoint
+_STEP = "0|[1-9][0-9]*"
 TRIES = 20  # where the writer is quicker than the reader
 
 # Faults of the machine, in the words of the system and of Orbax's parts: no
@@ -66,12 +72,32 @@ class CheckpointFolder:
 
   def steps(self) -> list[int]:
     """Steps of the finished checkpoints, oldest first."""
+    if remote.is_remote(self.folder):
+      ends = f"/{PAGE}"  # what has no page yet, or none any more, is none
+      found = remote.tags(self.folder)
+      names = [n.removesuffix(ends) for n in found if n.endswith(ends)]
+      return sorted(int(n) for n in names if re.fullmatch(_STEP, n))
     try:
       names = [p.name for p in self.folder.iterdir() if p.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
       return []
     # What is unfinished, or anybody else's, has another name.
-    return sorted(int(n) for n in names if re.fullmatch("0|[1-9][0-9]*", n))
+    return sorted(int(n) for n in names if re.fullmatch(_STEP, n))
+
+  def begin(self) -> None:
+    """Makes the folder, and removes what a killed process left unfinished.
+
+    For its one writer alone.
+    """
+    if not remote.is_remote(self.folder):
+      self.folder.mkdir(parents=True, exist_ok=True)
+      files.remove_unfinished(self.folder)
+      return
+    whole = {str(step) for step in self.steps()}
+    for name in remote.tags(self.folder):
+      step, _, inside = name.partition("/")
+      if inside and re.fullmatch(_STEP, step) and step not in whole:
+        remote.remove(self.folder, [name])
 
   def path(self, step: int) -> pathlib.Path:
     """The folder of one checkpoint, there or not."""
@@ -114,7 +140,7 @@ class CheckpointFolder:
     """Removes a checkpoint that nobody reads; one that is read goes next time."""
     path, how = self.path(step), fcntl.LOCK_EX | fcntl.LOCK_NB
     with contextlib.suppress(BlockingIOError), lock.held(path, how):
-      files.remove_folder(path)
+      files.remove_folder(path, PAGE)
 
   def read(
     self, step: int, abstract: Tree, part: str = ""
@@ -131,17 +157,26 @@ class CheckpointFolder:
       InputError: it is of another model; the message names both sides.
     """
     with self.in_use(step):
-      return self._read(step, abstract, part)
+      if not remote.is_remote(self.folder):
+        return self._read(step, abstract, part=part, place=self.path(step))
+      # Orbax opens no s3://; and what is here is compared with the page.
+      with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
+        place = pathlib.Path(here)
+        return self._read(step, abstract, part=part, place=place)
 
   def _read(
-    self, step: int, abstract: Tree, part: str
+    self, step: int, abstract: Tree, *, part: str, place: pathlib.Path
   ) -> tuple[Tree, dict[str, Any]]:
+    """As `read`; `place` is where its files are, or are fetched to."""
     page: dict[str, Any] = {}
     reason = ""
     try:
       page = self.page(step)
+      if place != self.path(step):
+        self._fetch(step, page, place)
       # Before Orbax sees them: of some damage its threads print tracebacks.
-      reason = files.damaged(self.path(step), page["files"])
+      reason = files.damaged(place, page["files"])
+      reason = reason.replace(str(place), str(self.path(step)))
       if any(word in reason for word in _MACHINE):
         raise InputError(
           f"{reason}. Nothing says that it is damaged: mend that (permissions, "
@@ -163,7 +198,7 @@ class CheckpointFolder:
       # Not StandardRestore, as it was written: that reads no part of a tree.
       with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         tree = reader.restore(
-          self.path(step) / self.item,
+          place / self.item,
           args=ocp.args.PyTreeRestore(
             item=item,
             restore_args=ocp.checkpoint_utils.construct_restore_args(item),
@@ -180,6 +215,26 @@ class CheckpointFolder:
       reason = f"{self.path(step)}: {reason}"
     _together(reason)
     return tree, page
+
+  def _fetch(
+    self, step: int, page: dict[str, Any], place: pathlib.Path
+  ) -> None:
+    """Copies a checkpoint from its store; Damaged where a file is missing."""
+    for name in page["files"]:  # a page may be a stranger's
+      if name.startswith("/") or ".." in name.split("/"):
+        raise Damaged(f"{self.path(step)}: {name!r} is no file of it")
+    needed = sum(facts["bytes"] for facts in page["files"].values())
+    free = shutil.disk_usage(place).free
+    if free < needed:
+      raise InputError(
+        f"disk full: to read {self.path(step)} a copy of {needed / 2**20:.0f} "
+        f"MiB is made in {place.parent}, where {free / 2**20:.0f} are free. Free "
+        "some space, or set TMPDIR to a folder with more."
+      )
+    try:
+      remote.download(self.path(step), place, page["files"])
+    except FileNotFoundError as error:
+      raise Damaged(f"{error.filename}: a file of it is missing") from None
 
   def newest(
     self,

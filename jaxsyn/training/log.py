@@ -16,7 +16,8 @@ from typing import Any
 import jax
 from absl import logging
 
-from jaxsyn import files
+from jaxsyn import files, remote
+from jaxsyn.training.mirror import Mirror
 
 FILE = "log.jsonl"
 KINDS = ("train", "validation")
@@ -28,10 +29,10 @@ def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
   A last line without its end is one that is being written or that a kill cut
   off: it is neither.
   """
-  path = pathlib.Path(run) / FILE
-  if not path.is_file():
+  path = files.path_of(run) / FILE
+  if not files.is_file(path):
     return [], []
-  *whole, _ = path.read_bytes().split(b"\n")
+  *whole, _ = files.read_bytes(path).split(b"\n")
   kept, damaged = [], []
   for number, line in enumerate(whole, start=1):
     try:
@@ -57,7 +58,11 @@ def _is_record(record: Any) -> bool:
 
 
 class Log:
-  """Writes records of one run; only the first host does."""
+  """Writes records of one run; only the first host does.
+
+  For a folder on an object store, where nothing can be appended to a file, they
+  are written here and copied there by `publish`.
+  """
 
   def __init__(self, workdir: pathlib.Path, steps: int, start: int):
     """Opens the log.
@@ -73,11 +78,13 @@ class Log:
     self._quiet = jax.process_index() != 0
     if self._quiet:
       return
-    self._path = pathlib.Path(workdir) / FILE
-    self._drop_after(start)
+    self._mirror = Mirror(workdir) if remote.is_remote(workdir) else None
+    folder = self._mirror.folder if self._mirror else pathlib.Path(workdir)
+    self._path = folder / FILE
+    self._drop_after(workdir, start)
     self._file = self._path.open("a", encoding="utf-8")
     self._board = SummaryWriter(
-      str(workdir),
+      str(folder),
       # Also of a run that begins anew where one failed early.
       purge_step=start + 1,
     )
@@ -85,14 +92,15 @@ class Log:
       total=steps, initial=start, unit="step", disable=not sys.stderr.isatty()
     )
 
-  def _drop_after(self, step: int) -> None:
-    if not self._path.is_file():
+  def _drop_after(self, workdir: pathlib.Path, step: int) -> None:
+    path = files.path_of(workdir) / FILE
+    if not files.is_file(path):
       return
-    kept, damaged = records(self._path.parent)
+    kept, damaged = records(workdir)
     if damaged:
       logging.warning(
         "%s: lines that are damaged and dropped: %s",
-        self._path,
+        path,
         ", ".join(map(str, damaged[:10])) + " ..." * (len(damaged) > 10),
       )
     lines = (json.dumps(r) + "\n" for r in kept if r["step"] <= step)
@@ -131,11 +139,19 @@ class Log:
     else:
       self._bar.write(text)
 
+  def publish(self) -> None:
+    """Who reads the run's folder finds all that was logged up to here."""
+    if not self._quiet and self._mirror:
+      self._board.flush()
+      self._mirror.publish()
+
   def close(self) -> None:
     if not self._quiet:
       self._bar.close()
       self._board.close()
       self._file.close()
+      if self._mirror:
+        self._mirror.close()
 
 
 def _short(name: str, value: Any) -> str:

@@ -332,4 +332,5 @@ class _Loop:
   def _save(self, step: int, state: TrainState) -> None:
     self._fetch()  # first: it raises where a loss is no number
     state = unshared(self._layout.take_state(state))
+    self._log.publish()  # first: who goes on from it needs what came before
     self._checkpoints.save(step, state, self._progress)

@@ -6,11 +6,12 @@ Before this file: nothing. After it: `loop`.
 from __future__ import annotations
 
 import os
-import pathlib
 
 import jax
 
+from jaxsyn import files, remote
 from jaxsyn.errors import InputError
+from jaxsyn.training.mirror import Mirror
 
 
 class Profile:
@@ -31,7 +32,8 @@ class Profile:
     """
     first, _, last = steps.partition("-")
     self._first, self._last = int(first or 0), int(last or 0)
-    self._folder = pathlib.Path(folder)
+    self._folder = files.path_of(folder)
+    self._mirror: Mirror | None = None
     self._records = self._recorded = False
     if self._last < self._first or (steps and not self._first):
       raise InputError(
@@ -42,7 +44,11 @@ class Profile:
   def before(self, step: int) -> None:
     """This step is about to begin."""
     if step == self._first and step and jax.process_index() == 0:
-      jax.profiler.start_trace(self._folder)
+      if remote.is_remote(self._folder):
+        self._mirror = Mirror(self._folder)
+      jax.profiler.start_trace(
+        self._mirror.folder if self._mirror else self._folder
+      )
       self._records = True
 
   def after(self, step: int, result: object) -> str:
@@ -69,4 +75,6 @@ class Profile:
   def _end(self) -> str:
     self._records, self._recorded = False, True
     jax.profiler.stop_trace()
+    if self._mirror:
+      self._mirror.close()
     return f"a profile lies in {self._folder / 'plugins' / 'profile'}"

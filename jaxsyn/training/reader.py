@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 
+from jaxsyn import files, remote
 from jaxsyn.errors import InputError
 from jaxsyn.training.folder import CheckpointFolder, Damaged, none_whole
 
@@ -46,7 +47,7 @@ class Reader:
   """
 
   def __init__(self, workdir: pathlib.Path | str):
-    self.workdir = pathlib.Path(workdir).absolute()
+    self.workdir = absolute(workdir)
     self.last = CheckpointFolder(self.workdir / "checkpoints", "state")
     self.best = CheckpointFolder(self.workdir / "best", "params")
 
@@ -172,6 +173,12 @@ class Reader:
   def _params_of(self, step: int, abstract: Tree, ema: bool) -> Tree:
     name = "ema" if ema else "params"
     return self.last.read(step, abstract, name)[0]
+
+
+def absolute(workdir: pathlib.Path | str) -> pathlib.Path:
+  """The folder's name from the root on, as Orbax wants it; or on its store."""
+  path = files.path_of(workdir)
+  return path if remote.is_remote(path) else path.absolute()
 
 
 def _passed_over(damaged: dict[int, str]) -> tuple[str, ...]:

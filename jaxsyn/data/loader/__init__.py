@@ -4,7 +4,7 @@ Reading order:
   split          the door: `open_split`, and how a batch is made; or begin here
   tasks          a second task: another example out of the same pair
   examples       the examples of a split as a run reads them
-  column_cache   those that are not stored; `private`, a place of the user's alone
+  column_cache   those that are not stored
   mixture        several prepared folders as one split
   windows        which examples are in memory together
   batch_shapes   the static shapes of batches

@@ -23,8 +23,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 
-from jaxsyn import files, lock
-from jaxsyn.data.loader import private
+from jaxsyn import files, lock, private, remote
 from jaxsyn.data.loader.examples import Notes
 from jaxsyn.data.store.blocks import BlockWriter, LengthsWriter
 from jaxsyn.data.store.manifest_format import File, Number
@@ -66,6 +65,13 @@ def folder_of(
   """
   page = json.dumps([records.fingerprint, sorted(features), *about])
   name = hashlib.sha256(page.encode()).hexdigest()[:16]
+  if remote.is_remote(
+    records.directory
+  ):  # derived examples are of this machine
+    try:
+      return private.folder(make=True) / "derived" / name
+    except OSError:
+      return private.temporary() / "derived" / name
   return records.directory / "work" / "derived" / name
 
 
@@ -79,7 +85,7 @@ def open_columns(
   """The columns of examples, from the cache or made now, and what was counted.
 
   Where the folder cannot be written to, or its disk is full, the cache is in
-  one of the user's own (`jaxsyn.data.loader.private`).
+  one of the user's own (`jaxsyn.private`).
 
   Args:
     make: gives all examples in order, some at a time, and counts in what it is

@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
-from jaxsyn import files
+from jaxsyn import files, remote
 from jaxsyn.errors import InputError
 
 # Bytes of a line. More is no sentence (nor would SentencePiece hold it), and
@@ -181,6 +181,11 @@ def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
       if sys.stdin is None:
         raise InputError("standard input is closed; name a file instead.")
       yield from _unpacked(_arriving(sys.stdin.fileno()), False)
+      return
+    if remote.is_remote(name):
+      with files.open_read(name) as store:
+        stored: Iterator[bytes | None] = iter(lambda: store.read(_BLOCK), b"")
+        yield from _split(_unpacked(stored, name.endswith(".gz")))
       return
     with open(name, "rb", buffering=0) as file:
       blocks = _arriving(file.fileno())

@@ -13,6 +13,7 @@ import datetime
 import fcntl
 import gzip
 import http.client
+import os
 import pathlib
 import re
 import sys
@@ -26,10 +27,11 @@ from typing import IO, NamedTuple
 
 from tqdm import tqdm
 
-from jaxsyn import files, lock
+from jaxsyn import files, lock, private, remote
 from jaxsyn.errors import InputError
 
 Check = Callable[[pathlib.Path], object]
+PathLike = str | os.PathLike[str]
 
 MOST = 4 << 30  # bytes of a file, unless the config says another limit
 # Text packs three to five times; a thousand times is an attack, or no text.
@@ -86,6 +88,40 @@ def get(
         files.remove_unfinished(path.parent)
         found = _fetch(path, address, expected, check)
   return found
+
+
+def local(path: PathLike, sha256: str) -> pathlib.Path:
+  """A file for libraries that read local ones: itself, or a copy.
+
+  The copy of one on an object store stays in the user's cache folder, under
+  its SHA-256, and is compared with it whenever it is asked for.
+
+  Args:
+    path: local or remote.
+    sha256: of the file; a local one is not looked at.
+
+  Raises:
+    InputError: it is not there, or is another.
+  """
+  if not remote.is_remote(path):
+    return pathlib.Path(path)
+  try:
+    place = private.folder(make=True)
+  except OSError:
+    place = private.temporary()
+  copy = place / "files" / sha256 / os.fspath(path).rpartition("/")[2]
+  if not (copy.is_file() and files.sha256_of(copy) == sha256):
+    try:
+      files.copy(path, copy)
+    except FileNotFoundError:
+      raise InputError(f"{path} is missing; copy the folder anew.") from None
+    if (found := files.sha256_of(copy)) != sha256:
+      copy.unlink()
+      raise InputError(
+        f"{path} has the SHA-256 {found} and not {sha256}, as the manifest of "
+        "its folder says; copy the folder anew."
+      )
+  return copy
 
 
 def record(path: pathlib.Path) -> str:

@@ -75,7 +75,7 @@ class Index:
   @classmethod
   def load(cls, path: os.PathLike[str] | str) -> Self:
     """Reads a file that is as it was written."""
-    with open(path, "rb") as file:
+    with files.open_read(path) as file:
       arrow = pa.ipc.open_file(file)
       table = arrow.read_all()
       sizes = [

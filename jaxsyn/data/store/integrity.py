@@ -77,9 +77,11 @@ def read_text(
   found: list[str] = []
   for shard, name in zip(shards, paths):
     check(directory, manifest, name)
-    path = pathlib.Path(directory) / name
+    path = files.path_of(directory) / name
     try:
-      lines = gzip.decompress(path.read_bytes()).decode("utf-8").split("\n")
+      lines = (
+        gzip.decompress(files.read_bytes(path)).decode("utf-8").split("\n")
+      )
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
       raise InputError(f"{path} cannot be read ({error}). {REMEDY}") from None
     if len(lines) - 1 != shard["examples"] or lines[-1]:

@@ -29,7 +29,7 @@ from typing import Any
 from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import manifest_format
+from jaxsyn.data.store import fetch, manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT
 from jaxsyn.errors import InputError, did_you_mean
 
@@ -43,7 +43,7 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
     InputError: no such folder, no manifest in it, or one that is damaged, of
       another format, or says what no manifest may; names the field.
   """
-  path = pathlib.Path(directory) / FILE
+  path = files.path_of(directory) / FILE
   prepare = "Run python -m preprocess.build --config FILE"
   try:
     page = files.read_json(path)
@@ -53,7 +53,8 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
       _validate(manifest)
       return manifest
   except (FileNotFoundError, NotADirectoryError):
-    state = "is not a prepared folder" if path.parent.is_dir() else "is missing"
+    there = os.path.isdir(path.parent)
+    state = "is not a prepared folder" if there else "is missing"
     raise InputError(
       f"{path.parent} {state}: there is no {path}. {prepare} (again, if it was"
       " interrupted), or set config.data.directory."
@@ -78,7 +79,7 @@ def write(
   """
   page = files.sealed({**manifest, "format": FORMAT})
   _validate(files.unsealed(page))
-  files.write_json(pathlib.Path(directory) / FILE, page)
+  files.write_json(files.path_of(directory) / FILE, page)
 
 
 def _validate(manifest: Mapping[str, Any]) -> None:
@@ -189,7 +190,7 @@ def tfds_folder(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
 ) -> pathlib.Path:
   """Where the records are: NAME/VERSION in the prepared folder."""
-  return pathlib.Path(directory) / manifest["name"] / manifest["version"]
+  return files.path_of(directory) / manifest["name"] / manifest["version"]
 
 
 def index_file(
@@ -218,14 +219,14 @@ def columns_file(
 ) -> pathlib.Path:
   """Where the columns of a shard are, of so many."""
   file = f"{split_name}-{shard:05d}-of-{shards:05d}.arrow"
-  return pathlib.Path(directory) / "columns" / file
+  return files.path_of(directory) / "columns" / file
 
 
 def lengths_file(
   directory: os.PathLike[str] | str, split_name: str
 ) -> pathlib.Path:
   """Where the lengths of a split's examples are."""
-  return pathlib.Path(directory) / "columns" / f"{split_name}.lengths.arrow"
+  return files.path_of(directory) / "columns" / f"{split_name}.lengths.arrow"
 
 
 def text_file(
@@ -238,7 +239,7 @@ def text_file(
 ) -> pathlib.Path:
   """The raw text of a side, a line a record, gzip; of a shard, of so many."""
   file = f"{split_name}.{side}{_shard(shard, shards)}.gz"
-  return pathlib.Path(directory) / "text" / file
+  return files.path_of(directory) / "text" / file
 
 
 def text_files(
@@ -265,7 +266,7 @@ def conllu_file(
 ) -> pathlib.Path:
   """The trees of a side, gzip; of a shard, of so many."""
   file = f"{split_name}.{side}{_shard(shard, shards)}.conllu.gz"
-  return pathlib.Path(directory) / "conllu" / file
+  return files.path_of(directory) / "conllu" / file
 
 
 def conllu_files(
@@ -290,7 +291,7 @@ def vocabulary_file(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path:
   """The SentencePiece model of a side; both sides may share it."""
-  return pathlib.Path(directory) / manifest["vocabulary"][side]["file"]
+  return files.path_of(directory) / manifest["vocabulary"][side]["file"]
 
 
 def parser_file(
@@ -300,14 +301,16 @@ def parser_file(
   parser = manifest["parser"].get(side)
   if not parser or not parser["file"]:
     return None
-  return pathlib.Path(directory) / parser["file"]
+  return files.path_of(directory) / parser["file"]
 
 
 def vocabulary(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> Vocabulary:
   """The vocabulary of a side, checked; of a prepared folder or a run."""
-  found = Vocabulary(vocabulary_file(directory, manifest, side))
+  path = vocabulary_file(directory, manifest, side)
+  expected = manifest["vocabulary"][side]["sha256"]
+  found = Vocabulary(fetch.local(path, expected))
   check_vocabulary(manifest, found, side)
   return found
 

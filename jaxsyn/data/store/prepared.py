@@ -17,6 +17,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
+from jaxsyn import files
 from jaxsyn.data.schema import FEATURES, SIDES
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.blocks import Block, BlockReader, Column, read_lengths
@@ -87,7 +88,7 @@ class ColumnFiles:
     """
     sides = [np.empty(examples, np.uint8) for _ in Lengths._fields]
     start, blocks = [0], []
-    with open(lengths, "rb") as file:
+    with files.open_read(lengths) as file:
       for block in read_lengths(file, str(lengths)):
         begin, end = start[-1], start[-1] + len(block.length_I4)
         if end > examples or not 0 <= block.shard < len(paths):
@@ -133,7 +134,7 @@ class ColumnFiles:
 @contextlib.contextmanager
 def _opened(path: pathlib.Path, remedy: str) -> Iterator[IO[bytes]]:
   try:
-    file = open(path, "rb")  # noqa: SIM115  # closed below
+    file = files.open_read(path)  # closed below
   except OSError as error:
     raise InputError(
       f"{path} cannot be read: {error.strerror}. {remedy}"
@@ -168,7 +169,7 @@ class PreparedSplit:
     self.manifest = manifests.read(directory)
     facts = manifests.split(self.manifest, split)
     self.split = split
-    self.directory = pathlib.Path(directory)
+    self.directory = files.path_of(directory)
     self.fingerprint = facts["records_sha256"]
     self.features = tuple(manifests.features(self.manifest))
     names = manifests.columns_files("", self.manifest, split)

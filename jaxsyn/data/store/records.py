@@ -16,12 +16,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from jaxsyn import files
 from jaxsyn.data.store import integrity, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.rows import TOGETHER, Example, Rows
-from jaxsyn.errors import InputError
+from jaxsyn.errors import InputError, StoreError
 
 
 class Records:
@@ -50,7 +51,7 @@ class Records:
     facts = manifests.split(self.manifest, split)
     folder = manifests.tfds_folder(directory, self.manifest)
     self.split = split
-    self.directory = pathlib.Path(directory)
+    self.directory = files.path_of(directory)
     self.fingerprint = facts["records_sha256"]
     self.features = tuple(manifests.features(self.manifest))
     self._size = facts["examples"]
@@ -87,7 +88,7 @@ class Records:
         sizes[shard] += own
       index = Index.of(sizes, self.fingerprint)
     # A folder that may only be read: then it is made each time.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, StoreError):
       index.save(path)
     return index
 
@@ -141,11 +142,12 @@ class Records:
 
 def _check_size(path: pathlib.Path, size: int) -> None:
   """Finds a missing or cut file now and not in the middle of training."""
-  if not path.exists() or path.stat().st_size < size:
+  found = files.size_of(path) if files.is_file(path) else -1
+  if found < size:
     for _ in tfrecord.scan(path):  # names the record where the file ends
       pass
-  if path.stat().st_size != size:
+  if found != size:
     raise InputError(
-      f"{path} has {path.stat().st_size} bytes, but the manifest says {size}."
+      f"{path} has {found} bytes, but the manifest says {size}."
       f" {tfrecord.REMEDY}"
     )

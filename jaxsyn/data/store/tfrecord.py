@@ -20,7 +20,7 @@ from typing import IO
 
 import google_crc32c
 
-from jaxsyn import files
+from jaxsyn import files, remote
 from jaxsyn.errors import InputError
 
 HEADER = 12  # bytes before a payload
@@ -103,17 +103,22 @@ def read(path: os.PathLike[str] | str, offset: int, number: int) -> bytes:
     offset: in bytes.
     number: which record it is, for messages.
   """
-  with _open(path) as (file, most):
+  with _open(path, ahead=1 << 16) as (file, most):
     file.seek(offset)
     return _payload(file, file.read(HEADER), most, f"{path}: record {number}")
 
 
 @contextlib.contextmanager
-def _open(path: os.PathLike[str] | str) -> Iterator[tuple[IO[bytes], int]]:
+def _open(
+  path: os.PathLike[str] | str, ahead: int = 8 << 20
+) -> Iterator[tuple[IO[bytes], int]]:
   """A file and its size; what cannot be read is an InputError."""
   try:
-    with open(path, "rb") as file:
-      yield file, os.fstat(file.fileno()).st_size
+    with files.open_read(path, ahead) as file:
+      if remote.is_remote(path):
+        yield file, files.size_of(path)
+      else:
+        yield file, os.fstat(file.fileno()).st_size
   except FileNotFoundError:
     raise InputError(f"{path} is missing. {REMEDY}") from None
   except OSError as error:

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from jaxsyn import files
-from jaxsyn.data.loader import column_cache, private
+from jaxsyn import files, private
+from jaxsyn.data.loader import column_cache
 from jaxsyn.data.loader.held import hold
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
@@ -419,7 +419,7 @@ def test_the_private_folder(tmp_path, monkeypatch):
 
 def test_the_temporary_folder_goes_with_its_process(tmp_path, monkeypatch):
   code = (
-    "import os\nfrom jaxsyn.data.loader import private\n"
+    "import os\nfrom jaxsyn import private\n"
     "print(private.temporary())\n"
     "if os.fork() == 0: raise SystemExit\n"
     "os.wait()\nassert private.temporary().is_dir()"
