@@ -127,7 +127,7 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
     return capsys.readouterr().out
 
   text, trees = "text/test.target.gz", "conllu/test.source.conllu.gz"
-  assert "split test, record 0: target_text is not its line" in (
+  assert "split test, record 0: target_id is not what its line" in (
     change(text, b"A", b"I") + change(text, b"E", b"I")
   )
   # A blank more is nothing to the vocabulary, but to who reads the record.

@@ -185,7 +185,7 @@ def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
     if remote.is_remote(name):
       with files.open_read(name) as store:
         stored: Iterator[bytes | None] = iter(lambda: store.read(_BLOCK), b"")
-        yield from _split(_unpacked(stored, name.endswith(".gz")))
+        yield from _unpacked(stored, name.endswith(".gz"))
       return
     with open(name, "rb", buffering=0) as file:
       blocks = _arriving(file.fileno())
