@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from jaxsyn.data.store.rows import Rows
 from preprocess import report
 
 
@@ -32,6 +33,22 @@ def test_counts():
   assert counts.depth["source"] == {2: 1}
   assert counts.unparsed == 1
   assert counts.unknown == {"source": 1, "target": 0}
+
+
+def test_many_at_once_count_as_each_alone():
+  examples = [
+    example([5, 6, 1, 8, 3], [0, 0, 1, 2, -1], [1, 1, 0]),
+    example([3], [-1], [], parsed=0),
+    example([4, 4, 3], [0, 1, -1], [0, 1], parsed=0),
+    example([7, 7, 7, 3], [1, 1, 0, -1], [1, 1]),
+  ]
+  alone, together = report.Counts(["source"]), report.Counts(["source"])
+  for one in examples:
+    alone.add(one)
+  together.add_all(Rows.of(examples, examples[0]))
+  assert vars(together) == vars(alone)
+  # Words of 2, 1, 1 and of 1, 2 subwords; not those of what was not parsed.
+  assert together.pieces["source"] == {1: 3, 2: 2}
 
 
 def test_words_without_a_subword_are_counted():

@@ -81,6 +81,10 @@ def test_words_with_empty_spans_hold_nothing():
   assert words("a b", [(0, 1), (1, 3)], [(0, 1), (1, 1), (2, 3)]) == [0, 2]
 
 
+def test_what_stands_behind_the_last_word_goes_with_it():
+  assert align.words_of_pieces("abc", [0, 1, 2], [1, 2, 3], [0], [1]) == [0] * 3
+
+
 def test_nothing_to_align():
   assert align.words_of_pieces("", [], [], [], []) == []
   assert align.words_of_pieces("\u200b", [0], [1], [], []) == [-1]

@@ -428,6 +428,8 @@ def test_plain_sentences_are_as_others(shared_data, monkeypatch):
     (["a", "b"], "ab "),
     (["a b", "c"], "a bc"),  # a blank in a word
     (["a b", "c"], "ab c"),
+    ([" a", "b"], " ab"),
+    (["a ", "b"], "a b"),
     (["a", "\u200b", "b"], "a\u200bb"),
     (["\u200ba", "b"], "a b"),
     (["a", "b"], "a\xa0b"),
