@@ -43,27 +43,10 @@ MOST = 12  # of shapes, where their number is chosen
 _TOGETHER = 1 << 19  # lengths looked at
 
 
-def choose_lengths(
-  source: np.ndarray, target: np.ndarray, count: int, *, multiple: int = 1
-) -> list[tuple[int, int]]:
-  """Few (source, target) lengths that waste little padding on the data.
-
-  Args:
-    source, target: lengths of each pair in subwords, the end sign included.
-    count: how many lengths to choose at most.
-    multiple: lengths are multiples of this.
-
-  Returns: lengths, from the smallest to the largest area.
-  """
-  none = np.zeros(len(source), np.uint8)
-  cells = Cells.of(Lengths(source, target, none, none))
-  return by_area(cells.rounded(multiple).greedy(count))
-
-
 def choose_few(
   cells: Cells, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-  """As many of those as are worth their programs: few pairs fill few shapes.
+  """As many lengths as are worth their programs: few pairs fill few shapes.
 
   It minimises the positions of an epoch + WORTH · the number of shapes, up to
   MOST of them. Neither seeds nor the length of a run change it.
@@ -79,6 +62,7 @@ def choose_few(
 
 
 def by_area(lengths: list[tuple[int, int]]) -> list[tuple[int, int]]:
+  """From the smallest to the largest: of its own, a pair takes the first."""
   return sorted(lengths, key=lambda p: (p[0] + p[1], p))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from jaxsyn.data.loader import batch_plan, batch_shapes
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.batch_shapes import choose_lengths
+from jaxsyn.data.loader.batch_shapes import Cells, by_area
 from jaxsyn.data.store.prepared import Lengths
 from jaxsyn.errors import InputError
 
@@ -30,9 +30,10 @@ def lengths():
 def test_two_lengths_of_four_pairs():
   # Pairs (2,2) x3 and (4,4) x1. One shape (4,4): 4 pairs · 8 = 32 positions.
   # Adding (2,2) saves 3 · 4 = 12; nothing else is on the grid.
-  source = np.array([2, 2, 2, 4])
-  assert choose_lengths(source, source, 1) == [(4, 4)]
-  assert choose_lengths(source, source, 5) == [(2, 2), (4, 4)]
+  source, none = np.array([2, 2, 2, 4]), np.zeros(4, int)
+  cells = Cells.of(Lengths(source, source, none, none)).rounded(1)
+  assert by_area(cells.greedy(1)) == [(4, 4)]
+  assert by_area(cells.greedy(5)) == [(2, 2), (4, 4)]
 
 
 def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
