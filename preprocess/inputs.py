@@ -17,10 +17,11 @@ from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.stream import is_conllu
+from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, manifests, parser_models
 from jaxsyn.errors import InputError
 from jaxsyn.files import sha256_of
-from preprocess import options, raw, sources
+from preprocess import options, raw, sources, subwords
 from preprocess.corpus import Job, Split
 from preprocess.ranges import Units
 from preprocess.work import Work
@@ -228,7 +229,9 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
   files = {file for split in splits.values() for file in split.files}
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(files, readers.map(sha256_of, files)))
-  key = _key(config, splits, parsers, sums=sums)
+  key = _key(
+    config, splits, parsers, sums=sums, vocabularies=subwords.given(config)
+  )
   return Inputs(
     config, splits, parsers=parsers, fetched=fetched, sums=sums, key=key
   )
@@ -288,6 +291,7 @@ def _key(
   parsers: Mapping[str, UDPipe | None],
   *,
   sums: Mapping[pathlib.Path, str],
+  vocabularies: Mapping[str, Vocabulary],
 ) -> str:
   """Hash of all that decides what comes out."""
 
@@ -300,6 +304,8 @@ def _key(
   for side in schema.SIDES:  # their content counts, below
     del said["parse"][f"{side}_model"], said["parse"][f"{side}_conllu"]
   del said["parse"]["source_brackets"]
+  if vocabularies:
+    said["vocabulary"] = {side: v.sha256 for side, v in vocabularies.items()}
   facts = {
     "recipe": RECIPE,
     "options": said,

@@ -55,10 +55,6 @@ def _chunks(tools: Tools) -> int:
   return sum(cut.chunks for cut in tools.cuts)
 
 
-def _train_chunks(tools: Tools) -> int:
-  return len(tools.chunks(tools.config.data.train))
-
-
 def _nothing(tools: Tools, facts: Sequence[Facts]) -> None:
   """Nothing is to be put together."""
 
@@ -74,7 +70,7 @@ STAGES = {
   "clean": Stage(_chunks, clean.clean, clean.after_clean),
   "duplicates": Stage(clean.partitions, clean.duplicates, _nothing),
   "language": Stage(clean.again, clean.language, clean.after_language),
-  "sample": Stage(_train_chunks, subwords.sample, _nothing),
+  "sample": Stage(subwords.samples, subwords.sample, _nothing),
   "vocabulary": Stage(
     lambda tools: len(subwords.groups(tools)),
     subwords.vocabulary,

@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxsyn import files
+from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifests
@@ -22,6 +23,37 @@ from preprocess.corpus import Tools
 from preprocess.work import Facts, Output
 
 _HASHES = 1 << 64
+
+
+def given(config: Config) -> dict[str, Vocabulary]:
+  """Side -> vocabulary of config.prepare.vocabulary.like; empty: none is named.
+
+  Raises:
+    InputError: it is no prepared folder, or not of the sides' vocabularies.
+  """
+  options = config.prepare.vocabulary
+  if not options.like:
+    return {}
+  manifest = manifests.read(options.like)
+  found = {
+    side: manifests.vocabulary(options.like, manifest, side)
+    for side in schema.SIDES
+  }
+  joint = len({vocabulary.sha256 for vocabulary in found.values()}) == 1
+  if joint != options.joint:
+    raise InputError(
+      f"config.prepare.vocabulary.joint is {options.joint}, but"
+      f" {options.like}, whose vocabulary is to be taken, has"
+      f" {'one for both sides' if joint else 'one for each side'}."
+    )
+  return found
+
+
+def samples(tools: Tools) -> int:
+  """Of how many chunks there is a sample: none where no vocabulary is made."""
+  if tools.config.prepare.vocabulary.like:
+    return 0
+  return len(tools.chunks(tools.config.data.train))
 
 
 def sample(tools: Tools, number: int, out: Output) -> Facts:
@@ -61,12 +93,18 @@ def groups(tools: Tools) -> list[tuple[str, ...]]:
 
 
 def vocabulary(tools: Tools, number: int, out: Output) -> Facts:
-  """One vocabulary of the sample, or that of an earlier call."""
+  """One vocabulary: given, of an earlier call, or of the sample."""
   options, sides = tools.config.prepare.vocabulary, groups(tools)[number]
+  if taken := given(tools.config):
+    found = taken[sides[0]]
+    path = tools.job.kept / f"vocabulary-{found.sha256[:32]}.model"
+    files.copy(found.path, path)
+    out.add(path)
+    return dict.fromkeys(sides, str(path))
   lines = list(_lines(tools, sides))
   # What was used to train it is in its name.
   said = dataclasses.asdict(options)
-  del said["sample"]  # the lines tell
+  del said["sample"], said["like"]  # the lines tell
   key = manifests.sha256_texts([json.dumps(said, sort_keys=True), *lines])[:32]
   path = tools.job.kept / f"vocabulary-{key}.model"
   if _as_made(path, out):

@@ -227,6 +227,12 @@ class Subwords:
     "their hash.",
     unit="pairs",
   )
+  like: str = option(
+    "",
+    "A prepared folder whose vocabulary is taken, for corpora that train "
+    "together (config.data.mixture); the options above then mean nothing, but "
+    "for joint.",
+  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -45,6 +45,23 @@ def copy_of(made, tmp_path):
   return config, pathlib.Path(config.data.directory)
 
 
+def test_a_vocabulary_of_another_folder(made, tmp_path):
+  config = corpus(tmp_path, train=40)
+  config.prepare.vocabulary.update(like=str(made[1]), size=200)
+  folder = build.run(config)
+  manifest, other = manifests.read(folder), manifests.read(made[1])
+  assert manifest["vocabulary"] == other["vocabulary"]
+  assert [len(Records(folder, name)) for name in ("train", "test")] == [40, 7]
+  config.prepare.vocabulary.joint = False
+  with pytest.raises(
+    InputError, match=r"joint is False, but .* has one for both"
+  ):
+    build.run(config)
+  config.prepare.vocabulary.like = str(tmp_path)
+  with pytest.raises(InputError, match="is not a prepared folder"):
+    build.run(config)
+
+
 def test_what_is_made(made):
   config, folder = made
   manifest = manifests.read(folder)
