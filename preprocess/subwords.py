@@ -174,7 +174,7 @@ def fitting(
   vocabularies = [tools.vocabularies[side] for side in schema.SIDES]
   for row in rows:
     lengths = [
-      len(vocabulary.encode(text).id)
+      len(vocabulary.ids(text))
       for vocabulary, text in zip(vocabularies, pairs[row])
     ]
     if tools.config.prepare.clean.empty and not all(lengths):

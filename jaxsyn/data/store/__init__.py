@@ -8,6 +8,7 @@ Reading order:
   prepared        the examples of a split by its columns: what training reads
   tfrecord        frames of bytes with their checksums
   decoding        frames to arrays, hundreds at a time; `example_check`
+  encoding        the way back: sentences' arrays to bytes
   records         the same examples by their records, as others read them
   tfds_builder    the same folder as a data set of TensorFlow Datasets
   fetch           files from elsewhere, with checksums

@@ -68,6 +68,7 @@ def check_spans(model: vocabulary.Vocabulary, text: str) -> None:
   """Spans ascend and touch, and together hold every character that counts."""
   pieces = model.encode(text)
   assert len(pieces.id) == len(pieces.begin) == len(pieces.end)
+  assert model.ids(text) == pieces.id
   place = 0
   for begin, end in zip(pieces.begin, pieces.end):
     assert place <= begin <= end <= len(text)
