@@ -125,6 +125,17 @@ def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
     read_targets(folder)
 
 
+def test_builders_look_at_what_they_read(folder, tmp_path):
+  """Damaged records are put into no other format."""
+  builder = tfds_builder.SyntaxPairs(
+    prepared=str(folder), data_dir=tmp_path, file_format="array_record"
+  )
+  path = folder / "toy/1.0.0/toy-train.tfrecord-00001-of-00003"
+  path.write_bytes(path.read_bytes()[:-1])
+  with pytest.raises(InputError, match=r"tfrecord-00001-of-00003 has .* bytes"):
+    builder.download_and_prepare()
+
+
 def test_records_of_a_damaged_folder_are_not_read(folder):
   name = "toy/1.0.0/toy-train.tfrecord-00000-of-00003"
   data = (folder / name).read_bytes()
