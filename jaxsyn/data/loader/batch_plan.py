@@ -8,8 +8,8 @@ window of an epoch is planned like a small corpus.
 
 Before this file: `batch_shapes`. After it: `split`.
 
-Letters: I example of a window; C cell, 2 source and target, as in
-`batch_shapes`.
+Letters: I example of a window; C cell, as in `batch_shapes`; 2 source and
+target.
 """
 
 from __future__ import annotations

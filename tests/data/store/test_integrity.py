@@ -7,7 +7,7 @@ import pytest
 import toy_folders
 
 from jaxsyn import files
-from jaxsyn.data.store import integrity, manifests, records
+from jaxsyn.data.store import integrity, manifests, records, tfds_builder
 from jaxsyn.errors import InputError
 
 
