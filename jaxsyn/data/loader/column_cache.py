@@ -7,6 +7,8 @@ another version is made again, and one line says so; so is what is damaged in
 files that fit in memory. Larger ones are checked block by block as they are read.
 
 Before this file: `examples`, which are written. After it: `held`.
+
+Letters: I example; 4 lengths, as in `blocks`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ same examples, however they are cut into `Rows`):
 
 To read: `read_lengths`, then `BlockReader` of each shard.
 
-Letters: I example, 4 the sides' subwords and words, as in LENGTHS.
+Letters: I example; 4 the sides' subwords and words, as in LENGTHS.
 """
 
 from __future__ import annotations

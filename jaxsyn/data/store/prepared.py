@@ -3,6 +3,8 @@
 `preprocess.build` writes the columns (`jaxsyn.data.store.blocks`). What is known
 at once is how long every example is, from the file of lengths, which is read
 whole; of the rest, blocks and features are read as they are asked for.
+
+Letters: I example; 4 lengths, as in `blocks`.
 """
 
 from __future__ import annotations
