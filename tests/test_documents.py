@@ -230,7 +230,7 @@ def test_every_flag_named_is_one_of_ours():
   known |= {field.name for field in dataclasses.fields(Settings)}
   for line in _everything().splitlines():
     others = r"git|pip|pytest|ruff|sphinx-build|sacreBLEU|srun|Slurm"
-    others += r"|DirectRunner|direct_running_mode"  # of Beam
+    others += r"|\w+Runner|direct_running_mode|dask_partition_size"  # of Beam
     if re.search(rf"\b({others})\b", line):
       continue
     for flag in re.findall(r"(?<![\w-])--([a-z]\w*)(?![\w.-])", line):

@@ -10,7 +10,7 @@ Before this file: `jaxsyn.data.store.prepared`. After it: `held`, `windows`.
 Source: rates by temperature, n_i ∝ N_i^(1/T): Arivazhagan et al. 2019
 (arXiv:1907.05019), section 4.2; tags: Caswell et al. 2019 (arXiv:1906.06442).
 
-Letters: C corpus.
+Letters: C corpus; U block.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Mixed:
     return len(self.lengths.source)
 
   @property
-  def rate_K(self) -> np.ndarray:
+  def rate_U(self) -> np.ndarray:
     """How often an epoch goes through each block."""
     blocks = [len(corpus.files.blocks) for corpus in self.corpora]
     return np.repeat(self.rates, blocks)

@@ -10,7 +10,7 @@ those that a system reads: so all systems get the same batches.
 
 Before this file: `jaxsyn.data.store.prepared`. After it: `batch_shapes`.
 
-Letters: K block; E entry, a block or a part of it, of an epoch.
+Letters: U block; E entry, a block or a part of it, of an epoch.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Windows:
 
   Attributes:
     start: number of the first example of each block; and of all, at the end.
-    bytes_K: of each block in memory.
+    bytes_U: of each block in memory.
     most: bytes that may be in memory.
     seed: of the order; epoch e is shuffled by (seed, e).
-    rate_K: how often an epoch goes through each block; None: once.
+    rate_U: how often an epoch goes through each block; None: once.
   """
 
   start: np.ndarray
-  bytes_K: np.ndarray
+  bytes_U: np.ndarray
   most: float
   seed: int
-  rate_K: np.ndarray | None = None
+  rate_U: np.ndarray | None = None
 
   @classmethod
   def of(
@@ -54,28 +54,28 @@ class Windows:
     seed: int,
   ) -> Windows:
     """Of columns, counted with some features, all those of the data set."""
-    bytes_K = [
+    bytes_U = [
       _bytes(files.lengths.of(slice(begin, end)), features)
       for begin, end in itertools.pairwise(files.start)
     ]
     return cls(
       files.start,
-      np.array(bytes_K, np.int64),
+      np.array(bytes_U, np.int64),
       memory_gib * 2**30,
       seed,
-      files.rate_K if isinstance(files, Mixed) else None,
+      files.rate_U if isinstance(files, Mixed) else None,
     )
 
   @property
   def whole(self) -> bool:
     """Whether all is held."""
-    return bool(self.bytes_K.sum() <= self.most)
+    return bool(self.bytes_U.sum() <= self.most)
 
   @property
   def examples(self) -> float:
     """How many an epoch has."""
-    size_K = np.diff(self.start)
-    return float((size_K * (1 if self.rate_K is None else self.rate_K)).sum())
+    size_U = np.diff(self.start)
+    return float((size_U * (1 if self.rate_U is None else self.rate_U)).sum())
 
   def shuffled(self, epoch: int) -> Iterator[np.ndarray]:
     """Numbers of the examples of each window, in the order of use of windows.
@@ -83,11 +83,11 @@ class Windows:
     Ascending in each; several times where an epoch goes through them again.
     """
     rng = np.random.default_rng([self.seed, epoch])
-    size_K = np.diff(self.start)
-    if self.rate_K is None:
-      block_E, taken_E = np.arange(len(size_K)), size_K
+    size_U = np.diff(self.start)
+    if self.rate_U is None:
+      block_E, taken_E = np.arange(len(size_U)), size_U
     else:
-      block_E, taken_E = self._drawn(size_K, rng)
+      block_E, taken_E = self._drawn(size_U, rng)
     if self.whole:
       order_E = np.arange(len(block_E))
     else:
@@ -96,17 +96,17 @@ class Windows:
       yield self._ids(own, epoch)
 
   def _drawn(
-    self, size_K: np.ndarray, rng: np.random.Generator
+    self, size_U: np.ndarray, rng: np.random.Generator
   ) -> tuple[np.ndarray, np.ndarray]:
     """Blocks, some of them several times, and how many examples of each."""
-    assert self.rate_K is not None
-    every_K = np.arange(len(size_K))
-    times_K = np.floor(self.rate_K).astype(np.int64)
+    assert self.rate_U is not None
+    every_U = np.arange(len(size_U))
+    times_U = np.floor(self.rate_U).astype(np.int64)
     # Of all blocks a part, with a sum that errs by one at most.
-    end_K = np.cumsum((self.rate_K - times_K) * size_K)
-    part_K = np.diff(np.floor(np.append(0, end_K) + rng.random()))
-    block_E = np.concatenate([np.repeat(every_K, times_K), every_K])
-    taken_E = np.concatenate([np.repeat(size_K, times_K), part_K])
+    end_U = np.cumsum((self.rate_U - times_U) * size_U)
+    part_U = np.diff(np.floor(np.append(0, end_U) + rng.random()))
+    block_E = np.concatenate([np.repeat(every_U, times_U), every_U])
+    taken_E = np.concatenate([np.repeat(size_U, times_U), part_U])
     some_E = taken_E > 0
     return block_E[some_E], taken_E[some_E].astype(np.int64)
 
@@ -125,16 +125,16 @@ class Windows:
 
   def in_order(self) -> Iterator[np.ndarray]:
     """All examples once, in the order of the blocks."""
-    size_K = np.diff(self.start)
-    for own in self._windows(np.arange(len(size_K)), size_K):
+    size_U = np.diff(self.start)
+    for own in self._windows(np.arange(len(size_U)), size_U):
       yield self._ids(own, 0)
 
   def _windows(
     self, block_E: np.ndarray, taken_E: np.ndarray
   ) -> Iterator[list[tuple[int, int]]]:
     """Runs of about the same size: blocks, ascending, and examples of each."""
-    size_K = np.diff(self.start)
-    bytes_E = self.bytes_K[block_E] * taken_E // size_K[block_E]
+    size_U = np.diff(self.start)
+    bytes_E = self.bytes_U[block_E] * taken_E // size_U[block_E]
     count = 1
     if not self.whole:
       count = int(np.ceil(bytes_E.sum() / max(self.most / 2, 1)))
