@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxsyn.config import Config
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.text import decoded, normal
@@ -247,7 +247,9 @@ class Chunk:
       for number, text in enumerate(self._read(file, part), part.start + 1)
     ]
 
-  def trees(self, side: str, lines: Sequence[str]) -> Iterator[conllu.Parse]:
+  def trees(
+    self, side: str, lines: Sequence[str]
+  ) -> Iterator[conllu_text.Parse]:
     """The trees of the lines of a side that has some.
 
     Args:
@@ -267,7 +269,7 @@ class Chunk:
         )
       missing -= indices[file].visible
     texts = self.split.texts[side]
-    return conllu.match(
+    return conllu_text.match(
       (block for some in blocks for block in some),
       lines,
       ", ".join(self.tools.job.files[file].file for file in texts),

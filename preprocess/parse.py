@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxsyn import files
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
 from jaxsyn.data.store import manifests
 from preprocess import clean, constituents, subwords
@@ -30,7 +30,7 @@ _CUT = 128  # a file ends where the hash of its line is 0 modulo this ...
 _LONGEST = 512  # ... or after so many lines; of large chunks more
 _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 
-Tree = tuple[conllu.Parse, str]  # and its CoNLL-U
+Tree = tuple[conllu_text.Parse, str]  # and its CoNLL-U
 
 
 def trees(tools: Tools, number: int, out: Output) -> Facts:
@@ -121,7 +121,7 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
   tools.work.write_page("known.page", known)
 
 
-def _page(parse: conllu.Parse, whole: bool) -> list[object]:
+def _page(parse: conllu_text.Parse, whole: bool) -> list[object]:
   """A parse for `parses_of`; its text stands elsewhere."""
   words = (parse.start_W, parse.end_W, parse.head_W, parse.relation_W)
   return [*words, parse.parsed, parse.line_W if whole else ()]
@@ -129,11 +129,11 @@ def _page(parse: conllu.Parse, whole: bool) -> list[object]:
 
 def parses_of(
   tools: Tools, number: int, side: str, lines: Sequence[str]
-) -> list[conllu.Parse]:
+) -> list[conllu_text.Parse]:
   """What `trees` has found of the lines of a chunk that become examples."""
   pages = tools.work.read_page(f"trees/{number}.parses.{side}")
   return [
-    conllu.Parse(
+    conllu_text.Parse(
       *(text, tuple(start), tuple(end), tuple(head), tuple(relation)),
       parsed=parsed,
       line_W=tuple(rows),
@@ -161,7 +161,7 @@ def _given(
   # All are read, so that what is malformed or of another text is told.
   for row, parse in enumerate(chunk.trees(side, lines)):
     if row in named:
-      yield parse, conllu.to_text(parse, named[row], whole)
+      yield parse, conllu_text.to_text(parse, named[row], whole)
 
 
 def chunks(lines: Sequence[str], cut: int = _CUT) -> list[range]:
@@ -206,7 +206,7 @@ def _parsed(
       name = f"# sent_id = {names[part.start + row]}"
       written[row] += f"{_ID.sub(name, block, count=1)}\n\n"
     where = f"kept lines of the {side}"
-    yield from zip(conllu.match(blocks, own, where), written)
+    yield from zip(conllu_text.match(blocks, own, where), written)
 
 
 def parse(

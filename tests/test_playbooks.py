@@ -30,7 +30,7 @@ from jaxsyn.config import Config, read_config
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.tasks import TASKS
 from jaxsyn.data.schema import PAD
-from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
 from jaxsyn.models.families import FAMILIES
@@ -258,5 +258,5 @@ def test_the_annotation_reads_a_column(follow):
     "2\tbark\t_\tVERB\t_\t_\t0\troot\t_\t_",
   ]
   (block,) = conllu.blocks_of_text("\n".join(rows) + "\n\n", "a test")
-  parse = conllu.attach([block], "dogs bark")
+  parse = conllu_text.attach([block], "dogs bark")
   np.testing.assert_array_equal(ANNOTATIONS["number"]().array(parse), [2, 0])

@@ -22,7 +22,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 from jaxsyn import files
-from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.inspection import pictures
 from jaxsyn.inspection.files import trees

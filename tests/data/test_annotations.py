@@ -8,7 +8,7 @@ from toy_folders import opened, values
 from configs import base
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
@@ -39,7 +39,7 @@ PRON, VERB, ADP, NOUN = (
 def folder(tmp_path_factory):
   """A treebank, its third line not parsed, prepared with parts of speech."""
   raw = tmp_path_factory.mktemp("raw")
-  none = conllu.to_text(conllu.unparsed("oh je"), "3")
+  none = conllu_text.to_text(conllu_text.unparsed("oh je"), "3")
   (raw / "de.conllu").write_text(TREES + none)
   (raw / "en").write_text("he goes\nyes\noh dear\n")
   config = base.get_config()

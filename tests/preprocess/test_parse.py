@@ -7,7 +7,7 @@ import stage_runs
 from raw_corpora import chain
 
 from jaxsyn.data.options import Clean, Subwords, Trees
-from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parser import UDPipe
 from preprocess import parse
 from preprocess.work import Output, Work
@@ -62,7 +62,7 @@ def output(tmp_path):
 def test_parsed(parser, tmp_path):
   text = parse.parse(TEXT, parser, tmp_path, output(tmp_path))
   blocks = conllu.blocks_of_text(text, "trees")
-  found = list(conllu.match(blocks, TEXT, "text"))
+  found = list(conllu_text.match(blocks, TEXT, "text"))
   assert [p.text for p in found] == TEXT
   assert [p.parsed for p in found] == [True, False, True, False, False]
   assert found[4].head_W == (0,)  # no 100 million distances

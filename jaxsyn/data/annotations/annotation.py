@@ -11,7 +11,7 @@ import numpy as np
 from jaxsyn.options import Choice
 
 if TYPE_CHECKING:
-  from jaxsyn.data.sentence.conllu import Parse
+  from jaxsyn.data.sentence.conllu_text import Parse
 
 # Columns of a row of CoNLL-U, which `Parse.row_W` has.
 ID, FORM, LEMMA, UPOS, XPOS, FEATURES, HEAD, RELATION, DEPS, MISC = range(10)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxsyn.data.annotations.annotation import UPOS, Annotation
 
 if TYPE_CHECKING:  # which the schema, and so this, stands before
-  from jaxsyn.data.sentence.conllu import Parse
+  from jaxsyn.data.sentence.conllu_text import Parse
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,8 @@ Reading order:
   text          lines of raw text, opened and checked
   stream        the sentences of a file or of standard input, as they come
   align         where words stand, and which word a subword is of
-  conllu        a sentence with its tree, as CoNLL-U has it; `conllu_rows`
+  conllu        trees as a file in CoNLL-U has them; `conllu_rows`
+  conllu_text   the same tied to lines: a sentence with its tree
   parser        the same by UDPipe, from a raw line
   vocabulary    subwords, with their places in the raw line
   tree          what a tree says of its words: distances, parents' middles

@@ -19,7 +19,7 @@ import numpy as np
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import EOS, FEATURES, NO_RELATION, NO_WORD, SIDES
 from jaxsyn.data.sentence.align import words_of_pieces
-from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.sentence.controls import Parsed, Tree
 from jaxsyn.data.sentence.tree import (
   parent_mid,

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxsyn import files
-from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.conllu import Parse
+from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.errors import InputError
 
 # UDPipe's time grows faster than a line, and tree distances as its square: a
@@ -88,7 +88,7 @@ class UDPipe:
     return self._parse(line, "")[0]
 
   def conllu(self, line: str, sentence_id: str) -> str:
-    """The parse of a line as CoNLL-U, to be tied to it by `conllu.match`.
+    """The parse of a line as CoNLL-U, to be tied to it by `conllu_text.match`.
 
     One block, or several if UDPipe sees several sentences. A line that cannot
     be parsed gives a block marked `# parsed = no`, an empty one nothing.
@@ -104,15 +104,17 @@ class UDPipe:
     try:
       if len(line) <= LONGEST_LINE:
         text = self._text(line, sentence_id)
-        parse = conllu.attach(conllu.blocks_of_text(text, str(self.path)), line)
+        parse = conllu_text.attach(
+          conllu.blocks_of_text(text, str(self.path)), line
+        )
     except InputError:  # characters lost or changed, or no tree at all
       pass
     if parse is None or not parse.parsed:
-      parse = conllu.unparsed(line)
+      parse = conllu_text.unparsed(line)
       if len(line) > LONGEST_LINE and parse.head_W:
         ends = parse.start_W[:1], parse.end_W[-1:]
-        parse = conllu.Parse(line, *ends, (0,), ("root",), parsed=False)
-      text = conllu.to_text(parse, sentence_id)
+        parse = conllu_text.Parse(line, *ends, (0,), ("root",), parsed=False)
+      text = conllu_text.to_text(parse, sentence_id)
     return parse, text
 
   def _text(self, line: str, sentence_id: str) -> str:

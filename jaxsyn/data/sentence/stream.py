@@ -11,11 +11,11 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator
 
-from jaxsyn.data.sentence import conllu, text
+from jaxsyn.data.sentence import conllu, conllu_text, text
 from jaxsyn.data.sentence.text import PAUSE, Faulty
 from jaxsyn.errors import InputError
 
-Source = str | conllu.Parse
+Source = str | conllu_text.Parse
 
 
 def is_conllu(path: str | os.PathLike[str]) -> bool:
@@ -49,7 +49,7 @@ def sentences(
 
 def _parses(
   items: Iterable[conllu.Block | Faulty | None],
-) -> Iterator[conllu.Parse | Faulty | None]:
+) -> Iterator[conllu_text.Parse | Faulty | None]:
   group: list[conllu.Block | Faulty] = []
   for item in itertools.chain(items, [Faulty("", name="the end")]):
     if item is PAUSE:
@@ -64,7 +64,7 @@ def _parses(
       group = []
 
 
-def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
+def _parse(group: list[conllu.Block | Faulty]) -> conllu_text.Parse | Faulty:
   """One sentence of its trees."""
   blocks: list[conllu.Block] = []
   for item in group:
@@ -72,7 +72,7 @@ def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
       return Faulty(item.message)
     blocks.append(item)
   try:
-    return conllu.attach(blocks, " ".join(block.text for block in blocks))
+    return conllu_text.attach(blocks, " ".join(block.text for block in blocks))
   except InputError as error:
     return Faulty(str(error))
 

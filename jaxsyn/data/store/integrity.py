@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxsyn import files
-from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
@@ -98,7 +98,7 @@ def sentences(
   manifest: Mapping[str, Any],
   split: str,
   side: str,
-) -> Iterator[str | conllu.Parse]:
+) -> Iterator[str | conllu_text.Parse]:
   """The lines of a side of a split; with their trees, where the side has some.
 
   Raises:
@@ -112,7 +112,7 @@ def sentences(
   paths = manifests.conllu_files(directory, manifest, split, side)
   blocks = (block for path in paths for block in conllu.read(path))
   texts = manifests.text_files(directory, manifest, split, side)
-  return conllu.match(blocks, lines, ", ".join(map(os.fspath, texts)))
+  return conllu_text.match(blocks, lines, ", ".join(map(os.fspath, texts)))
 
 
 def read_trees(
@@ -120,9 +120,9 @@ def read_trees(
   manifest: Mapping[str, Any],
   split: str,
   side: str,
-) -> list[conllu.Parse] | None:
+) -> list[conllu_text.Parse] | None:
   """The trees of `sentences`; None where the side has none."""
   if side not in manifest["sides"]:
     return None
   found = sentences(directory, manifest, split, side)
-  return [parse for parse in found if isinstance(parse, conllu.Parse)]
+  return [parse for parse in found if isinstance(parse, conllu_text.Parse)]

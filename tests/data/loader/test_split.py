@@ -222,7 +222,7 @@ def blocks_of_two(monkeypatch, tmp_path):
 def windows_of(files, share_of_all, seed=0):
   whole = Windows.of(files, NAMES, memory_gib=1.0, seed=seed)
   assert whole.whole
-  most = whole.bytes_K.sum() * share_of_all
+  most = whole.bytes_U.sum() * share_of_all
   return dataclasses.replace(whole, most=most)
 
 
@@ -242,9 +242,9 @@ def test_windows_hold_every_example_once_an_epoch(blocks_of_two, share_of_all):
     of = {i: p.window for p in planned for i in p.ids}
     assert len(set(of.values())) > 1
     bytes_of = collections.Counter()
-    for k, size in enumerate(windows.bytes_K):
+    for k, size in enumerate(windows.bytes_U):
       bytes_of[of[2 * k]] += size
-    most = windows.most / 2 + windows.bytes_K.max()
+    most = windows.most / 2 + windows.bytes_U.max()
     assert max(bytes_of.values()) <= most
     # A block is in one window; those of epochs differ.
     assert all(of[i] == of[i + 1] for i in range(0, 12, 2))

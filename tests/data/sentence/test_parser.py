@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from jaxsyn.data.sentence import conllu, parser
+from jaxsyn.data.sentence import conllu, conllu_text, parser
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
 
@@ -23,7 +23,7 @@ def japanese(shared_data) -> parser.UDPipe:
   return parser.UDPipe(shared_data / "udpipe" / "japanese.udpipe")
 
 
-def words(parse: conllu.Parse) -> list[str]:
+def words(parse: conllu_text.Parse) -> list[str]:
   return [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
 
 
@@ -87,7 +87,7 @@ def test_any_line_gives_one_parse(english, line):
   parse = english(line)
   assert parse.text == line
   text = english.conllu(line, "9")
-  (again,) = conllu.match(conllu.blocks_of_text(text, "x"), [line], "raw")
+  (again,) = conllu_text.match(conllu.blocks_of_text(text, "x"), [line], "raw")
   assert again == parse
   # UDPipe's tokeniser ends at a NUL; blank lines have nothing to parse.
   assert parse.parsed == ("\x00" not in line and bool(visible(line)))
@@ -109,9 +109,9 @@ def test_the_stored_parses_come_back(english, shared_data):
   with gzip.open(folder / "val.en.gz", "rt", newline="\n") as file:
     lines = [line.rstrip("\n") for line in itertools.islice(file, 100)]
   stored = conllu.read(folder / "parsed" / "val.en.conllu.gz")
-  stored = conllu.match(itertools.islice(stored, 100), lines, "val.en")
+  stored = conllu_text.match(itertools.islice(stored, 100), lines, "val.en")
   text = "".join(english.conllu(line, str(i)) for i, line in enumerate(lines))
-  ours = conllu.match(conllu.blocks_of_text(text, "x"), lines, "val.en")
+  ours = conllu_text.match(conllu.blocks_of_text(text, "x"), lines, "val.en")
   assert list(ours) == list(stored) == [english(line) for line in lines]
 
 
