@@ -19,6 +19,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import stat
@@ -79,6 +80,60 @@ def is_file(path: PathLike) -> bool:
   if remote.is_remote(path):
     return remote.is_file(path)
   return os.path.isfile(path)
+
+
+def absolute(path: PathLike) -> pathlib.Path:
+  """The same path, for whoever has another current folder."""
+  path = path_of(path)
+  return path if remote.is_remote(path) else path.absolute()
+
+
+def names(folder: PathLike, pattern: str = "") -> list[str]:
+  """Files below a folder, relative to it, in the order of their paths.
+
+  Args:
+    folder: empty where it is not there.
+    pattern: of `pathlib.Path.glob`, without "**"; "": all of them.
+  """
+  if remote.is_remote(folder):
+    begin = re.split(r"[*?[]", pattern)[0]
+    found = map(pathlib.PurePosixPath, remote.tags(folder, begin))
+    depth = pattern.count("/") + 1
+    return [
+      path.as_posix()
+      for path in sorted(found)
+      if not pattern or (len(path.parts) == depth and path.match(pattern))
+    ]
+  folder = pathlib.Path(folder)
+  return [
+    path.relative_to(folder).as_posix()
+    for path in sorted(folder.glob(pattern or "**/*"))
+    if path.is_file()
+  ]
+
+
+def folders(folder: PathLike, begin: str) -> list[pathlib.Path]:
+  """Folders in a folder whose names begin so."""
+  if remote.is_remote(folder):
+    below = (name.split("/") for name in remote.tags(folder, begin))
+    found = sorted({parts[0] for parts in below if len(parts) > 1})
+    return [path_of(folder) / name for name in found]
+  there = pathlib.Path(folder).glob(f"{begin}*")
+  return [path for path in sorted(there) if path.is_dir()]
+
+
+@contextlib.contextmanager
+def filled(folder: PathLike) -> Iterator[pathlib.Path]:
+  """A local folder for libraries that write into one: itself, or another.
+
+  The files of that are in `folder` when the block ends well.
+  """
+  if not remote.is_remote(folder):
+    yield pathlib.Path(folder)
+    return
+  with tempfile.TemporaryDirectory(prefix="jaxsyn-") as here:
+    yield pathlib.Path(here)
+    remote.upload(here, folder, names(here))
 
 
 @contextlib.contextmanager
@@ -188,13 +243,8 @@ def replace_folder(new: pathlib.Path, path: PathLike, page: str = "") -> None:
   if remote.is_remote(path):
     if not page:
       raise ValueError(f"{path}: no page to be written last.")
-    names = [
-      file.relative_to(new).as_posix()
-      for file in new.rglob("*")
-      if file.is_file()
-    ]
     remove_folder(path, page)
-    remote.upload(new, path, names, last=page)
+    remote.upload(new, path, names(new), last=page)
     return
   path = pathlib.Path(path)
   for _ in range(100):  # another process may put its own there meanwhile
@@ -209,6 +259,15 @@ def replace_folder(new: pathlib.Path, path: PathLike, page: str = "") -> None:
       os.rename(path, old)
     shutil.rmtree(old, ignore_errors=True)
   flush_folder(path.parent)
+
+
+def remove(path: PathLike) -> None:
+  """Removes a file, if it is there."""
+  if remote.is_remote(path):
+    folder, _, name = os.fspath(path).rpartition("/")
+    remote.remove(folder, [name])
+    return
+  pathlib.Path(path).unlink(missing_ok=True)
 
 
 def remove_folder(path: PathLike, page: str = "") -> None:

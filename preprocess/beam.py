@@ -18,6 +18,7 @@ from typing import Any
 
 from absl import flags
 
+from jaxsyn import files
 from jaxsyn.errors import InputError
 from preprocess import stages
 from preprocess.corpus import Job, Tools
@@ -74,7 +75,7 @@ class Pipelines:
     if not numbers:
       return
     for number in numbers:
-      self._tools.work.path(_fault(stage, number)).unlink(missing_ok=True)
+      files.remove(self._tools.work.path(_fault(stage, number)))
     beam, work = self._beam, self._tools.work
     pipeline = beam.Pipeline(options=self._options)
     perform = beam.ParDo(_perform(beam)(self._tools.job, stage))
@@ -86,7 +87,7 @@ class Pipelines:
     )
     pipeline.run().wait_until_finish()
     for number in numbers:
-      if work.path(_fault(stage, number)).exists():
+      if files.is_file(work.path(_fault(stage, number))):
         raise InputError(work.read_page(_fault(stage, number)))
       page = work.facts(f"{stage}/{number}")
       if page is None:

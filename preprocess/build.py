@@ -19,8 +19,8 @@ import dataclasses
 import errno
 import functools
 import importlib.metadata
+import os
 import pathlib
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from typing import Any
 
 from absl import flags
 
-from jaxsyn import cli, exits, files, lock
+from jaxsyn import cli, exits, files, lease, lock
 from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
@@ -65,7 +65,7 @@ def run(
   """
   if not isinstance(config, Config):
     config = read_config(config)
-  directory = pathlib.Path(config.data.directory)
+  directory = files.path_of(config.data.directory)
   try:
     return _run(config, raw_dir, directory, runner=runner)
   except OSError as error:
@@ -84,13 +84,13 @@ def _run(
 ) -> pathlib.Path:
   started = time.monotonic()
   # A folder that was prepared may be on a disk that can only be read.
-  if not (directory / manifests.FILE).exists():
-    exits.check_target(str(directory), "config.data.directory", folder=True)
+  if not files.is_file(directory / manifests.FILE):
+    _check_target(directory)
   inputs = read_inputs(config, raw_dir, directory / "raw")
   if verify.damage(directory, inputs.key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
-  exits.check_target(str(directory), "config.data.directory", folder=True)
+  _check_target(directory)
   publish.check_room(directory, config.data.name, inputs.files)
   advice = "Wait until it has ended, then run the same command again."
   with lock.alone(directory / "work", advice=advice):
@@ -104,8 +104,13 @@ def _run(
     if damage:
       print(f"{directory} is made again.", flush=True)
     _make(inputs, directory, started, runner=runner)
-  print((directory / "report.txt").read_text(encoding="utf-8"))
+  print(files.read_bytes(directory / "report.txt").decode())
   return directory
+
+
+def _check_target(directory: pathlib.Path) -> None:
+  flag = "config.data.directory"
+  exits.check_target(str(directory), flag, folder=True, store=True)
 
 
 def _make(
@@ -117,7 +122,7 @@ def _make(
 ) -> None:
   """Makes everything in a folder of its own, then moves it to its place."""
   # Workers may be elsewhere.
-  place = directory.absolute()
+  place = files.absolute(directory)
   kept = place / "work"
   # Not in work/, which may be a link to another disk: nothing moves from there.
   new = place / f".new-{inputs.key[:16]}{files.PARTIAL}"
@@ -131,13 +136,14 @@ def _make(
   finally:
     crew.close()
   # What killed workers have left would be published.
-  for folder in (new, *(p for p in new.rglob("*") if p.is_dir())):
+  for folder, _, _ in os.walk(new):  # on a store they leave nothing
     files.remove_unfinished(folder)
   manifest = _finish(inputs, tools)
   manifest["seconds"] = round(time.monotonic() - started, 1)
+  lease.check(work.folder)
   publish.publish(new, directory, manifest)
-  shutil.rmtree(new, ignore_errors=True)
-  shutil.rmtree(work.folder, ignore_errors=True)
+  files.remove_folder(new)
+  files.remove_folder(work.folder)
 
 
 def _remove_others(
@@ -147,9 +153,12 @@ def _remove_others(
   kept = work.folder.parent
   for folder in (directory, kept, kept / "parse"):
     files.remove_unfinished(folder, but=new.name)
-  for folder in kept.glob("stages-*"):
-    if folder != work.folder:
-      shutil.rmtree(folder, ignore_errors=True)
+  for folder in (
+    *files.folders(kept, "stages-"),
+    *files.folders(directory, ".new-"),
+  ):
+    if folder.name not in (work.folder.name, new.name):
+      files.remove_folder(folder)
 
 
 def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
@@ -178,22 +187,22 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
   models = _copy_models(inputs, tools)
   known, data = tools.known, config.data
   title = _title(inputs, models["vocabulary"])
-  tfds_builder.write_metadata(
-    manifests.tfds_folder(job.new, known),
-    name=known["name"],
-    version=known["version"],
-    features=schema.tfds_features(
-      known["sides"],
-      relations=known["relations"],
-      brackets="brackets" in known,
-      annotations=known.get("annotations", ()),
-    ),
-    splits=written,
-    about=tfds_builder.About(title, data.citation, data.homepage),
-  )
-  report.write(job.new, title, facts, counts=counts, train=data.train)
-  made_here = (p for p in sorted(job.new.rglob("*")) if p.is_file())
-  names = [path.relative_to(job.new).as_posix() for path in made_here]
+  with files.filled(job.new) as here:
+    tfds_builder.write_metadata(
+      manifests.tfds_folder(here, known),
+      name=known["name"],
+      version=known["version"],
+      features=schema.tfds_features(
+        known["sides"],
+        relations=known["relations"],
+        brackets="brackets" in known,
+        annotations=known.get("annotations", ()),
+      ),
+      splits=written,
+      about=tfds_builder.About(title, data.citation, data.homepage),
+    )
+    report.write(here, title, facts, counts=counts, train=data.train)
+  names = files.names(job.new)
   sums |= files.sums(job.new, [name for name in names if name not in sums])
   return {
     **known,

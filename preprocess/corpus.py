@@ -21,6 +21,7 @@ from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.text import decoded, normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from preprocess import raw
 from preprocess.ranges import BOM, Index, Units
@@ -64,7 +65,8 @@ class Job:
     files: all files that are read.
     packed: those of them that are packed, and where they are unpacked to.
     splits: the training split first.
-    parsers: side -> parser model, of the sides whose lines are to be parsed.
+    parsers: side -> parser model and its SHA-256, of the sides whose lines are
+      to be parsed.
   """
 
   config: Config
@@ -74,7 +76,7 @@ class Job:
   files: tuple[Units, ...]
   packed: tuple[tuple[pathlib.Path, pathlib.Path], ...]
   splits: tuple[Split, ...]
-  parsers: Mapping[str, pathlib.Path]
+  parsers: Mapping[str, tuple[pathlib.Path, str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +130,10 @@ class Tools:
   @functools.cached_property
   def parsers(self) -> dict[str, UDPipe]:
     beam = self.config.prepare.parse.beam
-    return {side: UDPipe(p, beam) for side, p in self.job.parsers.items()}
+    return {
+      side: UDPipe(fetch.local(*model), beam)
+      for side, model in self.job.parsers.items()
+    }
 
   @functools.cached_property
   def vocabularies(self) -> dict[str, Vocabulary]:

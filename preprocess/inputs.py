@@ -13,6 +13,7 @@ import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from jaxsyn import files
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parser import UDPipe
@@ -73,6 +74,7 @@ class Inputs:
     splits: by name, the training split first.
     parsers: of each side with trees. Where those come as CoNLL-U it is the one
       that `jaxsyn.translate` shall use, and None if the config names none.
+    models: of each parser, its file.
     fetched: folder for fetched files.
     sums: SHA-256 of each file.
     key: hash of all that decides what comes out.
@@ -81,6 +83,7 @@ class Inputs:
   config: Config
   splits: dict[str, RawSplit]
   parsers: dict[str, UDPipe | None]
+  models: dict[str, pathlib.Path]
   fetched: pathlib.Path
   sums: dict[pathlib.Path, str]
   key: str
@@ -102,7 +105,7 @@ class Inputs:
   @property
   def downloads(self) -> dict[str, str]:
     """File name -> SHA-256 and origin of what was fetched, of all of them."""
-    paths = {parser.path for parser in self.parsers.values() if parser}
+    paths = set(self.models.values())
     return {
       path.name: origin
       for path in sorted(paths.union(self.files))
@@ -127,7 +130,7 @@ class Inputs:
       brackets = made.add(split.brackets)
       splits.append(Split(split.name, split.lines, texts, trees, brackets))
     parsers = {
-      side: parser.path.absolute()
+      side: (files.absolute(self.models[side]), parser.sha256)
       for side, parser in self.parsers.items()
       if parser and side not in self.train.trees
     }
@@ -176,7 +179,7 @@ class _Files:
     """The numbers of files that are used in one way."""
     numbers = []
     for path in paths:
-      plain = path.absolute()  # workers may be elsewhere
+      plain = files.absolute(path)  # workers may be elsewhere
       if plain in self.packed or sources.is_packed(path):
         name = f"unpacked/{len(self.packed)}"
         plain = self.packed.setdefault(plain, self._work.path(name))
@@ -217,6 +220,7 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
     print(f"reading {name}: {', '.join(dict.fromkeys(said))}", flush=True)
   _find_trees(config, splits, raw_dir, find=find, downloads=downloads)
   parsers: dict[str, UDPipe | None] = {}
+  models: dict[str, pathlib.Path] = {}
   for side in schema.SIDES:
     if side in config.prepare.parse.sides:
       model = getattr(config.prepare.parse, f"{side}_model")
@@ -225,15 +229,23 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
       parsers[side] = None
       if model or not given:
         path = parser_models.find(model, language, fetched, downloads=downloads)
+        models[side] = path
+        path = fetch.local(path, sha256_of(path))
         parsers[side] = UDPipe(path, config.prepare.parse.beam)
-  files = {file for split in splits.values() for file in split.files}
+  used = {file for split in splits.values() for file in split.files}
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
-    sums = dict(zip(files, readers.map(sha256_of, files)))
+    sums = dict(zip(used, readers.map(sha256_of, used)))
   key = _key(
     config, splits, parsers, sums=sums, vocabularies=subwords.given(config)
   )
   return Inputs(
-    config, splits, parsers=parsers, fetched=fetched, sums=sums, key=key
+    config,
+    splits,
+    parsers=parsers,
+    models=models,
+    fetched=fetched,
+    sums=sums,
+    key=key,
   )
 
 
@@ -252,8 +264,8 @@ def _find_trees(
     file = getattr(wanted, option)[name]
     if file in downloads:
       return find(file)
-    for place in (pathlib.Path(raw_dir, file), pathlib.Path(file)):
-      if place.is_file():
+    for place in (files.path_of(raw_dir) / file, files.path_of(file)):
+      if files.is_file(place):
         return (place,)
     raise InputError(
       f"config.prepare.parse.{option}.{name}: there is no file {file}, nor is"

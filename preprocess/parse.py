@@ -256,7 +256,7 @@ def _read(path: pathlib.Path) -> str | None:
     ValueError: it is damaged.
   """
   try:
-    text = gzip.decompress(path.read_bytes()).decode("utf-8")
+    text = gzip.decompress(files.read_bytes(path)).decode("utf-8")
   except FileNotFoundError:
     return None
   except (gzip.BadGzipFile, EOFError, zlib.error) as error:

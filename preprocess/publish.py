@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jaxsyn import files
+from jaxsyn import files, remote
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 
@@ -40,8 +40,8 @@ def check_room(
   }
   for path in used:
     for folder in folders:
-      place = os.path.realpath(directory / folder)
-      if os.path.realpath(path).startswith(place + os.sep):
+      place = _real(directory / folder)
+      if _real(path).startswith(place + os.sep):
         raise _in_the_way(path, directory / folder)
   for folder, pattern in folders.items():
     for path in _inside(directory / folder):
@@ -51,10 +51,17 @@ def check_room(
 
 def _inside(folder: pathlib.Path) -> Iterator[pathlib.Path]:
   """What is in a folder that file managers have not put there; or a file."""
-  if folder.is_dir():
+  if remote.is_remote(folder):
+    there = {name.partition("/")[0] for name in files.names(folder)}
+    yield from (folder / name for name in sorted(there) if name[0] != ".")
+  elif folder.is_dir():
     yield from (p for p in sorted(folder.iterdir()) if p.name[0] != ".")
   elif os.path.lexists(folder):
     yield folder
+
+
+def _real(path: pathlib.Path) -> str:
+  return str(path) if remote.is_remote(path) else os.path.realpath(path)
 
 
 def _in_the_way(path: pathlib.Path, place: pathlib.Path) -> InputError:
@@ -77,6 +84,9 @@ def publish(
     directory: the prepared folder.
     manifest: of the pieces.
   """
+  if remote.is_remote(directory):
+    _publish_there(new, directory, manifest)
+    return
   files.flush_tree(new)
   (directory / manifests.FILE).unlink(missing_ok=True)
   files.flush_folder(directory)
@@ -89,3 +99,14 @@ def publish(
     os.rename(piece, place)
   files.flush_folder(directory)
   manifests.write(directory, manifest)
+
+
+def _publish_there(
+  new: pathlib.Path, directory: pathlib.Path, manifest: Mapping[str, Any]
+) -> None:
+  """The same on a store, where there are no folders to move."""
+  files.remove(directory / manifests.FILE)
+  for piece in sorted({name.partition("/")[0] for name in files.names(new)}):
+    files.remove_folder(directory / piece)
+  manifests.write(new, manifest)
+  remote.move(new, directory, last=manifests.FILE)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import os
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
+from jaxsyn import files
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.text import LONGEST, normal
@@ -28,6 +28,7 @@ from preprocess.work import Facts, Work
 RANGE = 1 << 24  # bytes
 _EVERY = 256  # units
 _BLOCK = 1 << 20
+_FEW = 1 << 16
 BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"(\A|\n)\r*\n\Z")
 _WORD = re.compile(rb"\d+")
@@ -57,7 +58,7 @@ class Units:
 
   def ranges(self) -> list[range]:
     """The ranges of bytes."""
-    size = os.stat(self.path).st_size
+    size = files.size_of(self.path)
     return [range(a, min(a + RANGE, size)) for a in range(0, size, RANGE)]
 
 
@@ -71,7 +72,7 @@ def index(units: Units, part: range) -> tuple[Facts, dict[str, np.ndarray]]:
       its "offset", and the "line" and "visible" characters before it in the
       range.
   """
-  with open(units.path, "rb") as file:
+  with files.open_read(units.path) as file:
     starts = _starts(file, part)
     gaps = np.flatnonzero(np.diff(starts) > LONGEST + 1)
     facts: Facts = {
@@ -215,8 +216,8 @@ class Index:
   def _check(self, facts: Sequence[Facts]) -> None:
     """Raises InputError for a line that is too long."""
     last = None  # start of a line that may reach into ranges to come
-    size = os.stat(self.units.path).st_size
-    with open(self.units.path, "rb") as file:
+    size = files.size_of(self.units.path)
+    with files.open_read(self.units.path, ahead=1) as file:
       file.seek(max(0, size - 1))
       end = size + (file.read() != b"\n")  # where one more line would begin
     ends = [*facts, {"starts": [end, 0], "long": None}]
@@ -247,7 +248,7 @@ class Index:
     begin = int(arrays["offset"][row])
     skipped = first - int(self._units[part]) - row * _EVERY
     end = self._offset_behind(work, last)
-    with open(self.units.path, "rb") as file:
+    with files.open_read(self.units.path, _FEW) as file:
       file.seek(begin)
       data = file.read(end - begin)
     return data.split(b"\n", skipped + last - first)[skipped:][: last - first]
@@ -303,7 +304,7 @@ class Index:
   def _blocks(
     self, part: int, arrays: dict[str, np.ndarray], row: int
   ) -> Iterator[conllu.Block]:
-    with open(self.units.path, "rb") as file:
+    with files.open_read(self.units.path, _BLOCK) as file:
       yield from conllu.blocks_of_lines(
         _lines(file, int(arrays["offset"][row])),
         self.units.file,
@@ -334,7 +335,7 @@ class Index:
       offsets = _arrays(work, self._first + later)["offset"]
       if row < len(offsets):
         return int(offsets[row])
-    return os.stat(self.units.path).st_size
+    return files.size_of(self.units.path)
 
 
 @functools.lru_cache(16)

@@ -9,6 +9,7 @@ import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
+from jaxsyn import files
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
@@ -84,9 +85,7 @@ def expand(
   for name in entry.split(","):
     names = [name]
     if set("*?[") & set(name):
-      folder = pathlib.Path(raw_dir)
-      there = sorted(folder.glob(name)) if raw_dir else []
-      names = [path.relative_to(folder).as_posix() for path in there]
+      names = files.names(raw_dir, name) if raw_dir else []
       if not names:
         raise InputError(
           f"no raw file fits {name} in {raw_dir or 'no folder: --raw_dir is not set'}."
@@ -114,8 +113,8 @@ def find(
     InputError: there is none and it cannot be fetched, or it is another file
       than the config expects.
   """
-  path = pathlib.Path(raw_dir) / name
-  if raw_dir and path.is_file():
+  path = files.path_of(raw_dir) / name
+  if raw_dir and files.is_file(path):
     expected = downloads[name].sha256 if name in downloads else ""
     if expected and (actual := sha256_of(path)) != expected:
       raise InputError(
@@ -135,7 +134,7 @@ def find(
         f" ({error}). Try again, fetch it by hand to {path}, or give its folder"
         " as --raw_dir."
       ) from None
-  elif not path.is_file():
+  elif not files.is_file(path):
     place = f"not in {raw_dir}" if raw_dir else "nowhere: --raw_dir is not set"
     raise InputError(
       f"raw file {name} is {place}, and config.prepare.downloads gives no"

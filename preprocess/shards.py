@@ -110,11 +110,13 @@ def write(tools: Tools, number: int, out: Output) -> Facts:
         file.write(data)
     else:
       _pack(file, _bytes(tools, parts, kind))
-  path = tools.job.new / name
-  if kind == RECORDS:
-    facts["sha256"] = files.sha256_of(path)
-  out.add(path)
-  return {"file": name, **files.sums(tools.job.new, [name])[name], **facts}
+    file.flush()
+    # Before it has its name: on a store it would come back to be read.
+    if kind == RECORDS:
+      facts["sha256"] = files.sha256_of(file.name)
+    facts |= files.sums("", [file.name])[file.name]
+  out.add(tools.job.new / name)
+  return {"file": name, **facts}
 
 
 def _bytes(tools: Tools, parts: Sequence[Part], kind: str) -> Iterator[bytes]:

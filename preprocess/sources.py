@@ -22,7 +22,7 @@ _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
 
 def is_packed(path: pathlib.Path) -> bool:
   """Whether a file is packed by gzip or Zstandard, by name or content."""
-  with open(path, "rb") as file:
+  with files.open_read(path, ahead=4) as file:
     start = file.read(4)
   packed = start.startswith(_GZIP) or start == _ZSTD
   return packed or path.name.endswith((".gz", ".zst"))
@@ -47,14 +47,14 @@ def unpack(tools: Tools, number: int, out: Output) -> Facts:
 
 
 def _unpacked(path: pathlib.Path) -> Iterator[bytes]:
-  with open(path, "rb") as file:
+  with files.open_read(path, ahead=4) as file:
     zstd = file.read(4) == _ZSTD or path.name.endswith(".zst")
   if not zstd:
     yield from (block for block in text.unpacked(path) if block)
     return
   library = _zstandard(path)
   unpacker = library.ZstdDecompressor().decompressobj()
-  with open(path, "rb") as file:
+  with files.open_read(path) as file:
     try:
       while block := file.read(_BLOCK):
         while block:

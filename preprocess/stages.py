@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from typing import Protocol
 
 from tqdm import tqdm
 
+from jaxsyn import files
 from jaxsyn.workers import Workers, cores
 from preprocess import clean, parse, records, shards, sources, subwords
 from preprocess.corpus import Job, Tools
@@ -223,7 +223,7 @@ def _loaded(job: Job) -> Tools:
 def local(tools: Tools) -> Here | Processes:
   """The runner of one machine: as many processes as there is work for."""
   paths = {units.file for units in tools.job.files}
-  size = sum(os.stat(path).st_size for path in paths)
+  size = sum(map(files.size_of, paths))
   wanted = tools.config.prepare.workers or cores()
   number = min(wanted, size // _WORTH)
   return Processes(tools.job, number) if number > 1 else Here(tools)

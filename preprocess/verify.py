@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
 from jaxsyn.data.store import (
@@ -45,7 +46,7 @@ def damage(directory: pathlib.Path, key: str) -> list[str] | None:
     a message a fault, none where all is whole; or None where there is no data
     set, or one from other input or options.
   """
-  if not (directory / manifests.FILE).exists():
+  if not files.is_file(directory / manifests.FILE):
     return None
   try:
     manifest = manifests.read(directory)
@@ -68,7 +69,7 @@ def run(directory: os.PathLike[str] | str) -> None:
   Raises:
     InputError: something is damaged, or there is no prepared folder.
   """
-  directory = pathlib.Path(directory)
+  directory = files.path_of(directory)
   manifest = manifests.read(directory)
   languages = (manifest["source_language"], manifest["target_language"])
   print(f"{directory}: {manifest['name']}, {' to '.join(languages)}")
@@ -110,8 +111,9 @@ def run(directory: os.PathLike[str] | str) -> None:
 
 def _downloads(raw: pathlib.Path) -> Iterator[str]:
   """What is wrong with the files that were fetched."""
-  paths = [p.with_suffix("") for p in sorted(raw.glob("*.sha256"))]
-  paths = [path for path in paths if path.exists()]  # else it was removed
+  records = files.names(raw, "*.sha256")
+  paths = [(raw / name).with_suffix("") for name in records]
+  paths = [path for path in paths if files.is_file(path)]  # else it was removed
   count = 0
   for path in paths:
     try:

@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import files
+from jaxsyn import files, remote
 from jaxsyn.errors import InputError
 
+_AHEAD = 1 << 16  # bytes that are asked of a store where less is read
 _SUM = 8  # hexadecimal digits of a CRC-32C
 Facts = dict[str, Any]
 
@@ -37,7 +38,8 @@ class Work:
   folder: pathlib.Path
 
   def path(self, name: str) -> pathlib.Path:
-    return self.folder / name
+    # Names of stores, whose paths take them for parts of their own.
+    return files.path_of(name) if remote.is_remote(name) else self.folder / name
 
   def write(self, name: str, data: bytes) -> None:
     """Writes a piece; not at once to the disk, for its checksum would tell."""
@@ -53,19 +55,17 @@ class Work:
         makes it anew.
     """
     try:
-      data = self.path(name).read_bytes()
+      data = files.read_bytes(self.path(name))
     except FileNotFoundError:
       data = b""
     data, found = data[:-_SUM], data[-_SUM:]
     if found != _sum(name, data):
-      self.path(name).unlink(missing_ok=True)
+      files.remove(self.path(name))
       raise self._changed(name)
     return data
 
   def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-    packed = io.BytesIO()
-    np.savez(packed, **arrays)  # type: ignore[arg-type]  # their names
-    self.write(name, packed.getbuffer().tobytes())
+    self.write(name, _packed(arrays))
 
   def read_arrays(self, name: str) -> dict[str, np.ndarray]:
     with np.load(io.BytesIO(self.read(name)), allow_pickle=False) as arrays:
@@ -81,10 +81,13 @@ class Work:
   def read_array(self, name: str, key: str) -> np.ndarray:
     """One of the arrays of a piece, the others not read; as `read_arrays`."""
     try:
-      with np.load(self.path(name), allow_pickle=False) as arrays:
+      with (
+        files.open_read(self.path(name), _AHEAD) as file,
+        np.load(file, allow_pickle=False) as arrays,
+      ):
         return arrays[key]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-      self.path(name).unlink(missing_ok=True)
+      files.remove(self.path(name))
       raise self._changed(name) from None
 
   def facts(self, task: str) -> Facts | None:
@@ -92,7 +95,7 @@ class Work:
 
     None where it is not done, or a piece of it is missing.
     """
-    if not self.path(f"{task}.facts").exists():
+    if not files.is_file(self.path(f"{task}.facts")):
       return None
     try:
       page = self.read_page(f"{task}.facts")
@@ -100,7 +103,7 @@ class Work:
       return None
     for piece, size in page["pieces"].items():
       try:
-        if os.stat(self.path(piece)).st_size != size:
+        if files.size_of(self.path(piece)) != size:
           return None
       except FileNotFoundError:
         return None
@@ -131,12 +134,10 @@ class Output:
     """Writes the piece TASK.KIND."""
     name = f"{self._task}.{kind}"
     self.work.write(name, data)
-    self.add(name)
+    self._pieces[name] = len(data) + _SUM
 
   def write_arrays(self, kind: str, arrays: Mapping[str, np.ndarray]) -> None:
-    name = f"{self._task}.{kind}"
-    self.work.write_arrays(name, arrays)
-    self.add(name)
+    self.write(kind, _packed(arrays))
 
   def write_page(self, kind: str, content: Any) -> None:
     self.write(kind, json.dumps(content, ensure_ascii=False).encode())
@@ -144,12 +145,18 @@ class Output:
   def add(self, path: str | os.PathLike[str]) -> None:
     """Counts a file that is written among the pieces of the task."""
     name = os.fspath(path)
-    self._pieces[name] = os.stat(self.work.path(name)).st_size
+    self._pieces[name] = files.size_of(self.work.path(name))
 
   def finish(self, facts: Facts) -> None:
     """Writes the facts: what JSON can say."""
     page = {"facts": facts, "said": self.said, "pieces": self._pieces}
     self.work.write_page(f"{self._task}.facts", page)
+
+
+def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+  packed = io.BytesIO()
+  np.savez(packed, **arrays)  # type: ignore[arg-type]  # their names
+  return packed.getvalue()
 
 
 def _sum(name: str, data: bytes) -> bytes:

@@ -64,9 +64,9 @@ class Vocabulary:
     Raises:
       InputError: no file, no SentencePiece model, or other special symbols.
     """
-    self.path = Path(path)
+    self.path = files.path_of(path)
     try:
-      self._model = self.path.read_bytes()
+      self._model = files.read_bytes(path)
       self._processor = sentencepiece.SentencePieceProcessor()
       self._processor.load_from_serialized_proto(self._model)
     except OSError as error:

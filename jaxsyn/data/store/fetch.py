@@ -81,7 +81,8 @@ def get(
   """
   expected = address.sha256 or recorded(path)
   if (found := _found(path, expected, check)) is None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not remote.is_remote(path):
+      path.parent.mkdir(parents=True, exist_ok=True)
     waiting = f"waiting for another process, which fetches {path}"
     with lock.held(path.parent, fcntl.LOCK_EX, waiting):
       if (found := _found(path, expected, check)) is None:
@@ -127,7 +128,7 @@ def local(path: PathLike, sha256: str) -> pathlib.Path:
 def record(path: pathlib.Path) -> str:
   """What stands beside a file: where it came from, when, and its SHA-256."""
   try:
-    text = _record(path).read_bytes().decode(errors="replace")
+    text = files.read_bytes(_record(path)).decode(errors="replace")
   except FileNotFoundError:
     return ""
   return " ".join(text.replace("#", "").split())
@@ -141,7 +142,7 @@ def recorded(path: pathlib.Path) -> str:
   """
   if found := _RECORD.search(record(path)):
     return found[0]
-  if not _record(path).exists():
+  if not files.is_file(_record(path)):
     return ""
   raise InputError(
     f"{_record(path)} holds no SHA-256; it was damaged. If you trust"
@@ -155,7 +156,7 @@ def _record(path: pathlib.Path) -> pathlib.Path:
 
 def _found(path: pathlib.Path, expected: str, check: Check) -> str | None:
   """The SHA-256 of the file that is there; None if it must be fetched."""
-  if not path.is_file():
+  if not files.is_file(path):
     return None
   found = files.sha256_of(path)
   if not expected:  # put there by hand

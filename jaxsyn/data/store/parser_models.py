@@ -11,6 +11,7 @@ import types
 from collections.abc import Mapping
 from pathlib import Path
 
+from jaxsyn import files
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
@@ -40,8 +41,8 @@ def find(
   Raises:
     InputError: no such file and no such name, or the download failed.
   """
-  if model and Path(model).is_file():
-    return Path(model)
+  if model and files.is_file(model):
+    return files.path_of(model)
   name = model or language
   if name in downloads:
     file = name
@@ -64,9 +65,9 @@ def find(
     file = spacy_udpipe.LANGUAGES[name]
     place = fetch.Download(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
     downloads = {file: place, **downloads}
-  path = Path(directory) / file
+  path = files.path_of(directory) / file
   try:
-    fetch.get(path, downloads[file], UDPipe)
+    fetch.get(path, downloads[file], _check)
   except InputError as error:
     raise InputError(
       f"parser model {name!r}: download of {file} from {downloads[file].url}"
@@ -76,3 +77,8 @@ def find(
       ' --config.prepare.parse.sides="()" prepares for them alone.'
     ) from None
   return path
+
+
+def _check(path: Path) -> None:
+  """Raises InputError unless it is a model."""
+  UDPipe(fetch.local(path, files.sha256_of(path)))

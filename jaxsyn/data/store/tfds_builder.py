@@ -179,7 +179,7 @@ def write_metadata(
   """Writes what TFDS must know of a folder of records.
 
   Args:
-    folder: NAME/VERSION.
+    folder: NAME/VERSION, a local one; made if need be.
     name, version, features, about: see `write`.
     splits: what the manifest says of each, "shards" of it.
   """
@@ -216,6 +216,7 @@ def write_metadata(
     split_dict=tfds.core.splits.SplitDict(infos),
   )
   info.set_file_format(tfds.core.FileFormat.TFRECORD)
+  folder.mkdir(parents=True, exist_ok=True)
   info.write_to_directory(folder)
 
 
