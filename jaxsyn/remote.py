@@ -11,17 +11,22 @@ imported at the first call. Retries are theirs.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import errno
 import io
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar, cast
 
 from jaxsyn.errors import InputError, StoreError
 
 PathLike = str | os.PathLike[str]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_TOGETHER = 8  # requests; s3fs holds ten connections
 
 # Scheme -> the package that speaks to such stores, and where it looks for keys.
 _STORES = {
@@ -211,13 +216,16 @@ def upload(
     names: relative to both.
     last: of the names, the one that is written when the others are there.
   """
-  names = [name for name in names if name != last]
-  for together in filter(None, (names, [last] if last else [])):
+
+  def upload_one(name: str) -> None:
     with _told(target, writes=True):
-      filesystem(target).put(
-        [os.path.join(folder, name) for name in together],
-        [_join(target, name) for name in together],
+      # Not `put`, which asks whether there is a bucket before each.
+      filesystem(target).put_file(
+        os.path.join(folder, name), _join(target, name)
       )
+
+  each(upload_one, (name for name in names if name != last))
+  each(upload_one, [last] if last else [])
 
 
 def download(folder: PathLike, target: PathLike, names: Iterable[str]) -> None:
@@ -242,11 +250,15 @@ def remove(folder: PathLike, names: Iterable[str], first: str = "") -> None:
     names: relative to it.
     first: of the names, the one that goes before the others.
   """
-  store = filesystem(folder)
-  for name in sorted(names, key=lambda name: name != first):
+
+  def remove_one(name: str) -> None:
     with _told(folder), contextlib.suppress(FileNotFoundError):
       # Not `rm`, to which a name with a bracket or a star is a pattern.
-      store.rm_file(_join(folder, name))
+      filesystem(folder).rm_file(_join(folder, name))
+
+  names = set(names)
+  each(remove_one, names & {first})
+  each(remove_one, sorted(names - {first}))
 
 
 def move(folder: PathLike, target: PathLike, last: str) -> None:
@@ -256,11 +268,23 @@ def move(folder: PathLike, target: PathLike, last: str) -> None:
     folder, target: on a store.
     last: the name that is copied last and removed first.
   """
-  names = sorted(tags(folder), key=lambda name: name == last)
-  with _told(target):
-    for name in names:
+
+  def copy_one(name: str) -> None:
+    with _told(target):
       filesystem(folder).cp_file(_join(folder, name), _join(target, name))
+
+  names = set(tags(folder))
+  each(copy_one, sorted(names - {last}))
+  each(copy_one, names & {last})
   remove(folder, names, first=last)
+
+
+def each(
+  function: Callable[[Item], Result], items: Iterable[Item]
+) -> list[Result]:
+  """What a function that waits for a store says of each, some at a time."""
+  with concurrent.futures.ThreadPoolExecutor(_TOGETHER) as pool:
+    return list(pool.map(function, items))
 
 
 def _join(folder: PathLike, name: str) -> str:

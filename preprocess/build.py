@@ -218,7 +218,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
 
 def _facts(tools: Tools, stage: str, numbers: Sequence[int]) -> list[Facts]:
   """The facts of numbers of a stage that is done."""
-  pages = [tools.work.facts(f"{stage}/{number}") for number in numbers]
+  pages = tools.work.all_facts(stage, numbers)
   return [page["facts"] for page in pages if page]
 
 

@@ -133,12 +133,15 @@ def run(tools: Tools, runner: Runner) -> None:
   """
   for name, stage in STAGES.items():
     count = stage.count(tools)
-    todo = [n for n in range(count) if tools.work.facts(f"{name}/{n}") is None]
+    todo = [
+      number
+      for number, page in enumerate(tools.work.all_facts(name, range(count)))
+      if page is None
+    ]
     fresh = set(todo)
     _follow(runner.run(name, todo), name, len(todo))
     pages = []
-    for number in range(count):
-      page = tools.work.facts(f"{name}/{number}")
+    for number, page in enumerate(tools.work.all_facts(name, range(count))):
       assert page is not None, f"{name} {number} is done"
       if number in fresh:
         print(*page["said"], sep="\n", end="\n" if page["said"] else "")

@@ -14,7 +14,7 @@ import json
 import os
 import pathlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,9 @@ class Work:
       data = files.read_bytes(self.path(name))
     except FileNotFoundError:
       data = b""
+    return self._whole(name, data)
+
+  def _whole(self, name: str, data: bytes) -> bytes:
     data, found = data[:-_SUM], data[-_SUM:]
     if found != _sum(name, data):
       files.remove(self.path(name))
@@ -95,11 +98,11 @@ class Work:
 
     None where it is not done, or a piece of it is missing.
     """
-    if not files.is_file(self.path(f"{task}.facts")):
-      return None
+    name = f"{task}.facts"
     try:
-      page = self.read_page(f"{task}.facts")
-    except InputError:
+      data = files.read_bytes(self.path(name))
+      page = json.loads(self._whole(name, data))
+    except (FileNotFoundError, InputError):
       return None
     for piece, size in page["pieces"].items():
       try:
@@ -108,6 +111,13 @@ class Work:
       except FileNotFoundError:
         return None
     return page
+
+  def all_facts(self, stage: str, numbers: Iterable[int]) -> list[Facts | None]:
+    """The `facts` of numbers of a stage."""
+    tasks = (f"{stage}/{number}" for number in numbers)
+    if remote.is_remote(self.folder):
+      return remote.each(self.facts, tasks)
+    return [self.facts(task) for task in tasks]
 
   def _changed(self, name: str) -> InputError:
     return InputError(

@@ -127,15 +127,18 @@ def test_a_folder_counts_when_its_page_is_there(folder, tmp_path, monkeypatch):
   (tmp_path / "z").rename(tmp_path / "y")
   seen = []
   store = remote.filesystem(folder)
-  put = store.put
+  put = store.put_file
 
-  def watched(*args):
-    seen.append(remote.is_file(f"{folder}/page.json"))
-    put(*args)
+  def watched(path, target):
+    seen.append((remote.is_file(f"{folder}/page.json"), target[-4:]))
+    put(path, target)
 
-  monkeypatch.setattr(store, "put", watched)
+  monkeypatch.setattr(store, "put_file", watched)
   files.replace_folder(tmp_path, folder, "page.json")
-  assert seen == [False, False]  # as long as anything is missing
+  assert [there for there, _ in seen] == [
+    False
+  ] * 3  # as long as any is missing
+  assert seen[-1][1] == "json"
   assert sorted(remote.tags(folder)) == ["b/c", "page.json", "y"]
   files.remove_folder(folder, "page.json")
   assert remote.tags(folder) == {}
