@@ -150,7 +150,8 @@ def open_read(path: PathLike, ahead: int) -> io.BufferedReader:
 def read(path: PathLike) -> bytes:
   """The content of a file, in one request."""
   with _told(path):
-    return filesystem(path).cat_file(os.fspath(path))
+    # Else s3fs asks for the size before, to fetch large ones in parts.
+    return filesystem(path).cat_file(os.fspath(path), max_concurrency=1)
 
 
 def size(path: PathLike) -> int:

@@ -138,6 +138,7 @@ def _make(
   # What killed workers have left would be published.
   for folder, _, _ in os.walk(new):  # on a store they leave nothing
     files.remove_unfinished(folder)
+  files.remove(new / manifests.FILE)  # of one killed while it published
   manifest = _finish(inputs, tools)
   manifest["seconds"] = round(time.monotonic() - started, 1)
   lease.check(work.folder)

@@ -3,6 +3,8 @@
 import errno
 import gzip
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ import jax
 import numpy as np
 import object_store
 import pytest
+import raw_corpora
 
 from jaxsyn import exits, files, lease, lock, remote, train, workdir
 from jaxsyn.data.sentence import text
@@ -22,6 +25,7 @@ from jaxsyn.training import log
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.folder import CheckpointFolder, Damaged
 from jaxsyn.training.reader import Reader
+from preprocess import build, verify
 
 
 @pytest.fixture(scope="module")
@@ -310,6 +314,75 @@ def test_a_run_goes_on_there_as_it_does_here(
   ((best,),) = Session(there, beam=1)(["the small dog sees a red house"])
   assert best.text
   assert not os.path.exists("s3:")
+
+
+class Killed(BaseException):
+  pass
+
+
+def kill(patch, store, kind, number):
+  """Lets a process make so many requests of a kind, and no more."""
+  call, left = getattr(store, kind), iter(range(number))
+
+  def counted(*args):
+    if next(left, None) is None:
+      raise Killed
+    call(*args)
+
+  patch.setattr(store, kind, counted)
+
+
+def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
+  """Also by a process that is killed, where data of before is replaced."""
+  local = raw_corpora.corpus(tmp_path)
+  config, data = raw_corpora.corpus(tmp_path / "again"), f"{folder}/data"
+  for own in (local, config):
+    own.prepare.splits["train"] = ("tra*.en", "train.de.gz")
+  build.run(local)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  upload_folder(raw, f"{folder}/raw")
+  shutil.rmtree(raw)
+  config.prepare.raw_dir, config.data.directory = f"{folder}/raw", data
+  config.prepare.parse.source_conllu["train"] = "train.conllu"
+  config.prepare.parse.source_conllu["test"] = f"{folder}/raw/test.conllu"
+  for name in ("manifest.json", "columns/old.arrow", ".new-1.partial/a"):
+    remote.write(f"{data}/{name}", b"{}")
+  store = remote.filesystem(folder)
+  # While pieces are made, and while what was made of them is moved.
+  for kind, number, there in (("put_file", 50, True), ("cp_file", 9, False)):
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+      kill(patch, store, kind, number)
+      build.run(config)
+    assert files.is_file(f"{data}/manifest.json") == there
+  assert build.run(config) == files.path_of(data)
+  found = {name: f"{data}/{name}" for name in files.names(data)}
+  due = raw_corpora.records_of(local.data.directory)
+  pages = [
+    files.read_json(f"{place}/manifest.json")
+    for place in (local.data.directory, data)
+  ]
+  assert {
+    name: files.read_bytes(path)
+    for name, path in found.items()
+    if not name.startswith(("work/vocabulary-", "manifest.json"))
+  } == due
+  assert pages[0]["files"] == pages[1]["files"]
+  assert pages[0]["key"] == pages[1]["key"]
+  verify.run(data)
+  remote.write(found["report.txt"], b"x")
+  with pytest.raises(InputError, match=r"report\.txt has 1 bytes and had"):
+    verify.run(data)
+
+
+def test_files_are_listed_there_as_they_are_here(folder, tmp_path):
+  for name in ("a.en", "a-b/c", "a/b.en", "a[1].en", "b1.en", "b2.de"):
+    files.write_text(tmp_path / name, "")
+    remote.write(f"{folder}/{name}", b"1")
+  for pattern in ("", "*.en", "a/*", "b?.*", "a[[]1].en", "b[1-9].en", "c*"):
+    assert files.names(folder, pattern) == files.names(tmp_path, pattern)
+  for begin in ("a", "b"):
+    here, there = (files.folders(f, begin) for f in (tmp_path, folder))
+    assert [path.name for path in here] == [path.name for path in there]
 
 
 def test_a_copy_of_a_model_is_checked_and_kept(
