@@ -230,8 +230,8 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
       if model or not given:
         path = parser_models.find(model, language, fetched, downloads=downloads)
         models[side] = path
-        path = fetch.local(path, sha256_of(path))
-        parsers[side] = UDPipe(path, config.prepare.parse.beam)
+        beam = config.prepare.parse.beam
+        parsers[side] = UDPipe(fetch.local(path), beam)
   used = {file for split in splits.values() for file in split.files}
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(used, readers.map(sha256_of, used)))

@@ -91,7 +91,7 @@ def get(
   return found
 
 
-def local(path: PathLike, sha256: str) -> pathlib.Path:
+def local(path: PathLike, sha256: str = "") -> pathlib.Path:
   """A file for libraries that read local ones: itself, or a copy.
 
   The copy of one on an object store stays in the user's cache folder, under
@@ -99,13 +99,14 @@ def local(path: PathLike, sha256: str) -> pathlib.Path:
 
   Args:
     path: local or remote.
-    sha256: of the file; a local one is not looked at.
+    sha256: of the file; "": whatever it is now. A local one is not looked at.
 
   Raises:
     InputError: it is not there, or is another.
   """
   if not remote.is_remote(path):
     return pathlib.Path(path)
+  sha256 = sha256 or files.sha256_of(path)
   try:
     place = private.folder(make=True)
   except OSError:

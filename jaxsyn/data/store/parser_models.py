@@ -81,4 +81,4 @@ def find(
 
 def _check(path: Path) -> None:
   """Raises InputError unless it is a model."""
-  UDPipe(fetch.local(path, files.sha256_of(path)))
+  UDPipe(fetch.local(path))
