@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import files
+from jaxsyn import checksums, files
 from jaxsyn.data import schema
 from jaxsyn.data.options import Prepare
 from jaxsyn.data.sentence import controls
@@ -114,5 +114,5 @@ def make(directory: pathlib.Path, count: int) -> None:
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-  manifest["files"] = files.sums(directory, manifests.names(manifest))
+  manifest["files"] = checksums.sums(directory, manifests.names(manifest))
   manifests.write(directory, manifest)

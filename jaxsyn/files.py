@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and sums that tell when they change.
+"""Files that appear whole or not at all; `jaxsyn.checksums` tells when they change.
 
 Whatever jaxsyn leaves on a disk goes through here: written under a name of its
 own, flushed to the disk, renamed, and the folder flushed, so that a kill or a
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
-import hashlib
 import io
 import json
 import os
@@ -24,16 +22,12 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import IO, Any
-
-import google_crc32c
-import numpy as np
 
 from jaxsyn import remote
 
 PARTIAL = ".partial"  # how the names of unfinished files and folders end
-_SEAL = "crc32c"  # where a page of JSON keeps its own checksum
 _BLOCK = 1 << 20
 
 PathLike = str | os.PathLike[str]
@@ -319,105 +313,6 @@ def remove_unfinished(folder: PathLike, but: str = "") -> None:
       path.unlink(missing_ok=True)
 
 
-def crc32c(data: bytes | np.ndarray) -> str:
-  """The CRC-32C of bytes, or of an array's in row-major order, in hexadecimal.
-
-  >>> crc32c(b"123456789")
-  'e3069283'
-  """
-  if isinstance(data, np.ndarray):  # bfloat16 has no buffer, its bytes do
-    data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-  # The library wants bytes themselves; a copy in small blocks is cheap.
-  starts = range(0, len(data), _BLOCK)
-  return _crc32c(bytes(data[start : start + _BLOCK]) for start in starts)
-
-
-def crc_of(path: PathLike) -> str:
-  """The CRC-32C of a file, in hexadecimal."""
-  with open_read(path) as file:
-    return _crc32c(iter(lambda: file.read(_BLOCK), b""))
-
-
-def _crc32c(blocks: Iterable[bytes]) -> str:
-  return f"{functools.reduce(google_crc32c.extend, blocks, 0):08x}"
-
-
-def sha256_of(path: PathLike) -> str:
-  """The SHA-256 of a file, in hexadecimal."""
-  with open_read(path) as file:
-    return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sums(folder: PathLike, names: Iterable[str]) -> dict[str, Any]:
-  """What `damaged` compares with: name -> {"bytes", "crc32c"} of files.
-
-  Args:
-    folder: of the files.
-    names: of the files, relative to it.
-  """
-  return {
-    name: {
-      "bytes": size_of(os.path.join(folder, name)),
-      "crc32c": crc_of(os.path.join(folder, name)),
-    }
-    for name in names
-  }
-
-
-def damaged(
-  folder: PathLike,
-  expected: Mapping[str, Mapping[str, Any]],
-  deep: Callable[[str], bool] = lambda name: True,
-) -> str:
-  """The first file that is not as it was, and how; "" where all are.
-
-  Args:
-    folder: of the files.
-    expected: of `sums`.
-    deep: whether to read a file, or to look at its size alone.
-  """
-  for name, facts in expected.items():
-    path = os.path.join(folder, name)
-    try:
-      size = size_of(path)
-      if size != facts["bytes"]:
-        return f"{path} has {size} bytes and had {facts['bytes']}"
-      if deep(name) and (found := crc_of(path)) != facts["crc32c"]:
-        return (
-          f"{path} has another checksum ({found}) than when it was written "
-          f"({facts['crc32c']})"
-        )
-    except OSError as error:
-      return f"{path}: {error.strerror}"
-  return ""
-
-
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-  """A page for JSON with its own checksum in it, under "crc32c".
-
-  >>> sealed({"a": 1})
-  {'a': 1, 'crc32c': '6f4c8c94'}
-  """
-  page = {name: value for name, value in content.items() if name != _SEAL}
-  return {**page, _SEAL: _seal(page)}
-
-
-def unsealed(page: Any) -> dict[str, Any]:
-  """What was sealed, however it is laid out in its file.
-
-  Raises:
-    ValueError: it is no such page, or was changed since.
-  """
-  if not isinstance(page, dict) or _SEAL not in page:
-    raise ValueError("its checksum is not there.")
-  content = {name: value for name, value in page.items() if name != _SEAL}
-  if page[_SEAL] != _seal(content):
-    raise ValueError(
-      "its checksum differs: it was changed after it was written."
-    )
-  return content
-
-
 def read_json(path: PathLike) -> Any:
   """What a JSON file holds.
 
@@ -429,10 +324,6 @@ def read_json(path: PathLike) -> Any:
     return json.loads(read_bytes(path).decode("utf-8"))
   except RecursionError:  # thousands of brackets
     raise ValueError("it is nested too deeply.") from None
-
-
-def _seal(content: Mapping[str, Any]) -> str:
-  return crc32c(json.dumps(content, sort_keys=True).encode("ascii"))
 
 
 def _beside(path: pathlib.Path) -> pathlib.Path:

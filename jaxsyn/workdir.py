@@ -20,7 +20,7 @@ import pathlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from jaxsyn import files
+from jaxsyn import checksums, files
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests
@@ -89,9 +89,9 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
     files.copy(source / file, workdir / file)
   manifests.write(workdir, manifest)
   if corpora:
-    files.write_json(workdir / MIXTURE, files.sealed(corpora))
+    files.write_json(workdir / MIXTURE, checksums.sealed(corpora))
   # Last: what has a config is taken for a run, and lacks nothing else.
-  files.write_json(workdir / CONFIG, files.sealed(as_dict(config)))
+  files.write_json(workdir / CONFIG, checksums.sealed(as_dict(config)))
   return Run(workdir, config, manifest)
 
 
@@ -111,7 +111,7 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
     )
   try:
     # With a checksum: of a number that is another nobody would hear.
-    page = files.unsealed(files.read_json(path))
+    page = checksums.unsealed(files.read_json(path))
   except (ValueError, OSError) as error:
     raise InputError(
       f"{path} is damaged ({str(error).rstrip('.')}). Bring it back from a copy; what may "
@@ -139,7 +139,7 @@ def _begun(workdir: pathlib.Path) -> bool:
 
 
 def _is_whole(path: pathlib.Path, digest: str) -> bool:
-  return files.is_file(path) and files.sha256_of(path) == digest
+  return files.is_file(path) and checksums.sha256_of(path) == digest
 
 
 def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:
@@ -161,7 +161,7 @@ def _check_corpora(workdir: pathlib.Path, corpora: dict[str, Any]) -> None:
   if not corpora:
     return
   try:
-    was = files.unsealed(files.read_json(workdir / MIXTURE))
+    was = checksums.unsealed(files.read_json(workdir / MIXTURE))
   except (ValueError, OSError) as error:
     raise InputError(
       f"{workdir / MIXTURE} is damaged ({str(error).rstrip('.')}). Bring it back "

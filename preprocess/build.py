@@ -28,7 +28,7 @@ from typing import Any
 
 from absl import flags
 
-from jaxsyn import cli, exits, files, lease, lock
+from jaxsyn import checksums, cli, exits, files, lease, lock
 from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
@@ -204,7 +204,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     )
     report.write(here, title, facts, counts=counts, train=data.train)
   names = files.names(job.new)
-  sums |= files.sums(job.new, [name for name in names if name not in sums])
+  sums |= checksums.sums(job.new, [name for name in names if name not in sums])
   return {
     **known,
     "splits": facts,

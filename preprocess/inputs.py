@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from jaxsyn import files
+from jaxsyn.checksums import sha256_of
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parser import UDPipe
@@ -21,7 +22,6 @@ from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, manifests, parser_models
 from jaxsyn.errors import InputError
-from jaxsyn.files import sha256_of
 from preprocess import options, raw, sources, subwords
 from preprocess.corpus import Job, Split
 from preprocess.ranges import Units

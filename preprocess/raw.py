@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from jaxsyn import files
+from jaxsyn.checksums import sha256_of
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
-from jaxsyn.files import sha256_of
 
 
 def sentence(block: conllu.Block) -> str:

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from jaxsyn import files
+from jaxsyn import checksums, files
 from jaxsyn.data import schema
 from jaxsyn.data.store import manifests, tfrecord
 from jaxsyn.data.store.blocks import Block, BlockWriter, Column, LengthsWriter
@@ -113,8 +113,8 @@ def write(tools: Tools, number: int, out: Output) -> Facts:
     file.flush()
     # Before it has its name: on a store it would come back to be read.
     if kind == RECORDS:
-      facts["sha256"] = files.sha256_of(file.name)
-    facts |= files.sums("", [file.name])[file.name]
+      facts["sha256"] = checksums.sha256_of(file.name)
+    facts |= checksums.sums("", [file.name])[file.name]
   out.add(tools.job.new / name)
   return {"file": name, **facts}
 
@@ -193,7 +193,7 @@ def write_tables(tools: Tools, number: int, out: Output) -> Facts:
   for path in (index, lengths):
     out.add(path)
   return {
-    "files": files.sums(new, names),
+    "files": checksums.sums(new, names),
     "examples": sum(shard["examples"] for shard in written),
     "shards": written,
     "records_sha256": digest,

@@ -11,7 +11,7 @@ import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from jaxsyn import files
+from jaxsyn import checksums, files
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
@@ -112,7 +112,7 @@ def vocabulary(tools: Tools, number: int, out: Output) -> Facts:
   else:
     out.said.append(f"training a vocabulary on {len(lines):,} lines")
     found = train(lines, path, options)
-    files.write_json(_sums(path), files.sums(path.parent, [path.name]))
+    files.write_json(_sums(path), checksums.sums(path.parent, [path.name]))
   if found.size != options.size:
     out.said.append(
       f"the text is enough for a vocabulary of {found.size} pieces, not"
@@ -146,7 +146,7 @@ def _as_made(path: pathlib.Path, out: Output) -> bool:
   """Whether a vocabulary of an earlier call is there, as it was made."""
   try:
     expected = files.read_json(_sums(path))[path.name]
-    wrong = files.damaged(path.parent, {path.name: expected})
+    wrong = checksums.damaged(path.parent, {path.name: expected})
   except (OSError, ValueError, LookupError, TypeError):  # not made, or damaged
     return False
   if wrong:

@@ -17,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxsyn import files
+from jaxsyn.checksums import sha256_of
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
 from jaxsyn.data.store import (
@@ -29,7 +30,6 @@ from jaxsyn.data.store import (
 from jaxsyn.data.store.records import Records
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
-from jaxsyn.files import sha256_of
 
 
 def damage(directory: pathlib.Path, key: str) -> list[str] | None:

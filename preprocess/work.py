@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import files, remote
+from jaxsyn import checksums, files, remote
 from jaxsyn.errors import InputError
 
 _AHEAD = 1 << 16  # bytes that are asked of a store where less is read
@@ -171,4 +171,4 @@ def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def _sum(name: str, data: bytes) -> bytes:
   # With the name: a whole piece may be another's.
-  return files.crc32c(f"{files.crc32c(data)} {name}".encode()).encode()
+  return checksums.crc32c(f"{checksums.crc32c(data)} {name}".encode()).encode()

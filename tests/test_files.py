@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxsyn import files
+from jaxsyn import checksums, files
 
 
 def names(folder):
@@ -79,14 +79,14 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path):
 def test_checksums_of_arrays_are_those_of_their_bytes(tmp_path):
   array = np.arange(1_000_003, dtype=np.int32).reshape(-1, 1)
   array.tofile(tmp_path / "a")
-  assert files.crc_of(tmp_path / "a") == files.crc32c(array)
+  assert checksums.crc_of(tmp_path / "a") == checksums.crc32c(array)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(), (0, 3), (3, 2)])
 def test_checksums_take_arrays_of_every_kind(dtype, shape):
   array = np.ones(shape, dtype)
-  assert files.crc32c(array) == files.crc32c(array.tobytes())
+  assert checksums.crc32c(array) == checksums.crc32c(array.tobytes())
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "grow", "remove"])
@@ -94,15 +94,15 @@ def test_every_harm_is_found_and_named(tmp_path, harm):
   path = tmp_path / "a"
   path.write_bytes(b"0123456789")
   (tmp_path / "b").write_bytes(b"")
-  expected = files.sums(tmp_path, ["b", "a"])
-  assert files.damaged(tmp_path, expected) == ""
+  expected = checksums.sums(tmp_path, ["b", "a"])
+  assert checksums.damaged(tmp_path, expected) == ""
   if harm == "flip":
     path.write_bytes(b"0123456788")
-    assert files.damaged(tmp_path, expected, lambda name: False) == ""
+    assert checksums.damaged(tmp_path, expected, lambda name: False) == ""
   elif harm == "cut":
     path.write_bytes(b"012345678")
   elif harm == "grow":
     path.write_bytes(b"01234567890")
   else:
     path.unlink()
-  assert str(path) in files.damaged(tmp_path, expected)
+  assert str(path) in checksums.damaged(tmp_path, expected)

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # by itself. Each imports only from itself and from rooms before it.
 ROOMS = [
   *("jaxsyn.__init__", "jaxsyn.errors", "jaxsyn.remote", "jaxsyn.lease"),
-  *("jaxsyn.files", "jaxsyn.lock", "jaxsyn.private"),
+  *("jaxsyn.files", "jaxsyn.checksums", "jaxsyn.lock", "jaxsyn.private"),
   *("jaxsyn.exits", "jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product"),
   "jaxsyn.options",
   *("jaxsyn.data.__init__", "jaxsyn.data.options", "jaxsyn.data.annotations"),

@@ -16,7 +16,7 @@ import object_store
 import pytest
 import raw_corpora
 
-from jaxsyn import exits, files, lease, lock, remote, train, workdir
+from jaxsyn import checksums, exits, files, lease, lock, remote, train, workdir
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError, StoreError
@@ -89,16 +89,18 @@ def test_files_are_copied_and_compared_across_the_two_worlds(folder, tmp_path):
   files.copy(tmp_path / "a", f"{folder}/a")
   files.copy(f"{folder}/a", tmp_path / "b")
   assert (tmp_path / "b").read_bytes() == data
-  assert files.sha256_of(f"{folder}/a") == files.sha256_of(tmp_path / "a")
-  sums = files.sums(tmp_path, ["a"])
-  assert files.sums(folder, ["a"]) == sums
-  assert files.damaged(folder, sums) == ""
+  assert checksums.sha256_of(f"{folder}/a") == checksums.sha256_of(
+    tmp_path / "a"
+  )
+  sums = checksums.sums(tmp_path, ["a"])
+  assert checksums.sums(folder, ["a"]) == sums
+  assert checksums.damaged(folder, sums) == ""
   remote.write(f"{folder}/a", data[:-1] + b"?")
-  assert "another checksum" in files.damaged(folder, sums)
+  assert "another checksum" in checksums.damaged(folder, sums)
   remote.write(f"{folder}/a", data[:-1])
-  assert "has 2999999 bytes" in files.damaged(folder, sums)
+  assert "has 2999999 bytes" in checksums.damaged(folder, sums)
   remote.remove(folder, ["a"])
-  assert "No such file" in files.damaged(folder, sums)
+  assert "No such file" in checksums.damaged(folder, sums)
 
 
 def test_a_file_is_read_from_any_place(folder):
@@ -252,7 +254,7 @@ def test_a_page_names_no_files_elsewhere(folder, name):
   page = kept.last.page(1)
   page["files"][name] = {"bytes": 1, "crc32c": "00000000"}
   path = f"{folder}/checkpoints/1/page.json"
-  files.write_json(path, files.sealed(page))
+  files.write_json(path, checksums.sealed(page))
   with pytest.raises(Damaged, match="is no file of it"):
     kept.last.read(1, abstract(1))
 

@@ -11,7 +11,7 @@ import pytest
 from toy_folders import data_of, opened, values
 
 from configs import pud, systems
-from jaxsyn import files, train
+from jaxsyn import checksums, files, train
 from jaxsyn.data.loader.column_cache import folder_of
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence.stream import sentences
@@ -104,9 +104,9 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   folder, parses, config = run
   shutil.copytree(folder, tmp_path / "run")
   path = tmp_path / "run" / "config.json"
-  kept = files.unsealed(files.read_json(path))
+  kept = checksums.unsealed(files.read_json(path))
   kept["seed"], kept["data"]["tree"] = 5, "random"
-  files.write_json(path, files.sealed(kept))
+  files.write_json(path, checksums.sealed(kept))
   config = config.copy_and_resolve_references()
   config.seed, config.data.tree = 5, "random"
   # Nothing is left to do but to read the data.

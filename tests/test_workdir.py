@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from jaxsyn import files, train, workdir
+from jaxsyn import checksums, train, workdir
 from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.manifest_format import records_sha256
@@ -121,10 +121,10 @@ def run(tiny, tmp_path):
 def test_any_other_config_is_one_message_with_its_file(run):
   path = run / "config.json"
   text = path.read_text()
-  whole = files.unsealed(json.loads(text))
+  whole = checksums.unsealed(json.loads(text))
 
   def sealed():
-    return json.dumps(files.sealed(whole))
+    return json.dumps(checksums.sealed(whole))
 
   pages = ["", "{", "[]", "null", "7", '"x"', "[" * 100_000, "1" * 10_000]
   pages += [text[: len(text) // 2], "{}"]

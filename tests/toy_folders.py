@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from configs import base
-from jaxsyn import files
+from jaxsyn import checksums
 from jaxsyn.config import read_config
 from jaxsyn.data import schema
 from jaxsyn.data.loader.column_cache import open_columns
@@ -105,7 +105,7 @@ def manifest_of(
       path.parent.mkdir(parents=True, exist_ok=True)
       path.touch()
     there = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
-    sums = files.sums(folder, sorted(path.as_posix() for path in there))
+    sums = checksums.sums(folder, sorted(path.as_posix() for path in there))
   # As JSON gives it back: lists, no tuples.
   return json.loads(json.dumps({**manifest, "files": sums, **fields}))
 

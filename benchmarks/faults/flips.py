@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.faults import harm
 from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
-from jaxsyn import files
+from jaxsyn import checksums
 from jaxsyn.config import read_config
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import open_split
@@ -174,7 +174,7 @@ def files_of(folder: pathlib.Path) -> dict[str, Any]:
     name = str(path.relative_to(folder))
     if path.is_file() and not name.startswith("work/"):
       found[name] = path.read_bytes()
-  manifest = files.unsealed(json.loads(found[manifests.FILE]))
+  manifest = checksums.unsealed(json.loads(found[manifests.FILE]))
   del manifest["seconds"]
   return {**found, manifests.FILE: manifest}
 

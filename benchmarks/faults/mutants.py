@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.faults.harm import HARMS, Rng
-from jaxsyn import files
+from jaxsyn import checksums
 
 # Values that have gone wrong somewhere: absent, of another type, at and beyond
 # the bounds, names that leave their folder, characters that end a line.
@@ -77,7 +77,7 @@ def json_text(text: bytes, rng: Rng) -> bytes:
     return harmed(text, rng)
   page = json.loads(text)
   try:
-    page = files.sealed(tree(files.unsealed(page), rng))
+    page = checksums.sealed(tree(checksums.unsealed(page), rng))
   except ValueError:  # no checksum, or what JSON cannot say
     page = tree(page, rng)
   return json.dumps(page).encode()

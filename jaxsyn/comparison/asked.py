@@ -21,7 +21,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn import files, workdir
+from jaxsyn import checksums, files, workdir
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.store import manifests
@@ -107,14 +107,14 @@ class Job:
     names = [path.relative_to(self.run).as_posix() for path in paths]
     content = {
       "facts": dataclasses.asdict(facts),
-      "files": files.sums(self.run, names),
+      "files": checksums.sums(self.run, names),
     }
-    files.write_json(self.run / FINISHED, files.sealed(content))
+    files.write_json(self.run / FINISHED, checksums.sealed(content))
 
   def check(self) -> None:
     """Raises InputError unless what it has made is as it was written."""
     page = self._page()
-    if page and (wrong := files.damaged(self.run, page["files"])):
+    if page and (wrong := checksums.damaged(self.run, page["files"])):
       raise InputError(
         f"{wrong}. Delete it, and {self.run / FINISHED}, and run the same "
         "command again: what is trained is not trained again."
@@ -178,7 +178,7 @@ def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
     }
   folder.mkdir(parents=True, exist_ok=True)
   content = {"format": FORMAT, "systems": there}
-  files.write_json(folder / FILE, files.sealed(content))
+  files.write_json(folder / FILE, checksums.sealed(content))
 
 
 def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
@@ -215,7 +215,7 @@ def _read(folder: pathlib.Path) -> dict[str, Any]:
 def _sealed(path: pathlib.Path, advice: str) -> dict[str, Any]:
   """A page as it was written; an InputError with the advice where it is not."""
   try:
-    return files.unsealed(files.read_json(path))
+    return checksums.unsealed(files.read_json(path))
   except ValueError as error:
     why = str(error).rstrip(".")
     raise InputError(f"{path} is damaged ({why}). {advice}") from None

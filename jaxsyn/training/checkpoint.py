@@ -36,7 +36,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 from flax import traverse_util
 
-from jaxsyn import files, lease, remote
+from jaxsyn import checksums, files, lease, remote
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts, sums
 from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged, none_whole
@@ -133,8 +133,8 @@ class Checkpoints(Reader):
         if self._primary:
           paths = (path for path in new.rglob("*") if path.is_file())
           names = sorted(str(path.relative_to(new)) for path in paths)
-          page["files"] = files.sums(new, names)
-          files.write_json(new / PAGE, files.sealed(page))
+          page["files"] = checksums.sums(new, names)
+          files.write_json(new / PAGE, checksums.sealed(page))
           if self._here:
             lease.check(kept.folder)
             files.replace_folder(new, kept.path(step), PAGE)

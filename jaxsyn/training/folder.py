@@ -32,7 +32,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxsyn import files, lock, remote
+from jaxsyn import checksums, files, lock, remote
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts, sums
 
@@ -111,7 +111,7 @@ class CheckpointFolder:
     """
     path = self.path(step) / PAGE
     try:
-      return files.unsealed(files.read_json(path))
+      return checksums.unsealed(files.read_json(path))
     except ValueError:
       raise Damaged(f"{path} is not as it was written") from None
     except OSError as error:
@@ -175,7 +175,7 @@ class CheckpointFolder:
       if place != self.path(step):
         self._fetch(step, page, place)
       # Before Orbax sees them: of some damage its threads print tracebacks.
-      reason = files.damaged(place, page["files"])
+      reason = checksums.damaged(place, page["files"])
       reason = reason.replace(str(place), str(self.path(step)))
       if any(word in reason for word in _MACHINE):
         raise InputError(

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsyn import files
+from jaxsyn import checksums
 
 Tree = Any
 # Of an array by name: {"shape", "dtype", "crc32c": {region: sum}}, where a
@@ -50,7 +50,9 @@ def held(tree: Tree) -> Callable[[], Sums]:
       name: {
         "shape": shape,
         "dtype": dtype,
-        "crc32c": {region: files.crc32c(data) for region, data in parts[name]},
+        "crc32c": {
+          region: checksums.crc32c(data) for region, data in parts[name]
+        },
       }
       for name, (shape, dtype) in facts.items()
     }
@@ -75,7 +77,7 @@ def differing(tree: Tree, sums: Sums) -> str:
       return f"{name} is {leaf.dtype} {leaf.shape}"
     for region, expected in entry["crc32c"].items():
       data = _seen(leaf, region)
-      if data is not None and files.crc32c(data) != expected:
+      if data is not None and checksums.crc32c(data) != expected:
         return f"{name} has another checksum than when it was saved"
   return ""
 

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from jaxsyn import files
+from jaxsyn import checksums, files
 from jaxsyn.comparison import asked, progress, results
 from jaxsyn.comparison.progress import Board, RunState
 from jaxsyn.comparison.runner import STARTS, Runner
@@ -65,8 +65,8 @@ sys.path.insert(0, {str(ROOT)!r})
 import json
 from jaxsyn import files
 page = {{"facts": json.loads('''{FACTS}''')}}
-page["files"] = files.sums(run, ["test/test.txt"])
-files.write_json(run / "finished.json", files.sealed(page))
+page["files"] = checksums.sums(run, ["test/test.txt"])
+files.write_json(run / "finished.json", checksums.sealed(page))
 """
 
 
@@ -144,7 +144,7 @@ def test_other_data_are_refused(jobs, tmp_path):
   page = tmp_path / asked.FILE
   there = jobs[0].system.manifest["splits"]["test"]["records_sha256"]
   text = page.read_text().replace(there, "0" * 64)
-  files.write_json(page, files.sealed(json.loads(text)))
+  files.write_json(page, checksums.sealed(json.loads(text)))
   with pytest.raises(InputError, match="compares on other data than"):
     asked.begin(tmp_path, systems)
 

@@ -12,7 +12,7 @@ import pytest
 import web_server
 from raw_corpora import corpus, records_of
 
-from jaxsyn import cli, files
+from jaxsyn import checksums, cli
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from preprocess import build, publish, verify
@@ -118,7 +118,7 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
   def change(name, old, new):
     text = gzip.decompress(expected[name]).replace(old, new, 1)
     (folder / name).write_bytes(gzip.compress(text))
-    made = {**manifest, "files": files.sums(folder, manifest["files"])}
+    made = {**manifest, "files": checksums.sums(folder, manifest["files"])}
     manifests.write(folder, made)
     with pytest.raises(InputError, match="out is damaged: ") as error:
       verify.run(folder)

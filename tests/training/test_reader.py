@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxsyn import files
+from jaxsyn import checksums, files
 from jaxsyn.errors import InputError
 from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
@@ -79,9 +79,9 @@ def arrays_of(checkpoint):
 def flip_unseen(checkpoint):
   """Other numbers in files whose sums fit, as if saving had gone wrong."""
   flip(arrays_of(checkpoint))
-  page = files.unsealed(files.read_json(checkpoint / PAGE))
-  page["files"] = files.sums(checkpoint, list(page["files"]))
-  files.write_json(checkpoint / PAGE, files.sealed(page))
+  page = checksums.unsealed(files.read_json(checkpoint / PAGE))
+  page["files"] = checksums.sums(checkpoint, list(page["files"]))
+  files.write_json(checkpoint / PAGE, checksums.sealed(page))
 
 
 def seen(folder):
@@ -330,13 +330,13 @@ def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
   kept = CheckpointFolder(tmp_path, "state")
   path = kept.path(1) / PAGE
   content = {"minutes": float("nan"), "text": "é", "list": [1, 2.5, None]}
-  files.write_json(path, files.sealed(content))
+  files.write_json(path, checksums.sealed(content))
   assert repr(kept.page(1)) == repr(content)
   for other in ("", "{", "[]", "null", '{"crc32c": "00000000"}', "[" * 100_000):
     path.write_text(other)
     with pytest.raises(Damaged, match=r"page\.json is not as it was written"):
       kept.page(1)
-  files.write_json(path, files.sealed(content) | {"minutes": 1.0})
+  files.write_json(path, checksums.sealed(content) | {"minutes": 1.0})
   with pytest.raises(Damaged):
     kept.page(1)
   path.unlink()
@@ -352,7 +352,7 @@ def test_regions_of_an_array(tmp_path):
 
   entry = {"shape": [8, 8], "dtype": "float32"}
   each = [
-    {"w": entry | {"crc32c": {region: files.crc32c(data)}}}
+    {"w": entry | {"crc32c": {region: checksums.crc32c(data)}}}
     for region, data in parts.items()
   ]
   merged = sums.merged(each)

@@ -25,7 +25,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 
-from jaxsyn import files, lock, private, remote
+from jaxsyn import checksums, files, lock, private, remote
 from jaxsyn.data.loader.examples import Notes
 from jaxsyn.data.store.blocks import BlockWriter, LengthsWriter
 from jaxsyn.data.store.manifest_format import File, Number
@@ -185,12 +185,12 @@ def _read(
     OSError: a file is not there, or cannot be read.
     ValueError: it is not as it was written.
   """
-  page = files.unsealed(files.read_json(folder / PAGE))
+  page = checksums.unsealed(files.read_json(folder / PAGE))
   about = from_config(_Page, page, At(PAGE), MEASURED)
   if about.format != FORMAT or set(about.files) != {_COLUMNS, _LENGTHS}:
     raise ValueError(f"{PAGE} is of another version")
   small = about.files[_COLUMNS].bytes <= memory_gib * 2**30
-  wrong = files.damaged(
+  wrong = checksums.damaged(
     folder, page["files"], lambda name: small or name == _LENGTHS
   )
   if wrong:
@@ -222,10 +222,10 @@ def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
     page = {
       "format": FORMAT,
       "examples": sum(len(block.length_I4) for block in writer.blocks),
-      "files": files.sums(new, [_COLUMNS, _LENGTHS]),
+      "files": checksums.sums(new, [_COLUMNS, _LENGTHS]),
       "notes": dict(notes),
     }
-    files.write_json(new / PAGE, files.sealed(page))
+    files.write_json(new / PAGE, checksums.sealed(page))
 
 
 def _remove_stale(folder: pathlib.Path) -> None:

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from jaxsyn import files
+from jaxsyn import checksums
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.conllu_text import Parse
@@ -81,7 +81,7 @@ class UDPipe:
   @functools.cached_property
   def sha256(self) -> str:
     """Hash of the model's file, as manifests and checkpoints name it."""
-    return files.sha256_of(self.path)
+    return checksums.sha256_of(self.path)
 
   def __call__(self, line: str) -> Parse:
     """The parse of a line; `parsed` is False where there is none."""

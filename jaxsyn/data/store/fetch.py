@@ -27,7 +27,7 @@ from typing import IO, NamedTuple
 
 from tqdm import tqdm
 
-from jaxsyn import files, lock, private, remote
+from jaxsyn import checksums, files, lock, private, remote
 from jaxsyn.errors import InputError
 
 Check = Callable[[pathlib.Path], object]
@@ -106,18 +106,18 @@ def local(path: PathLike, sha256: str = "") -> pathlib.Path:
   """
   if not remote.is_remote(path):
     return pathlib.Path(path)
-  sha256 = sha256 or files.sha256_of(path)
+  sha256 = sha256 or checksums.sha256_of(path)
   try:
     place = private.folder(make=True)
   except OSError:
     place = private.temporary()
   copy = place / "files" / sha256 / os.fspath(path).rpartition("/")[2]
-  if not (copy.is_file() and files.sha256_of(copy) == sha256):
+  if not (copy.is_file() and checksums.sha256_of(copy) == sha256):
     try:
       files.copy(path, copy)
     except FileNotFoundError:
       raise InputError(f"{path} is missing; copy the folder anew.") from None
-    if (found := files.sha256_of(copy)) != sha256:
+    if (found := checksums.sha256_of(copy)) != sha256:
       copy.unlink()
       raise InputError(
         f"{path} has the SHA-256 {found} and not {sha256}, as the manifest of "
@@ -159,7 +159,7 @@ def _found(path: pathlib.Path, expected: str, check: Check) -> str | None:
   """The SHA-256 of the file that is there; None if it must be fetched."""
   if not files.is_file(path):
     return None
-  found = files.sha256_of(path)
+  found = checksums.sha256_of(path)
   if not expected:  # put there by hand
     check(path)
     _write_record(path, found, "put here by hand")
@@ -187,7 +187,7 @@ def _fetch(
       file.write(block)
     file.flush()
     temporary = pathlib.Path(file.name)
-    found = files.sha256_of(temporary)
+    found = checksums.sha256_of(temporary)
     if expected and found != expected:
       said = "config.prepare.downloads says"
       if not address.sha256:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxsyn import files
+from jaxsyn import checksums, files
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.tfrecord import REMEDY
@@ -36,7 +36,7 @@ def damaged(
   return {
     name: wrong
     for name, facts in manifest["files"].items()
-    if (wrong := files.damaged(directory, {name: facts}, lambda _: deep))
+    if (wrong := checksums.damaged(directory, {name: facts}, lambda _: deep))
   }
 
 
@@ -56,7 +56,7 @@ def check(
   """
   name = pathlib.PurePath(name).as_posix()
   facts = {name: manifest["files"][name]}
-  if wrong := files.damaged(directory, facts, lambda _: deep):
+  if wrong := checksums.damaged(directory, facts, lambda _: deep):
     raise InputError(f"{wrong}. {REMEDY}")
 
 

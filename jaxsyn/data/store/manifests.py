@@ -26,7 +26,7 @@ import pathlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from jaxsyn import files
+from jaxsyn import checksums, files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, manifest_format
@@ -49,7 +49,7 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
     page = files.read_json(path)
     found = page.get("format") if isinstance(page, dict) else None
     if found == FORMAT:
-      manifest = files.unsealed(page)
+      manifest = checksums.unsealed(page)
       _validate(manifest)
       return manifest
   except (FileNotFoundError, NotADirectoryError):
@@ -77,8 +77,8 @@ def write(
   Raises:
     InputError: `read` would refuse it.
   """
-  page = files.sealed({**manifest, "format": FORMAT})
-  _validate(files.unsealed(page))
+  page = checksums.sealed({**manifest, "format": FORMAT})
+  _validate(checksums.unsealed(page))
   files.write_json(files.path_of(directory) / FILE, page)
 
 

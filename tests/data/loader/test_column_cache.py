@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from jaxsyn import files, private
+from jaxsyn import checksums, files, private
 from jaxsyn.data.loader import column_cache
 from jaxsyn.data.loader.held import hold
 from jaxsyn.data.store.rows import together
@@ -158,9 +158,9 @@ def test_flips_and_cuts_anywhere(tmp_path):
 
 def sealed(cache, change):
   """Changes the page and gives it a right checksum."""
-  page = files.unsealed(json.loads((cache / column_cache.PAGE).read_text()))
+  page = checksums.unsealed(json.loads((cache / column_cache.PAGE).read_text()))
   change(page)
-  files.write_json(cache / column_cache.PAGE, files.sealed(page))
+  files.write_json(cache / column_cache.PAGE, checksums.sealed(page))
 
 
 HOSTILE = {
@@ -234,7 +234,7 @@ def test_one_of_other_features_is_made_again(tmp_path):
 def test_another_puts_its_own_there_while_it_is_read(tmp_path, monkeypatch):
   cache, aside = tmp_path / "cache", tmp_path / "aside"
   opened(cache)
-  checked = files.crc_of
+  checked = checksums.crc_of
 
   def gone(path):
     monkeypatch.setattr(files, "crc_of", checked)

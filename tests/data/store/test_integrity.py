@@ -6,7 +6,7 @@ import shutil
 import pytest
 import toy_folders
 
-from jaxsyn import files
+from jaxsyn import checksums
 from jaxsyn.data.store import integrity, manifests, records, tfds_builder
 from jaxsyn.errors import InputError
 
@@ -119,7 +119,7 @@ def test_text_whose_sum_is_right_and_lines_are_not(folder, content, message):
   name = "text/train.target-00000-of-00003.gz"
   (folder / name).write_bytes(content)
   manifest = manifests.read(folder)
-  manifest["files"] |= files.sums(folder, [name])
+  manifest["files"] |= checksums.sums(folder, [name])
   manifests.write(folder, manifest)
   with pytest.raises(InputError, match=message):
     read_targets(folder)

@@ -10,7 +10,7 @@ import pytest
 import toy_folders
 
 from benchmarks.faults import mutants
-from jaxsyn import files, workdir
+from jaxsyn import checksums, workdir
 from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
@@ -90,7 +90,7 @@ def folder(prepared, tmp_path):
 
 def put(folder, content):
   """Writes what is no manifest, its checksum right."""
-  (folder / manifests.FILE).write_text(json.dumps(files.sealed(content)))
+  (folder / manifests.FILE).write_text(json.dumps(checksums.sealed(content)))
 
 
 def at(content, path):

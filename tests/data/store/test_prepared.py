@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from toy_folders import example, prepare
 
-from jaxsyn import files
+from jaxsyn import checksums
 from jaxsyn.data.store import blocks, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.records import Records
@@ -115,7 +115,7 @@ def resealed(folder, name, data):
   """Another file, of which the manifest has the sum."""
   (folder / name).write_bytes(data)
   manifest = manifests.read(folder)
-  manifest["files"] |= files.sums(folder, [name])
+  manifest["files"] |= checksums.sums(folder, [name])
   manifests.write(folder, manifest)
 
 

@@ -10,7 +10,7 @@ from tensorflow_datasets.proto import tf_example_pb2
 from toy_folders import example, prepare
 
 from benchmarks.faults import mutants
-from jaxsyn import files
+from jaxsyn import checksums, files
 from jaxsyn.data import schema
 from jaxsyn.data.store import decoding, manifests, records, tfrecord
 from jaxsyn.data.store.example_check import Check
@@ -173,7 +173,7 @@ def shards_again(folder, payloads):
       for _ in range(shard["examples"]):
         writer.write(next(payloads))
     shard |= {"bytes": writer.size, "sha256": writer.digest.hexdigest()}
-    manifest["files"] |= files.sums(folder, [name])
+    manifest["files"] |= checksums.sums(folder, [name])
   facts["records_sha256"] = records_sha256(
     [shard["sha256"] for shard in facts["shards"]]
   )
