@@ -327,6 +327,8 @@ def test_a_read_only_disk(tmp_path, capsys):
 
 
 def _as_nobody(folder, home, results):
+  import numpy.ma  # noqa: F401  # pyarrow does, and nobody may read packages
+
   os.setgroups([])
   os.setgid(65534)
   os.setuid(65534)
