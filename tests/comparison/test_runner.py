@@ -63,7 +63,7 @@ FINISHES = f"""
 (run / "look").mkdir()
 sys.path.insert(0, {str(ROOT)!r})
 import json
-from jaxsyn import files
+from jaxsyn import checksums, files
 page = {{"facts": json.loads('''{FACTS}''')}}
 page["files"] = checksums.sums(run, ["test/test.txt"])
 files.write_json(run / "finished.json", checksums.sealed(page))

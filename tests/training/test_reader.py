@@ -240,7 +240,7 @@ def test_what_cannot_be_opened_now_is_no_damage(tmp_path, monkeypatch, code):
   def refused(path):
     raise OSError(code, os.strerror(code), str(path))
 
-  monkeypatch.setattr(files, "crc_of", refused)
+  monkeypatch.setattr(checksums, "crc_of", refused)
   with pytest.raises(InputError, match=f"{os.strerror(code)}. Nothing says"):
     checkpoints.restore(ABSTRACT)
   with pytest.raises(InputError, match="ulimit -n"):

@@ -237,13 +237,13 @@ def test_another_puts_its_own_there_while_it_is_read(tmp_path, monkeypatch):
   checked = checksums.crc_of
 
   def gone(path):
-    monkeypatch.setattr(files, "crc_of", checked)
+    monkeypatch.setattr(checksums, "crc_of", checked)
     shutil.copytree(cache, aside)
     shutil.rmtree(cache)
     threading.Timer(0.02, os.rename, (aside, cache)).start()
     return checked(path)
 
-  monkeypatch.setattr(files, "crc_of", gone)
+  monkeypatch.setattr(checksums, "crc_of", gone)
   assert opened(cache, never)
 
 
