@@ -26,6 +26,7 @@ Letters: I example; 4 the sides' subwords and words, as in LENGTHS.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -96,7 +97,27 @@ def _schema(features: Iterable[str]) -> pa.Schema:
   return pa.schema(fields)
 
 
-class BlockWriter:
+class _Writer(abc.ABC):
+  """Ends its file where the block ends well; else that is not published."""
+
+  @abc.abstractmethod
+  def close(self) -> None:
+    """Writes what is left, and the end of the file."""
+
+  def __enter__(self) -> Self:
+    return self
+
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+  ) -> None:
+    if error is None:
+      self.close()
+
+
+class BlockWriter(_Writer):
   """Writes a file of columns.
 
   Attributes:
@@ -167,25 +188,12 @@ class BlockWriter:
     self._values = dict.fromkeys(self._features, 0)
 
   def close(self) -> None:
-    """Writes what is left, and the end of the file."""
     if self._count:
       self._flush()
     self._arrow.close()
 
-  def __enter__(self) -> Self:
-    return self
 
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    traceback: TracebackType | None,
-  ) -> None:
-    if error is None:
-      self.close()
-
-
-class LengthsWriter:
+class LengthsWriter(_Writer):
   """Writes the lengths of a split, block by block."""
 
   def __init__(self, file: IO[bytes]):
@@ -202,18 +210,6 @@ class LengthsWriter:
 
   def close(self) -> None:
     self._file.close()
-
-  def __enter__(self) -> Self:
-    return self
-
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    traceback: TracebackType | None,
-  ) -> None:
-    if error is None:
-      self.close()
 
 
 def read_lengths(file: IO[bytes], name: str) -> Iterator[Block]:

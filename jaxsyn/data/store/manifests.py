@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from jaxsyn import checksums, files
@@ -249,11 +249,9 @@ def text_files(
   side: str,
 ) -> list[pathlib.Path]:
   """The raw text of a side: a file a shard."""
-  count = len(manifest["splits"][split_name]["shards"])
-  return [
-    text_file(directory, split_name, side, shard=shard, shards=count)
-    for shard in range(count)
-  ]
+  return _each_shard(
+    text_file, directory, manifest, split=split_name, side=side
+  )
 
 
 def conllu_file(
@@ -276,9 +274,22 @@ def conllu_files(
   side: str,
 ) -> list[pathlib.Path]:
   """The trees of a side: a file a shard."""
-  count = len(manifest["splits"][split_name]["shards"])
+  return _each_shard(
+    conllu_file, directory, manifest, split=split_name, side=side
+  )
+
+
+def _each_shard(
+  file_of: Callable[..., pathlib.Path],
+  directory: os.PathLike[str] | str,
+  manifest: Mapping[str, Any],
+  *,
+  split: str,
+  side: str,
+) -> list[pathlib.Path]:
+  count = len(manifest["splits"][split]["shards"])
   return [
-    conllu_file(directory, split_name, side, shard=shard, shards=count)
+    file_of(directory, split, side, shard=shard, shards=count)
     for shard in range(count)
   ]
 
