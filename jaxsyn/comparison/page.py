@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from jaxsyn.comparison import looks, plots, report, tables
 from jaxsyn.comparison.results import Comparison, Example, TestSet
 from jaxsyn.scoring.metrics import heading
-from jaxsyn.scoring.selection import name_of
+from jaxsyn.scoring.selection import LIKELIHOOD, name_of
 from jaxsyn.scoring.tables import Rows
 
 PIXELS = 96  # of CSS in an inch
@@ -108,17 +108,24 @@ def _differences(results: Comparison) -> list[Picture]:
   ]
 
 
-def _curves(results: Comparison) -> list[Picture]:
-  baseline = results.system(results.baseline)
-  return [
-    _drawn(
-      figure,
-      f"Validation {name_of(plots.selected_by(system))} by updates: "
-      f"{plots.title_of(results, system, beside_baseline=True)}.",
-    )
-    for system in results.leading() or [baseline]
-    if (figure := plots.curves(results, system))
-  ]
+def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
+  """What selects, then the likelihood: its name, and a panel for each system."""
+  systems = results.leading() or [results.system(results.baseline)]
+  metrics = [*map(plots.selected_by, results.systems), LIKELIHOOD]
+  curves = []
+  for metric in dict.fromkeys(metrics):
+    pictures = [
+      _drawn(
+        figure,
+        f"Validation {name_of(metric)} by updates: "
+        f"{plots.title_of(results, system, beside_baseline=True)}.",
+      )
+      for system in systems
+      if (figure := plots.curves(results, system, metric))
+    ]
+    if pictures:
+      curves.append((name_of(metric), pictures))
+  return curves
 
 
 def _facts(

@@ -80,14 +80,17 @@ def differences(
 
 
 @_AS_WRITTEN
-def curves(results: Comparison, system: Entry) -> Figure | None:
-  """What the best is chosen by, by step: seeds thin, their mean thick.
+def curves(results: Comparison, system: Entry, metric: str) -> Figure | None:
+  """A figure of the validation split by step: seeds thin, their mean thick.
 
-  Returns: None where no run was validated.
+  Args:
+    results: of the comparison.
+    system: drawn with its controls and the baseline.
+    metric: of `jaxsyn.scoring.selection.SELECTIONS`.
+
+  Returns: None where no run has that figure.
   """
-  metric = selected_by(system)
-  names = {s.name for s in results.systems if selected_by(s) == metric}
-  chosen = [run for run in results.runs if run.system in names]
+  chosen = [run for run in results.runs if _curve(run, metric)]
   figure, axes = _panel(
     title_of(results, system, beside_baseline=True),
     "updates",
@@ -227,5 +230,5 @@ def _family(results: Comparison, system: Entry) -> dict[str, dict[str, Any]]:
 
 
 def _curve(run: SeedRun, metric: str) -> dict[int, float]:
-  """Step -> value."""
+  """Step -> value of a metric of the validation split."""
   return {p.step: p.values[metric] for p in run.curve if metric in p.values}

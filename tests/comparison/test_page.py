@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tomllib
 
+import matplotlib.image
 import numpy as np
 import pytest
 from results_made import made
@@ -177,7 +178,7 @@ def test_a_chart_is_titled_with_all_that_it_shows():
   curves, fact = (
     figure.axes[0]
     for figure in (
-      plots.curves(content, content.system("pascal")),
+      plots.curves(content, content.system("pascal"), "bleu"),
       plots.by_fact(
         content, split, by="depth", system=content.system("pascal")
       ),
@@ -185,11 +186,32 @@ def test_a_chart_is_titled_with_all_that_it_shows():
   )
   assert curves.get_title("left") == "pascal and its control, transformer"
   assert fact.get_title("left") == "pascal and its control"
-  alone = plots.curves(content, content.system("transformer")).axes[0]
+  alone = plots.curves(content, content.system("transformer"), "bleu").axes[0]
   assert alone.get_title("left") == "transformer"
   assert [t.get_text() for t in alone.get_legend().get_texts()] == [
     "transformer"
   ]
+
+
+def test_the_likelihood_has_curves_of_its_own(content, tmp_path):
+  assert "log-likelihood" not in text_of(content)  # no run has it
+  runs = [
+    dataclasses.replace(
+      run,
+      curve=(
+        results.Point(3, 0.5, {"bleu": 2.0, "log_likelihood": -4.0}),
+        results.Point(6, 1.0, {"bleu": 29.5, "log_likelihood": -2.5}),
+      ),
+    )
+    for run in made().runs
+  ]
+  scored = made(runs=tuple(runs))
+  (axes,) = plots.curves(scored, scored.system("pascal"), "log_likelihood").axes
+  assert axes.get_ylabel() == "validation log-likelihood"
+  means = [x for x in axes.lines if x.get_marker() == "o"]
+  assert [list(x.get_ydata()) for x in means] == [[-4.0, -2.5]] * len(means)
+  parsed = page.html(scored, tmp_path)
+  assert "<h3>BLEU</h3>" in parsed and "<h3>log-likelihood</h3>" in parsed
 
 
 def test_less_is_better_has_an_arrow_and_wide_tables_a_hint(content, tmp_path):
@@ -239,7 +261,7 @@ def test_panels_of_a_page_have_one_scale():
   content = made()
   split = content.splits[0]
   panels = [
-    plots.curves(content, system).axes[0].get_ylim()
+    plots.curves(content, system, "bleu").axes[0].get_ylim()
     for system in content.systems
   ]
   assert len(set(panels)) == 1
@@ -271,6 +293,31 @@ def test_a_browser_shows_all_and_has_nothing_to_scroll(
   found = re.search(r'data-found="([^"]*)"', done.stdout)
   assert found, done.stderr
   assert found.group(1) == "broken 0 of 3, too wide 0"
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+@pytest.mark.parametrize(
+  ("scheme", "said"), [("light", (255, 255, 255)), ("dark", (20, 24, 29))]
+)
+def test_pictures_stand_on_the_ground_of_the_page(
+  content, tmp_path, scheme, said
+):
+  path, shot = tmp_path / "report.html", tmp_path / "page.png"
+  path.write_text(content)
+  dark = ["--blink-settings=preferredColorScheme=0"] * (scheme == "dark")
+  subprocess.run(
+    [
+      *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", *dark),
+      *(f"--user-data-dir={tmp_path / 'browser'}", "--hide-scrollbars"),
+      *("--window-size=1000,1600", f"--screenshot={shot}", path.as_uri()),
+    ],
+    capture_output=True,
+    check=True,
+    timeout=60,
+  )
+  seen = np.round(matplotlib.image.imread(shot)[:, :, :3] * 255)
+  ground = (seen == said).all(-1).mean()
+  assert ground > 0.8  # pictures fill half of the page
 
 
 def test_the_template_is_installed_with_the_package():
