@@ -143,6 +143,35 @@ class Mesh:
 
 
 @dataclasses.dataclass(frozen=True)
+class Writers:
+  """Where figures go beside log.jsonl, and what else goes there.
+
+  Who writes: jaxsyn.training.writers.
+  """
+
+  tensorboard: bool = option(True, "Files in the run's folder.")
+  wandb: str = option(
+    "",
+    "Project of Weights & Biases; empty: none. With WANDB_MODE=offline it "
+    "needs no network.",
+  )
+  mlflow: str = option(
+    "", "Experiment of MLflow; empty: none. MLFLOW_TRACKING_URI says where."
+  )
+  samples: CountOrOff = option(
+    4,
+    "Of the validation split, with their translations, at each validation.",
+    unit="sentences",
+  )
+  pictures: CountOrOff = option(
+    0,
+    "Of the validation split, whose attention is drawn at each validation; "
+    "some tenths of a second each.",
+    unit="sentences",
+  )
+
+
+@dataclasses.dataclass(frozen=True)
 class Train:
   """The run of the training."""
 
@@ -234,6 +263,7 @@ class Train:
   prefetch: Annotated[int, Range(0, 10_000)] = option(
     2, "Made ahead of the device.", unit="batches", neutral=True
   )
+  writers: Writers = section(Writers, neutral=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -89,6 +89,14 @@ def run(
     share=layout.share,
     change=change,
   )
+  watch = None
+  if pictures := config.train.writers.pictures:
+    # Only here: it loads what draws.
+    from jaxsyn.inspection.watch import Watch
+
+    watch = Watch(
+      *(plan, records.manifest, config.data.validation, pictures), change=change
+    )
   validator = Validator(
     plan,
     layout,
@@ -97,13 +105,14 @@ def run(
       records.directory, records.manifest, "target"
     ),
     change=change,
+    look=watch,
   )
 
   check_maps(plan.recipe, split.empty()[0])
   profile = Profile(config.train.profile, folder)
 
   def open_log(start: int) -> Log:
-    log = Log(files.path_of(folder), config.train.steps, start)
+    log = Log(files.path_of(folder), config, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
     for told in filter(None, (*split.told, _no_test(config, records))):

@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,14 +22,18 @@ from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
+from jaxsyn.progress import Bar
 from jaxsyn.scoring.selection import LIKELIHOOD, Selector, settled
 from jaxsyn.training import hosts
+from jaxsyn.training.log import Pictures, Sample
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.objective import report
 from jaxsyn.training.start import ValidationScores
 from jaxsyn.training.step import evaluate_step
 
 LONGEST = 1024  # subwords of a side
+
+Look = Callable[[Any], Pictures]
 
 
 class Validator:
@@ -46,6 +51,7 @@ class Validator:
     *,
     vocabulary: Vocabulary,
     change: Change | None = None,
+    look: Look | None = None,
   ):
     """Opens the split.
 
@@ -55,6 +61,8 @@ class Validator:
       split: name of the split.
       vocabulary: of the target side.
       change: a caller's own function on every host batch.
+      look: draws what parameters, whole on one device, look at; given to all
+        processes or to none, called by the first.
     """
     config: Config = settled(plan.config)
     records = PreparedSplit(config.data.directory, split)
@@ -79,6 +87,7 @@ class Validator:
     )
     self._losses = plan.recipe.losses
     self._evaluate = functools.partial(evaluate_step, recipe=plan.recipe)
+    self._look = look
     self._translates = config.train.selection != LIKELIHOOD
     if not self._translates:
       return
@@ -87,6 +96,11 @@ class Validator:
       records.directory, records.manifest, split, "target"
     )[:number]
     self._metric = Selector(config.train, references)
+    sources = integrity.read_text(
+      records.directory, records.manifest, split, "source"
+    )
+    shown = min(number, config.train.writers.samples)
+    self._shown = list(zip(sources[:shown], references))
     # Each host translates its part of them, in their order.
     me, all_of_us = jax.process_index(), jax.process_count()
     begin, end = (number * i // all_of_us for i in (me, me + 1))
@@ -127,9 +141,11 @@ class Validator:
     sums: dict[tuple[str, str], Any] = collections.defaultdict(
       lambda: np.zeros(2)
     )
+    bar = Bar("validating", unit="batch", silent=bool(jax.process_index()))
     for batch in self._split.in_order():
       placed = self._layout.place_rows(batch)
       measured = jax.device_get(self._program(params, placed)(params, placed))
+      bar.advance()
       pairs = {("log_p", ""): measured["log_p"]}
       for kind in ("terms", "shares"):
         pairs |= {(kind, name): pair for name, pair in measured[kind].items()}
@@ -144,17 +160,23 @@ class Validator:
     values["log_likelihood"] = mean["log_p", ""]
     rank = [values["log_likelihood"]]
     values["perplexity"] = math.exp(min(-mean["log_p", ""], 100.0))
+    bar.close()
     values |= shares
-    if self._translates:
+    samples: list[Sample] = []
+    if self._translates or self._look:
       params = _on_one_device(self._layout.everywhere(params))
+    if self._translates:
       nbest = self._translator(params, self._examples)
       own = [best[0].text if best else "" for best in nbest]
-      all_texts = itertools.chain.from_iterable(hosts.everyone(own))
-      selected = self._metric(list(all_texts))
+      texts = list(itertools.chain.from_iterable(hosts.everyone(own)))
+      samples = [Sample(*pair, text) for pair, text in zip(self._shown, texts)]
+      selected = self._metric(texts)
       values |= selected.values
       rank = [selected.compared, *rank]
     values["seconds"] = time.monotonic() - began
-    return ValidationScores(values, rank)
+    is_first = jax.process_index() == 0
+    pictures = self._look(params) if self._look and is_first else ()
+    return ValidationScores(values, rank, samples, pictures)
 
 
 def _on_one_device(params: Any) -> Any:

@@ -15,20 +15,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from tqdm import tqdm
-
-from jaxsyn import files
+from jaxsyn import files, progress
 from jaxsyn.workers import Workers, cores
 from preprocess import clean, parse, records, shards, sources, subwords
 from preprocess.corpus import Job, Tools
 from preprocess.work import Facts, Output
 
-_SAID_EVERY = 30.0  # seconds, where there is no terminal
 _WORTH = 1 << 14  # bytes of files that are worth a process
 _DIED = (
   "a worker process died, perhaps for want of memory. Run the same command again,"
@@ -157,21 +153,11 @@ def _follow(done: Iterator[int], name: str, total: int) -> None:
     name: of the stage.
     total: numbers that are to be done.
   """
-  started = said = time.monotonic()
-  lines, bar = 0, sys.stderr.isatty()
-  for count, some in enumerate(
-    tqdm(done, name, total, unit="chunk", disable=not bar), start=1
-  ):
-    lines += some
-    now = time.monotonic()
-    if not bar and now - said > _SAID_EVERY:
-      said = now
-      left = (now - started) * (total - count) / count
-      print(
-        f"{name}: {count:,} of {total:,} chunks, {lines / (now - started):,.0f}"
-        f" lines/s, {left / 60:.0f} min left",
-        flush=True,
-      )
+  started, lines = time.monotonic(), 0
+  with progress.bar(name, total, unit="chunk", per="line") as bar:
+    for some in done:
+      lines += some
+      bar.advance(amount=some)
   seconds = time.monotonic() - started
   if seconds > 1 and lines:
     speed = f"{lines / seconds:,.0f} lines/s"

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
-from jaxsyn import files
+from jaxsyn import files, progress
 from jaxsyn.checksums import sha256_of
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
@@ -146,9 +145,7 @@ def _split(
   known = manifests.encoding(manifest) | {"vocabularies": vocabularies}
   number = last = 0
   payloads = _payloads(directory, manifest, name)
-  with tqdm(
-    total=len(records), desc=f"comparing {name}", unit="pair", disable=None
-  ) as bar:
+  with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
     for rows in records.rows():
       lines = rows.flat["line"]
       source, target = zip(*itertools.islice(zip(*sentences), len(rows)))
@@ -182,7 +179,7 @@ def _split(
         )
         return
       number, last = number + len(rows), int(lines[-1])
-      bar.update(len(rows))
+      bar.advance(len(rows))
   for rest in sentences:  # `match` says where trees are left over
     next(rest, None)
 

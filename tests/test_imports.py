@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # A room is a module, or a folder with all that is in it but what is named here
 # by itself. Each imports only from itself and from rooms before it.
 ROOMS = [
-  *("jaxsyn.__init__", "jaxsyn.errors", "jaxsyn.remote", "jaxsyn.lease"),
+  *("jaxsyn.__init__", "jaxsyn.errors", "jaxsyn.progress", "jaxsyn.remote"),
+  "jaxsyn.lease",
   *("jaxsyn.files", "jaxsyn.checksums", "jaxsyn.lock", "jaxsyn.private"),
   *("jaxsyn.exits", "jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product"),
   "jaxsyn.options",

@@ -16,7 +16,9 @@ import object_store
 import pytest
 import raw_corpora
 
+from configs import base
 from jaxsyn import checksums, exits, files, lease, lock, remote, train, workdir
+from jaxsyn.config import read_config
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError, StoreError
@@ -272,13 +274,17 @@ def test_nothing_is_saved_by_who_lost_the_folder(
 
 
 def test_a_log_is_published_and_gone_on_with(folder):
-  first = log.Log(files.path_of(folder), steps=9, start=0)
+  first = log.Log(
+    files.path_of(folder), read_config(base.get_config()), start=0
+  )
   for step in (1, 2, 3):
     first.record("train", step, {"loss": 1.0, "minutes": 0.1})
   assert log.records(folder) == ([], [])
   first.publish()
   first.record("train", 4, {"loss": 1.0, "minutes": 0.1})  # and is killed
-  second = log.Log(files.path_of(folder), steps=9, start=2)
+  second = log.Log(
+    files.path_of(folder), read_config(base.get_config()), start=2
+  )
   second.record("train", 3, {"loss": 2.0, "minutes": 0.1})
   second.close()
   found, damaged = log.records(folder)

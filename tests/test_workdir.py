@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from configs import base
 from jaxsyn import checksums, train, workdir
 from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
@@ -173,14 +174,14 @@ def lines(folder):
 
 
 def test_a_log_that_a_kill_cut_is_gone_on_with(tmp_path, caplog):
-  written = log.Log(tmp_path, 10, 0)
+  written = log.Log(tmp_path, read_config(base.get_config()), 0)
   for step in (1, 2, 3, 4):
     written.record("train", step, {"loss": 1 / step, "minutes": 0.5})
   written.close()
   before = lines(tmp_path)
   with (tmp_path / log.FILE).open("a") as file:
     file.write(before[3][:20])
-  log.Log(tmp_path, 10, 3).close()
+  log.Log(tmp_path, read_config(base.get_config()), 3).close()
   assert lines(tmp_path) == before[:3]  # to the byte
   assert caplog.text == ""
 
@@ -208,6 +209,6 @@ def test_flipped_bytes_of_a_log_are_reported(tmp_path, caplog):
   found, damaged = log.records(tmp_path)
   assert [record["step"] for record in found] == [1, 2]
   assert damaged == list(range(2, 3 + len(bad)))
-  log.Log(tmp_path, 10, 1).close()
+  log.Log(tmp_path, read_config(base.get_config()), 1).close()
   assert lines(tmp_path) == [good % 1]
   assert "lines that are damaged and dropped: 2, 3, 4" in caplog.text

@@ -11,7 +11,7 @@ command wants prepared data. With --trial all is tiny, for a look on a CPU.
 
 On a machine without a network this checkout is enough, with JAX, Flax, Optax,
 Orbax, SentencePiece, sacreBLEU, ml_collections and google-crc32c; the start of
-the command also takes tensorflow-datasets, tensorboardX and tqdm, with what
+the command also takes tensorflow-datasets, tensorboardX and rich, with what
 they import.
 
 Before this file: `train_speed`, `start_speed`, `synthetic`. Then `limits`, what

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from jaxsyn import progress
 from jaxsyn.errors import InputError
 
 RIGHT, REFUSED = "right", "refused"
@@ -130,7 +130,6 @@ def run(
     for first in range(0, count, suites[name].chunk)
   ]
   hands = [_Hand(suites, world, seed) for _ in range(workers)]
-  bar = tqdm(total=sum(counts.values()), unit="case", disable=None)
 
   def work(hand: _Hand) -> None:
     while jobs:
@@ -140,9 +139,13 @@ def run(
         return
       found = hand.run(name, numbers)
       tallies[name].add(found)
-      bar.update(found.tried)
+      bar.advance(found.tried)
 
-  with bar, ThreadPoolExecutor(workers) as pool:
+  total = sum(counts.values())
+  with (
+    progress.bar("trying", total, unit="case") as bar,
+    ThreadPoolExecutor(workers) as pool,
+  ):
     try:
       for done in [pool.submit(work, hand) for hand in hands]:
         done.result()

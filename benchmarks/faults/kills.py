@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from tqdm import tqdm
 
 from benchmarks.faults.crew import FOREIGN, HANG, RIGHT, SILENT, Tally, rng_of
 from benchmarks.faults.flips import files_of
 from benchmarks.faults.world import World
+from jaxsyn import progress
 from jaxsyn.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -133,7 +133,7 @@ def _job(
     )
   wanted = job.result(whole)
   tally, sent, number = Tally(), 0, 0
-  with tqdm(total=kills, unit="kill", desc=name, disable=None) as bar:
+  with progress.bar(name, kills, unit="kill") as bar:
     while sent < kills:
       folder = place / f"{name}-{number}"
       rng, here, ended = rng_of(seed, name, number), 0, False
@@ -156,7 +156,7 @@ def _job(
       elif ended:
         tally.count[RIGHT] += here
       sent += here
-      bar.update(here)
+      bar.advance(here)
       shutil.rmtree(folder, ignore_errors=True)
       if not ended and not here:
         break  # it fails without being killed: no use to go on

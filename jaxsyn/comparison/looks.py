@@ -28,6 +28,7 @@ from jaxsyn.inspection import pictures
 from jaxsyn.inspection.files import trees
 from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.sentence import Sentence, to_json
+from jaxsyn.inspection.watch import telling
 
 SENTENCES = 3
 SHORTEST, LONGEST = 7, 13  # words: enough for a tree, few enough for a page
@@ -91,10 +92,7 @@ def _figures(seen: Sentence) -> dict[str, Figure]:
 
 def _of_layer(seen: Sentence) -> list[Map]:
   """The layer to show: where a part first acts; of an RNN, its contexts."""
-  encoder = [m for m in seen.attention if m.place == "encoder"]
-  with_parts = [m for m in encoder if any(m.parts)]
-  for chosen in (with_parts, encoder):
-    if chosen:
-      return chosen[:1]
+  if chosen := telling(seen.attention):
+    return [chosen]
   cross = [m for m in seen.attention if m.place == "cross"]
   return [m for m in cross if m.layer == cross[0].layer]

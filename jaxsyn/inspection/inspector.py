@@ -8,6 +8,7 @@ Before this file: `jaxsyn.session` (lines to examples, and translations), `maps`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from jaxsyn.data.schema import EOS, NO_WORD
 from jaxsyn.data.sentence.align import words_of_pieces
@@ -19,6 +20,7 @@ from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.pooling import END, source_units, target_units
 from jaxsyn.inspection.sentence import ReadSource, Sentence, gathered, pooled
 from jaxsyn.session import Session
+from jaxsyn.sources import SourceReader
 
 TAG = symbols([])[TRANSLATE]  # pooled with the end sign, where there are tags
 
@@ -51,41 +53,7 @@ class Inspector:
       TooLong: it has more subwords than the session reads.
       InputError: the run has no parser and the line no parse.
     """
-    sources = self.session.sources
-    fitted = sources.fit(given)
-    line, pieces = fitted.text, fitted.pieces
-    if not line.strip():
-      return None
-    if fitted.is_cut:
-      raise TooLong(
-        f"{len(pieces.id)} subwords are too many: {line[:40]!r}…; at most "
-        f"{sources.longest - 1} can be inspected."
-      )
-    # Also for a system without trees, whose pictures have words.
-    parse = sources.parse(line) if isinstance(given, str) else given
-    word_S = words_of_pieces(
-      line, pieces.begin, pieces.end, parse.start_W, parse.end_W
-    )
-    if not any(word >= 0 for word in word_S):
-      return None
-    words = tuple(line[a:b] for a, b in zip(parse.start_W, parse.end_W))
-    # What stands around the subwords: the end sign, and the task's tags.
-    tags = [] if self.session.plan.tag is None else [TAG]
-    no_word = [NO_WORD] * len(tags)
-    example = sources.example(parse)
-    given_head_W = example.get("source_head")
-    return ReadSource(
-      text=line,
-      words=words,
-      head_W=parse.head_W,
-      relation_W=parse.relation_W,
-      parsed=parse.parsed,
-      tree=sources.tree,
-      given_head_W=None if given_head_W is None else (*given_head_W.tolist(),),
-      subwords=(*tags, *_subwords(line, pieces), *tags, END),
-      units=source_units(words, [*no_word, *word_S, *no_word, NO_WORD]),
-      example=example,
-    )
+    return read_source(self.session.sources, self.session.plan.tag, given)
 
   def see(
     self, sources: Sequence[ReadSource]
@@ -103,10 +71,63 @@ class Inspector:
     self, sources: Sequence[ReadSource]
   ) -> Iterator[tuple[int, list[Map]]]:
     """Its pooled attention alone, which needs no translation: a map a layer."""
-    examples = [source.example for source in sources]
-    for i, published in self.maps(self.session.params, examples):
-      units = sources[i].units
-      yield i, [pooled(m, units, units) for m in published if m.is_attention]
+    return seen_by_encoder(self.maps, self.session.params, sources)
+
+
+def read_source(
+  sources: SourceReader, tag: int | None, given: Source
+) -> ReadSource | None:
+  """As `Inspector.read`, without a session.
+
+  Args:
+    sources: reads as the run does.
+    tag: of the run's plan.
+    given: a raw line, or its parse.
+  """
+  fitted = sources.fit(given)
+  line, pieces = fitted.text, fitted.pieces
+  if not line.strip():
+    return None
+  if fitted.is_cut:
+    raise TooLong(
+      f"{len(pieces.id)} subwords are too many: {line[:40]!r}…; at most "
+      f"{sources.longest - 1} can be inspected."
+    )
+  # Also for a system without trees, whose pictures have words.
+  parse = sources.parse(line) if isinstance(given, str) else given
+  word_S = words_of_pieces(
+    line, pieces.begin, pieces.end, parse.start_W, parse.end_W
+  )
+  if not any(word >= 0 for word in word_S):
+    return None
+  words = tuple(line[a:b] for a, b in zip(parse.start_W, parse.end_W))
+  # What stands around the subwords: the end sign, and the task's tags.
+  tags = [] if tag is None else [TAG]
+  no_word = [NO_WORD] * len(tags)
+  example = sources.example(parse)
+  given_head_W = example.get("source_head")
+  return ReadSource(
+    text=line,
+    words=words,
+    head_W=parse.head_W,
+    relation_W=parse.relation_W,
+    parsed=parse.parsed,
+    tree=sources.tree,
+    given_head_W=None if given_head_W is None else (*given_head_W.tolist(),),
+    subwords=(*tags, *_subwords(line, pieces), *tags, END),
+    units=source_units(words, [*no_word, *word_S, *no_word, NO_WORD]),
+    example=example,
+  )
+
+
+def seen_by_encoder(
+  reader: MapReader, params: Any, sources: Sequence[ReadSource]
+) -> Iterator[tuple[int, list[Map]]]:
+  """The encoder's pooled attention in sentences: a map a layer."""
+  examples = [source.example for source in sources]
+  for i, published in reader(params, examples):
+    units = sources[i].units
+    yield i, [pooled(m, units, units) for m in published if m.is_attention]
 
 
 def look(session: Session, sources: Iterable[Source]) -> list[Sentence]:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
-from jaxsyn import files, remote
+from jaxsyn import files, progress, remote
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.files import write
@@ -86,7 +85,7 @@ def run(
   inspector, probe, drawn = Inspector(session), Probe(), 0
   skipped = Counter(dict.fromkeys(SKIPPED, 0))
   numbered = enumerate(sources, start=1)
-  with tqdm(desc="inspecting", unit=" sentences", disable=None) as bar:
+  with progress.bar("inspecting", unit="sentence") as bar:
     while chunk := list(itertools.islice(numbered, CHUNK)):
       ready = list(_read(inspector, chunk, skipped))
       count = min(len(ready), limit - drawn)
@@ -96,11 +95,11 @@ def run(
         write(seen, folder, draw[i][0], layers=layers)
         encoder = [m for m in seen.attention if m.place == "encoder"]
         _add(probe, seen.source, encoder)
-        bar.update()
+        bar.advance()
       for i, encoder in inspector.see_encoder(rest):
         _add(probe, rest[i], encoder)
-        bar.update()
-      bar.update(len(chunk) - len(ready))
+        bar.advance()
+      bar.advance(len(chunk) - len(ready))
   if not drawn and not probe.sentences:
     raise InputError(
       f"the input holds no sentence to inspect ({skipped['empty']} empty lines, "

@@ -1,26 +1,47 @@
-"""What a run says: a line on the terminal, JSONL, TensorBoard, a progress bar.
+"""What a run says: lines and progress on the terminal, JSONL, other writers.
 
 One record is a flat dict of numbers. On a resume, records after the step that
-is gone on from are dropped, so that the file reads as one run.
+is gone on from are dropped, so that the file reads as one run. Who else writes
+down what goes to the file: `jaxsyn.training.writers`.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
-import sys
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import numpy as np
 from absl import logging
 
 from jaxsyn import files, remote
+from jaxsyn.config import Config
+from jaxsyn.options import as_dict, flat
+from jaxsyn.progress import Bar
+from jaxsyn.training import writers
 from jaxsyn.training.mirror import Mirror
+from jaxsyn.training.writers.writer import Begun
+
+if TYPE_CHECKING:
+  from matplotlib.figure import Figure
 
 FILE = "log.jsonl"
 KINDS = ("train", "validation")
+
+
+Pictures = Sequence[tuple[str, "Figure"]]  # by name
+
+
+class Sample(NamedTuple):
+  """A sentence of the validation split, and what it was translated to."""
+
+  source: str
+  reference: str
+  translation: str
 
 
 def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
@@ -64,18 +85,25 @@ class Log:
   are written here and copied there by `publish`.
   """
 
-  def __init__(self, workdir: pathlib.Path, steps: int, start: int):
+  def __init__(self, workdir: pathlib.Path, config: Config, start: int):
     """Opens the log.
 
     Args:
       workdir: folder of the run.
-      steps: where the run is to end, for the progress bar.
+      config: of the run: where it is to end, and who else writes.
       start: step that is gone on from; later records are dropped.
-    """
-    from tensorboardX import SummaryWriter
-    from tqdm import tqdm
 
+    Raises:
+      InputError: a writer cannot be opened.
+    """
     self._quiet = jax.process_index() != 0
+    self._steps = Bar(
+      "training",
+      config.train.steps,
+      unit="step",
+      done=start,
+      silent=self._quiet,
+    )
     if self._quiet:
       return
     self._mirror = Mirror(workdir) if remote.is_remote(workdir) else None
@@ -83,14 +111,10 @@ class Log:
     self._path = folder / FILE
     self._drop_after(workdir, start)
     self._file = self._path.open("a", encoding="utf-8")
-    self._board = SummaryWriter(
-      str(folder),
-      # Also of a run that begins anew where one failed early.
-      purge_step=start + 1,
-    )
-    self._bar = tqdm(
-      total=steps, initial=start, unit="step", disable=not sys.stderr.isatty()
-    )
+    options = flat(as_dict(config))
+    begun = Begun(workdir, folder, start, options)
+    self._writers = writers.opened(config.train.writers, begun)
+    self._shown: dict[str, str] = {}
 
   def _drop_after(self, workdir: pathlib.Path, step: int) -> None:
     path = files.path_of(workdir) / FILE
@@ -106,10 +130,13 @@ class Log:
     lines = (json.dumps(r) + "\n" for r in kept if r["step"] <= step)
     files.write_text(self._path, "".join(lines))
 
+  def bar(self, name: str, total: int, unit: str) -> Bar:
+    """Progress of other work of the run."""
+    return Bar(name, total, unit=unit, silent=self._quiet)
+
   def advance(self) -> None:
     """One step is done."""
-    if not self._quiet:
-      self._bar.update()
+    self._steps.advance()
 
   def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
     """Writes one record.
@@ -124,34 +151,86 @@ class Log:
     record = {"kind": kind, "step": step, "time": time.time(), **values}
     self._file.write(json.dumps(record) + "\n")
     self._file.flush()
-    for name, value in values.items():
-      if isinstance(value, (int, float)):
-        self._board.add_scalar(f"{kind}/{name}", value, step)
+    numbers = {
+      f"{kind}/{name}": value
+      for name, value in values.items()
+      if isinstance(value, (int, float))
+    }
+    for writer in self._writers:
+      writer.scalars(step, numbers)
     shown = "  ".join(f"{k} {_short(k, v)}" for k, v in values.items())
-    self.say(f"{kind:<10} step {step}  {shown}")
+    self._steps.told()
+    self._shown[kind] = f"step {step}  {shown}"
+    # What comes every few seconds would push all else off a terminal.
+    if kind == "train" and self._steps.is_on_terminal:
+      self._steps.show(_table(self._shown))
+    else:
+      self.say(f"{kind:<10} step {step}  {shown}")
 
-  def say(self, text: str) -> None:
-    """A line for the reader, beside the progress bar."""
+  def samples(self, step: int, samples: Sequence[Sample]) -> None:
+    """Writes what some sentences were translated to."""
+    if self._quiet or not samples:
+      return
+    text = "\n\n".join(
+      f"**source** {s.source}  \n**reference** {s.reference}  \n"
+      f"**translation** {s.translation}"
+      for s in samples
+    )
+    for writer in self._writers:
+      writer.text("samples", step, text)
+
+  def pictures(self, step: int, pictures: Pictures) -> None:
+    """Writes pictures, by name."""
     if self._quiet:
       return
-    if self._bar.disable:
+    for name, figure in pictures:
+      pixels = _pixels(figure)
+      for writer in self._writers:
+        writer.picture(name, step, pixels)
+
+  def say(self, text: str) -> None:
+    """A line for the reader, above the progress."""
+    if not self._quiet:
       print(text, flush=True)
-    else:
-      self._bar.write(text)
 
   def publish(self) -> None:
     """Who reads the run's folder finds all that was logged up to here."""
-    if not self._quiet and self._mirror:
-      self._board.flush()
+    if self._quiet:
+      return
+    for writer in self._writers:
+      writer.flush()
+    if self._mirror:
       self._mirror.publish()
 
   def close(self) -> None:
-    if not self._quiet:
-      self._bar.close()
-      self._board.close()
-      self._file.close()
-      if self._mirror:
-        self._mirror.close()
+    self._steps.close()
+    if self._quiet:
+      return
+    for writer in self._writers:
+      writer.close()
+    self._file.close()
+    if self._mirror:
+      self._mirror.close()
+
+
+def _pixels(figure: Figure) -> np.ndarray:
+  """A figure as bytes by row, column and colour."""
+  from matplotlib.image import imread
+
+  drawn = io.BytesIO()
+  figure.savefig(drawn, format="png")
+  drawn.seek(0)
+  return np.round(imread(drawn)[:, :, :3] * 255).astype(np.uint8)
+
+
+def _table(shown: Mapping[str, str]) -> Any:
+  """The last record of each kind, for a terminal."""
+  from rich.table import Table
+
+  table = Table.grid(padding=(0, 2))
+  for kind, text in shown.items():
+    table.add_row(kind, text)
+  return table
 
 
 def _short(name: str, value: Any) -> str:

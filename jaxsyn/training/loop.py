@@ -303,7 +303,8 @@ class _Loop:
     began = time.monotonic()
     self._programs.validation()
     params = self._layout.take_state(state).evaluated
-    values, rank = self._training.validate(params)
+    found = self._training.validate(params)
+    values, rank = found.values, found.rank
     train, progress = self._config.train, self._progress
     if not np.isfinite(rank).all():
       raise self._no_number("validation loss", step)
@@ -327,6 +328,8 @@ class _Loop:
       "minutes": progress.minutes,
     }
     self._log.record("validation", step, values)
+    self._log.samples(step, found.samples)
+    self._log.pictures(step, found.pictures)
     self._meter.pause(time.monotonic() - began)
 
   def _save(self, step: int, state: TrainState) -> None:

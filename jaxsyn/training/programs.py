@@ -96,6 +96,9 @@ class Programs:
       f"compiling the step for {len(used)} shape{'s' * (len(used) != 1)}, in the "
       "order of their use; training begins with the first"
     )
+    self._bar = log.bar("compiling", len(jobs), "program")
+    for future in self._futures.values():
+      future.add_done_callback(lambda _: self._bar.advance())
 
   def _run(self, make: Callable[[], Any], before: list[Future[Any]]) -> Any:
     # The first step's alone have the processor until they are there.
@@ -177,6 +180,7 @@ class Programs:
     if waits:
       self.waited += time.monotonic() - began
     if self._began and all(each.done() for each in self._futures.values()):
+      self._bar.close()
       self._log.say(f"compiled in {time.monotonic() - self._began:.0f} s")
       self._began = None
     return ""
@@ -190,6 +194,7 @@ class Programs:
   def close(self) -> None:
     """Ends what is not begun; what is under way nobody waits for."""
     self._closed.set()
+    self._bar.close()
     self._pool.shutdown(wait=False, cancel_futures=True)
     for future in self._futures.values():
       exits.leave_behind(future)

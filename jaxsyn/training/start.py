@@ -16,7 +16,7 @@ from jaxsyn.config import Config
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.loader.split import Split
 from jaxsyn.training.checkpoint import Checkpoints
-from jaxsyn.training.log import Log
+from jaxsyn.training.log import Log, Pictures, Sample
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.step import Params, Recipe, TrainState, first_state
@@ -29,10 +29,14 @@ class ValidationScores(NamedTuple):
     values: for the log, by name: among them the score of config.train.selection
       and "log_likelihood".
     rank: what is compared to find the best: the larger, the first number first.
+    samples: some translations, if there are any.
+    pictures: of what the parameters look at, by name.
   """
 
   values: dict[str, Any]
   rank: Sequence[float]
+  samples: Sequence[Sample] = ()
+  pictures: Pictures = ()
 
 
 class Validation(Protocol):

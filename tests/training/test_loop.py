@@ -100,7 +100,7 @@ def train(tiny, prepared, tmp_path):
           split=split,
           checkpoints=checkpoints,
           validate=said,
-          open_log=lambda start: Log(tmp_path, config.train.steps, start),
+          open_log=lambda start: Log(tmp_path, config, start),
           profile=Profile("", tmp_path),
         )
       )

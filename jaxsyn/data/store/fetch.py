@@ -25,9 +25,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
-from tqdm import tqdm
-
-from jaxsyn import checksums, files, lock, private, remote
+from jaxsyn import checksums, files, lock, private, progress, remote
 from jaxsyn.errors import InputError
 
 Check = Callable[[pathlib.Path], object]
@@ -243,13 +241,11 @@ def _bounded(
   if length is not None and length > most:
     raise InputError(_too_large(f"{length:,} bytes", most))
   done, started = 0, time.monotonic()
-  with tqdm(
-    total=length, unit="B", unit_scale=True, leave=False, disable=None
-  ) as bar:
+  with progress.bar("fetching", length and length >> 10, unit="KiB") as bar:
     # read1, since read waits until a whole block is there, however slowly.
     while block := answer.read1(_BLOCK):
       done += len(block)
-      bar.update(len(block))
+      bar.at(done >> 10)
       seconds = time.monotonic() - started
       if done > most:
         raise InputError(_too_large("no end yet", most))

@@ -1,0 +1,217 @@
+"""Progress of long work: bars on a terminal, elsewhere a line now and then.
+
+  with progress.bar("parsing", total=29_000, unit="line") as bar:
+    for line in lines:
+      ...
+      bar.advance()
+
+All on standard error, for standard output is for results. Bars that are open at
+one time stand below each other, in whatever threads; what is printed meanwhile
+stands above them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+  from rich.console import RenderableType
+
+EVERY = 30.0  # seconds between two lines, where there is no terminal
+_LEAST = 0.5  # seconds after which a bar is worth to be seen
+
+
+class Bar:
+  """How far some work is."""
+
+  def __init__(
+    self,
+    name: str,
+    total: int | None = None,
+    *,
+    unit: str = "",
+    per: str = "",
+    done: int = 0,
+    silent: bool = False,
+  ):
+    """Begins it.
+
+    Args:
+      name: of the work.
+      total: of its units; None: nobody knows.
+      unit: singular, as "line".
+      per: what its speed is told in, if that is not the unit: see `advance`.
+      done: before, not in the speed.
+      silent: nothing is told.
+    """
+    self._name, self._total, self._unit, self._per = name, total, unit, per
+    self._done = self._before = done
+    self._amount, self._silent = 0, silent
+    self._began = self._said = time.monotonic()
+    self._lock = threading.Lock()
+    shown = not silent and sys.stderr.isatty()
+    self._screen = _screen if shown else None
+    self._task: Any = None
+
+  def advance(self, count: int = 1, amount: int | None = None) -> None:
+    """So much more is done.
+
+    Args:
+      count: units.
+      amount: of what the speed is told in, where that is not the unit.
+    """
+    with self._lock:
+      self._done += count
+      self._amount += count if amount is None else amount
+      self._tell()
+
+  def at(self, done: int) -> None:
+    """So much is done in all."""
+    self.advance(done - self._done)
+
+  def show(self, content: RenderableType) -> None:
+    """Shows something below the bars, on a terminal, in place of what was."""
+    if self._screen:
+      self._screen.show(content)
+
+  def told(self) -> None:
+    """Something else has just told how far it is: no line soon."""
+    self._said = time.monotonic()
+
+  @property
+  def is_on_terminal(self) -> bool:
+    return self._screen is not None
+
+  def close(self) -> None:
+    """Takes it away."""
+    if self._screen and self._task is not None:
+      self._screen.remove(self._task)
+    self._screen = self._task = None
+
+  def _tell(self) -> None:
+    now = time.monotonic()
+    if self._screen:
+      if self._task is None and now - self._began > _LEAST:
+        self._task = self._screen.add(self._name, self._total)
+      if self._task is not None:
+        self._screen.update(self._task, self._done, self._words())
+    elif not self._silent and now - self._said > EVERY:
+      self._said = now
+      print(f"{self._name}: {self._words()}", file=sys.stderr, flush=True)
+
+  def _words(self) -> str:
+    """As in "1,200 of 29,000 lines, 340 lines/s, 82 s left"."""
+    seconds = max(time.monotonic() - self._began, 1e-9)
+    said = [f"{self._done:,} {_plural(self._unit, self._done)}"]
+    if self._total:
+      total = f"{self._total:,} {_plural(self._unit, self._total)}"
+      said = [f"{self._done:,} of {total}"]
+    if self._amount:
+      per = _plural(self._per or self._unit, 2)
+      said.append(f"{_rounded(self._amount / seconds)} {per}/s")
+    if self._total and self._done > self._before:
+      own = self._done - self._before
+      left = seconds * (self._total - self._done) / own
+      said.append(f"{span(left)} left")
+    return ", ".join(said)
+
+
+@contextlib.contextmanager
+def bar(name: str, total: int | None = None, **how: Any) -> Iterator[Bar]:
+  """Shows how far some work is, as long as it lasts; arguments as of `Bar`."""
+  shown = Bar(name, total, **how)
+  try:
+    yield shown
+  finally:
+    shown.close()
+
+
+def span(seconds: float) -> str:
+  """A time in words.
+
+  >>> span(40), span(400), span(40_000)
+  ('40 s', '7 min', '11.1 h')
+  """
+  if seconds < 100:
+    return f"{seconds:.0f} s"
+  return (
+    f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+  )
+
+
+def _plural(unit: str, number: int) -> str:
+  return unit if number == 1 or unit.endswith("B") else f"{unit}s"
+
+
+def _rounded(speed: float) -> str:
+  return f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}"
+
+
+class _Screen:
+  """All bars of the process that are open."""
+
+  def __init__(self) -> None:
+    self._lock = threading.RLock()
+    self._tasks = 0
+    self._live: Any = None
+    self._bars: Any = None
+    self._below: RenderableType = ""
+
+  def add(self, name: str, total: int | None) -> Any:
+    with self._lock:
+      if not self._tasks:
+        self._open()
+      self._tasks += 1
+      return self._bars.add_task(name, total=total, said="")
+
+  def update(self, task: Any, done: int, said: str) -> None:
+    with self._lock:
+      if self._bars is not None:
+        self._bars.update(task, completed=done, said=said)
+
+  def show(self, content: RenderableType) -> None:
+    with self._lock:
+      self._below = content
+      if self._live is not None:
+        self._live.update(self._content())
+
+  def remove(self, task: Any) -> None:
+    with self._lock:
+      self._bars.remove_task(task)
+      self._tasks -= 1
+      if not self._tasks:
+        self._live.stop()
+        self._live, self._below = None, ""
+
+  def _open(self) -> None:
+    # Here: to import rich takes 0.1 s, and most calls are short.
+    from rich import console, live, progress
+
+    self._bars = progress.Progress(
+      progress.TextColumn("{task.description}"),
+      progress.BarColumn(bar_width=24),
+      progress.TextColumn("{task.fields[said]}"),
+      auto_refresh=False,
+    )
+    self._live = live.Live(
+      self._content(),
+      console=console.Console(stderr=True),
+      refresh_per_second=4,
+      transient=True,
+      # Else what goes to a file would be drawn on the terminal instead.
+      redirect_stdout=sys.stdout.isatty(),
+    )
+    self._live.start()
+
+  def _content(self) -> RenderableType:
+    from rich import console
+
+    return console.Group(self._bars, self._below)
+
+
+_screen = _Screen()

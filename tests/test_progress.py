@@ -1,0 +1,118 @@
+"""Progress: on a terminal bars, elsewhere lines, on standard output nothing."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from jaxsyn import progress
+
+WORK = """
+import time
+from jaxsyn import progress
+from rich.text import Text
+with progress.bar("parsing", 40, unit="chunk", per="line") as outer:
+  for i in range(40):
+    outer.advance(amount=7)
+    if i == 20:
+      print("a line [bold] of text")
+      outer.show(Text("loss 1.5"))
+      with progress.bar("inside", 3, unit="file") as inner:
+        for _ in range(3):
+          time.sleep(0.3)
+          inner.advance()
+    time.sleep(0.03)
+print("the end")
+"""
+
+
+def on_a_terminal(output):
+  """What is drawn on a terminal while WORK runs, its output there or elsewhere."""
+  ours, theirs = pty.openpty()
+  drawn = []
+
+  def read():
+    while True:
+      try:
+        if not (data := os.read(ours, 1 << 16)):
+          return
+      except OSError:  # the other end is closed
+        return
+      drawn.append(data)
+
+  reader = threading.Thread(target=read)
+  reader.start()
+  environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+  subprocess.run(
+    [sys.executable, "-c", WORK],
+    check=True,
+    stdout=output or theirs,
+    stderr=theirs,
+    env=environment,
+  )
+  os.close(theirs)
+  reader.join()
+  os.close(ours)
+  text = b"".join(drawn).decode()
+  return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_a_terminal_shows_bars_and_what_is_printed():
+  drawn = on_a_terminal(None)
+  assert "parsing" in drawn and re.search(r"\d+ of 40 chunks", drawn)
+  assert "lines/s" in drawn and "s left" in drawn
+  assert re.search(r"inside.*\d of 3 files", drawn)
+  assert "loss 1.5" in drawn
+  # As it is, once, and the end without a bar around it.
+  assert drawn.count("a line [bold] of text") == 1
+  assert drawn.strip().endswith("the end")
+
+
+def test_what_goes_to_a_file_is_not_drawn_on_the_terminal(tmp_path):
+  with (tmp_path / "out").open("w") as file:
+    drawn = on_a_terminal(file)
+  assert (tmp_path / "out").read_text() == "a line [bold] of text\nthe end\n"
+  assert "a line" not in drawn and "parsing" in drawn
+
+
+def test_elsewhere_a_line_comes_now_and_then(capsys, monkeypatch):
+  monkeypatch.setattr(progress, "EVERY", 0.0)
+  with progress.bar("parsing", 29_000, unit="line") as bar:
+    bar.advance(1450)
+    bar.told()
+    bar.at(2900)
+  with progress.bar("reading", unit="sentence") as bar:
+    bar.advance()
+  out, err = capsys.readouterr()
+  assert out == ""
+  first, second, third = err.splitlines()
+  speed = r"[\d,]+ lines/s, \d+ s left"
+  assert re.fullmatch(rf"parsing: 1,450 of 29,000 lines, {speed}", first)
+  assert re.fullmatch(rf"parsing: 2,900 of 29,000 lines, {speed}", second)
+  assert re.fullmatch(r"reading: 1 sentence, [\d,]+ sentences/s", third)
+
+
+def test_what_is_short_or_silent_tells_nothing(capsys):
+  with progress.bar("parsing", 10, unit="line") as bar:
+    bar.advance(10)
+  with progress.bar("parsing", 10, unit="line", silent=True) as bar:
+    bar.advance(10)
+  assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+  ("seconds", "words"),
+  [
+    (0.4, "0 s"),
+    (99, "99 s"),
+    (100, "2 min"),
+    (5999, "100 min"),
+    (7200, "2.0 h"),
+  ],
+)
+def test_a_time_in_words(seconds, words):
+  assert progress.span(seconds) == words

@@ -1,0 +1,153 @@
+"""What a run's figures are written to beside its log, read back from there."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from configs import base
+from jaxsyn.config import Writers, read_config
+from jaxsyn.data.store import tfrecord
+from jaxsyn.errors import InputError
+from jaxsyn.training import log
+
+SAMPLE = log.Sample("a <b> c", "x | y", "")
+
+
+@pytest.fixture
+def config():
+  config = read_config(base.get_config())
+
+  def make(**writers):
+    train = dataclasses.replace(config.train, writers=Writers(**writers))
+    return dataclasses.replace(config, train=train)
+
+  return make
+
+
+def figure():
+  made = Figure((1, 1), dpi=20)
+  made.patch.set_facecolor("#ff0000")
+  return made
+
+
+def write(folder, config, start, steps):
+  """What a run logs at some steps."""
+  written = log.Log(folder, config, start)
+  for step in steps:
+    values = {"loss": 1.0 / step, "minutes": 0.5, "tokenizer": "13a"}
+    written.record("train", step, values)
+  written.record("validation", step, {"best_bleu": 12.5, "minutes": 0.5})
+  written.samples(step, [SAMPLE])
+  written.pictures(step, [("attention/1", figure())])
+  written.close()
+
+
+def events(folder):
+  """The values of all TensorBoard files of a folder."""
+  from tensorboardX.proto.event_pb2 import Event
+
+  for path in sorted(folder.glob("events.*")):
+    for payload in tfrecord.scan(path):
+      event = Event.FromString(payload)
+      for value in event.summary.value:
+        yield event.step, value
+
+
+def test_tensorboard_has_all_of_it(config, tmp_path):
+  write(tmp_path, config(), 0, (1, 2, 4))
+  found = list(events(tmp_path))
+  losses = {s: v.simple_value for s, v in found if v.tag == "train/loss"}
+  assert losses == {1: 1.0, 2: 0.5, 4: 0.25}
+  (best,) = [v for _, v in found if v.tag == "validation/best_bleu"]
+  assert best.simple_value == 12.5
+  (text,) = [v for _, v in found if v.tag.startswith("samples")]
+  assert b"a <b> c" in text.tensor.string_val[0]
+  (image,) = [v.image for _, v in found if v.tag == "attention/1"]
+  assert (image.width, image.height) == (20, 20)
+  plugins = {v.metadata.plugin_data.plugin_name for _, v in found}
+  assert "hparams" in plugins
+
+
+def test_nobody_writes_where_nobody_is_wanted(config, tmp_path):
+  write(tmp_path, config(tensorboard=False), 0, (1,))
+  assert [path.name for path in tmp_path.iterdir()] == [log.FILE]
+
+
+def test_mlflow_goes_on_with_the_same_run(config, tmp_path, monkeypatch):
+  mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
+  monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
+  monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+  run = tmp_path / "run"
+  run.mkdir()
+  config = config(tensorboard=False, mlflow="trees")
+  write(run, config, 0, (1, 2))
+  write(run, config, 2, (4,))
+  client = mlflow.MlflowClient()
+  experiment = client.get_experiment_by_name("trees").experiment_id
+  (found,) = client.search_runs([experiment])
+  history = client.get_metric_history(found.info.run_id, "train/loss")
+  assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (4, 0.25)]
+  assert found.data.params["model.width"] == "128"
+  assert found.info.status == "FINISHED"
+  names = [f.path for f in client.list_artifacts(found.info.run_id, "samples")]
+  assert names == ["samples/00000002.md", "samples/00000004.md"]
+
+
+def test_wandb_writes_without_a_network(config, tmp_path, monkeypatch):
+  pytest.importorskip("wandb", reason="wandb is not installed")
+  monkeypatch.setenv("WANDB_MODE", "offline")
+  config = config(tensorboard=False, wandb="trees")
+  write(tmp_path, config, 0, (1, 2))
+  write(tmp_path, config, 2, (4,))
+  (name,) = json.loads((tmp_path / "tracked.json").read_text()).values()
+  # Both parts are of one run, which wandb sync puts together.
+  parts = sorted(tmp_path.glob(f"wandb/offline-run-*-{name}/run-{name}.wandb"))
+  assert len(parts) >= 1
+  losses = [item for part in parts for item in wandb_items(part, "train/loss")]
+  assert losses == [(1, 1.0), (2, 0.5), (4, 0.25)]
+
+
+def wandb_items(path, key):
+  """(step, value) of a key in a file of wandb."""
+  from wandb.proto import wandb_internal_pb2
+
+  for data in leveldb_records(path.read_bytes()):
+    record = wandb_internal_pb2.Record.FromString(data)
+    items = {
+      (item.key or "/".join(item.nested_key)): json.loads(item.value_json)
+      for item in record.history.item
+    }
+    if key in items:
+      yield items["step"], items[key]
+
+
+def leveldb_records(data):
+  """The records of a log of LevelDB; wandb's has seven bytes more in front."""
+  at, whole = 7, b""
+  while at + 7 <= len(data):
+    if (left := 32768 - at % 32768) < 7:  # no record begins so late in a block
+      at += left
+      continue
+    size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+    whole += data[at + 7 : at + 7 + size]
+    at += 7 + size
+    if kind in (1, 4):  # a whole one, or the last part of one
+      yield whole
+      whole = b""
+
+
+def test_what_is_not_there_is_told_with_what_to_install(
+  config, tmp_path, monkeypatch
+):
+  monkeypatch.setitem(__import__("sys").modules, "wandb", None)
+  with pytest.raises(InputError, match=r"pip install 'jaxsyn\[wandb\]'"):
+    log.Log(tmp_path, config(wandb="x"), 0)
+
+
+def test_a_picture_is_what_was_drawn():
+  pixels = log._pixels(figure())
+  assert pixels.shape == (20, 20, 3) and pixels.dtype == np.uint8
+  assert (pixels == (255, 0, 0)).all()
