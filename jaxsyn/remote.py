@@ -176,15 +176,28 @@ def tags(folder: PathLike, prefix: str = "") -> dict[str, str]:
     folder: empty where it is not there.
     prefix: of the names.
   """
+  return {
+    name: str(about.get("ETag") or about.get("etag"))
+    for name, about in _listed(folder, prefix)
+  }
+
+
+def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
+  """Files below a folder by relative name -> bytes; as `tags`."""
+  return {name: about["size"] for name, about in _listed(folder, prefix)}
+
+
+def _listed(
+  folder: PathLike, prefix: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+  """Files below a folder: relative names, and what the library says of them."""
   root = os.fspath(folder).rstrip("/") + "/"
   with _told(folder):
     found = filesystem(folder).find(root, prefix=prefix, detail=True)
   begin = len(root.partition("://")[2])
-  return {
-    name[begin:]: str(about.get("ETag") or about.get("etag"))
-    for name, about in found.items()
-    if about["type"] == "file" and name[begin:]
-  }
+  for name, about in found.items():
+    if about["type"] == "file" and name[begin:]:
+      yield name[begin:], about
 
 
 def create(path: PathLike, content: bytes) -> bool:

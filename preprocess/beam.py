@@ -5,23 +5,30 @@
 
 A pipeline a stage: numbers, spread over the workers, and `stages.perform` on
 each. What goes through it are these numbers alone; text and all that is made lie
-in files, which every machine must see under the same names. A chunk that is done
-twice, or half, does no harm, so workers may die and be retried.
+in files, which every machine must see under the same names: on an object store,
+or on a disk that they share. A chunk that is done twice, or half, does no harm,
+so workers may die and be retried.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
+import pickle
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from absl import flags
 
-from jaxsyn import files
+from jaxsyn import files, remote
 from jaxsyn.errors import InputError
 from preprocess import stages
 from preprocess.corpus import Job, Tools
+
+_ELSEWHERE = ("DataflowRunner",)  # whose workers never see a disk of ours
+_FAULT = ".fault"
+_AGAIN = "Run the same command again: what is done stays."
 
 
 def library() -> Any:
@@ -66,49 +73,100 @@ class Pipelines:
       tools: of the launcher.
 
     Raises:
-      InputError: Beam is not installed, or knows no such option or runner.
+      InputError: Beam is not installed, or knows no such option or runner, or
+        workers of this runner would not see a folder.
     """
     self._beam = library()
-    self._options, self._tools = _checked(options), tools
+    self._options, runner = checked(options)
+    self._tools = tools
+    if runner in _ELSEWHERE:
+      _check_seen(tools.job, runner)
+    self._job = pickle.dumps(_with_models(tools.job))
 
   def run(self, stage: str, numbers: Sequence[int]) -> Iterator[int]:
     if not numbers:
       return
-    for number in numbers:
-      files.remove(self._tools.work.path(_fault(stage, number)))
-    beam, work = self._beam, self._tools.work
+    work = self._tools.work
+    for fault in self._faults(stage):
+      files.remove(work.path(fault))
+    self._run(stage, numbers)
+    for fault in self._faults(stage):
+      raise InputError(work.read_page(fault))
+    for number, page in zip(numbers, work.all_facts(stage, numbers)):
+      if page is None:
+        raise InputError(
+          f"the pipeline of {stage!r} has ended without chunk {number}. All"
+          f" machines must see {work.folder}. Look at the log of the runner."
+          f" {_AGAIN}"
+        )
+      yield page["facts"].get("lines", 0)
+
+  def _run(self, stage: str, numbers: Sequence[int]) -> None:
+    beam = self._beam
     pipeline = beam.Pipeline(options=self._options)
-    perform = beam.ParDo(_perform(beam)(self._tools.job, stage))
     _ = (
       pipeline
       | f"{stage}: numbers" >> beam.Create(numbers)
       | f"{stage}: spread" >> beam.Reshuffle()
-      | stage >> perform
+      | stage >> beam.ParDo(_perform(beam)(self._job, stage))
     )
-    pipeline.run().wait_until_finish()
-    for number in numbers:
-      if files.is_file(work.path(_fault(stage, number))):
-        raise InputError(work.read_page(_fault(stage, number)))
-      page = work.facts(f"{stage}/{number}")
-      if page is None:
-        raise InputError(
-          f"the pipeline of {stage!r} has ended without chunk {number}. Look at"
-          " the log of its runner, and run the same command again: what is done"
-          f" stays. All machines must see {work.folder}."
-        )
-      yield page["facts"].get("lines", 0)
+    try:
+      pipeline.run().wait_until_finish()
+    except Exception as error:  # of any kind: each runner has its own
+      said = (str(error).split("\n\n")[0].strip() or repr(error)).splitlines()
+      raise InputError(
+        f"the pipeline of {stage!r} has failed: {said[-1]}. All machines must"
+        " see the raw files and the prepared folder, and have the keys of their"
+        f" store. Look at the log of the runner. {_AGAIN}"
+      ) from error
+
+  def _faults(self, stage: str) -> list[str]:
+    """Pages on which workers say what is wrong with the input, in order."""
+    names = files.names(self._tools.work.folder / stage, f"*{_FAULT}")
+    names.sort(key=lambda name: int(name.removesuffix(_FAULT)))
+    return [f"{stage}/{name}" for name in names]
 
   def close(self) -> None:
     pass
 
 
-def _fault(stage: str, number: int) -> str:
-  """Name of the page on which a worker says what is wrong with the input."""
-  return f"{stage}/{number}.fault"
+def _check_seen(job: Job, runner: str) -> None:
+  """Raises InputError for a local file where workers see none."""
+  for path in (
+    job.work.folder,
+    *(path for path, _ in job.packed),
+    *(units.path for units in job.files),
+  ):
+    if not remote.is_remote(path):
+      raise InputError(
+        f"--runner={runner}: its workers do not see {path}. Put the raw text"
+        " and config.data.directory on an object store (s3://, gs://)."
+      )
 
 
-def _checked(options: Sequence[str]) -> Any:
-  """Options of Beam; raises InputError for those that it does not know."""
+def _with_models(job: Job) -> Job:
+  """The same, its parsers where the workers see them.
+
+  A parser may be a file of the launcher, where all else lies on a store.
+  """
+  if not remote.is_remote(job.kept):
+    return job
+  parsers = {}
+  for side, (path, sha256) in job.parsers.items():
+    if not remote.is_remote(path):
+      model, path = path, job.kept / f"parser-{sha256[:32]}.udpipe"
+      files.copy(model, path)
+    parsers[side] = path, sha256
+  return dataclasses.replace(job, parsers=parsers)
+
+
+def checked(options: Sequence[str]) -> tuple[Any, str]:
+  """Options of Beam, and the name of the runner that they ask for.
+
+  Raises:
+    InputError: Beam is not installed, or knows no such option or runner.
+  """
+  library()
   from apache_beam.options.pipeline_options import (
     PipelineOptions,
     StandardOptions,
@@ -118,7 +176,9 @@ def _checked(options: Sequence[str]) -> Any:
   found = PipelineOptions([*options])
   try:
     # Before all others are looked at: some runners bring options of their own.
-    create_runner(found.view_as(StandardOptions).runner or "DirectRunner")
+    runner = create_runner(
+      found.view_as(StandardOptions).runner or "DirectRunner"
+    )
   except (ImportError, ValueError, AttributeError) as error:
     raise InputError(f"--runner: {error}") from None
   unknown: list[str] = []
@@ -131,7 +191,31 @@ def _checked(options: Sequence[str]) -> Any:
     raise InputError(
       f"neither this command nor Beam's runner has an option {unknown[0]}."
     )
-  return found
+  return found, type(runner).__name__
+
+
+_idle: dict[bytes, list[Tools]] = {}  # of a worker, in nobody's hands
+
+
+def taken(job: bytes) -> Tools:
+  """Tools for one thread: with what a worker has loaded before, or fresh ones.
+
+  Some runners set up anew for every number, and parsers take their time.
+
+  Args:
+    job: pickled.
+  """
+  if job not in _idle:
+    _idle.clear()  # models of other jobs
+  try:
+    return _idle.setdefault(job, []).pop()
+  except IndexError:
+    return Tools(pickle.loads(job))
+
+
+def give_back(job: bytes, tools: Tools) -> None:
+  """Leaves what was taken to whoever comes next."""
+  _idle.setdefault(job, []).append(tools)
 
 
 @functools.cache
@@ -141,18 +225,21 @@ def _perform(beam: Any) -> Any:
   class Perform(beam.DoFn):  # type: ignore[misc]  # untyped
     """`stages.perform`, with models that a worker loads once."""
 
-    def __init__(self, job: Job, stage: str):
+    def __init__(self, job: bytes, stage: str):
       self._job, self._stage = job, stage
 
     def setup(self) -> None:
-      self._tools = Tools(self._job)
+      self._tools = taken(self._job)
+
+    def teardown(self) -> None:
+      give_back(self._job, self._tools)
 
     def process(self, number: int) -> None:
       try:
         stages.perform(self._tools, self._stage, number)
       except InputError as error:
         # A fault of the input stays one however often it is tried.
-        page = _fault(self._stage, number)
+        page = f"{self._stage}/{number}{_FAULT}"
         self._tools.work.write_page(page, str(error))
 
   return Perform

@@ -293,7 +293,7 @@ def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
     return
   runner: MakeRunner = stages.local
   if values.beam:
-    beam.library()
+    beam.checked(options)
     runner = functools.partial(beam.Pipelines, options)
   run(values.config, values.raw_dir, runner)
 

@@ -86,21 +86,17 @@ def _there(tools: Tools) -> int:
 
 
 def groups(tools: Tools) -> list[tuple[str, ...]]:
-  """The sides of each vocabulary."""
+  """The sides of each vocabulary that is to be made: none where it is given."""
+  if tools.config.prepare.vocabulary.like:
+    return []
   if tools.config.prepare.vocabulary.joint:
     return [schema.SIDES]
   return [(side,) for side in schema.SIDES]
 
 
 def vocabulary(tools: Tools, number: int, out: Output) -> Facts:
-  """One vocabulary: given, of an earlier call, or of the sample."""
+  """One vocabulary: of an earlier call, or of the sample."""
   options, sides = tools.config.prepare.vocabulary, groups(tools)[number]
-  if taken := given(tools.config):
-    found = taken[sides[0]]
-    path = tools.job.kept / f"vocabulary-{found.sha256[:32]}.model"
-    files.copy(found.path, path)
-    out.add(path)
-    return dict.fromkeys(sides, str(path))
   lines = list(_lines(tools, sides))
   # What was used to train it is in its name.
   said = dataclasses.asdict(options)
@@ -123,8 +119,16 @@ def vocabulary(tools: Tools, number: int, out: Output) -> Facts:
 
 
 def after(tools: Tools, facts: Sequence[Facts]) -> None:
-  """Writes down where the vocabulary of each side is."""
+  """Writes down where the vocabulary of each side is.
+
+  One that is given is copied here, by the launcher: workers need not see the
+  folder that it is from.
+  """
   paths = {side: path for fact in facts for side, path in fact.items()}
+  for side, found in given(tools.config).items():
+    path = tools.job.kept / f"vocabulary-{found.sha256[:32]}.model"
+    files.copy(found.path, path)
+    paths[side] = str(path)
   tools.work.write_page("vocabularies.page", paths)
 
 

@@ -229,8 +229,9 @@ def test_every_flag_named_is_one_of_ours():
   known = {*re.findall(defined, ours), "config", "help", "helpconfig"}
   known |= {field.name for field in dataclasses.fields(Settings)}
   for line in _everything().splitlines():
-    others = r"git|pip|pytest|ruff|sphinx-build|sacreBLEU|srun|Slurm"
-    others += r"|\w+Runner|direct_running_mode|dask_partition_size"  # of Beam
+    others = r"git|pip|pytest|ruff|sphinx-build|sacreBLEU|srun|Slurm|docker"
+    # Of Beam and its runners.
+    others += r"|\w+Runner|(direct|dask|sdk|environment|spark)_\w+|dask"
     if re.search(rf"\b({others})\b", line):
       continue
     for flag in re.findall(r"(?<![\w-])--([a-z]\w*)(?![\w.-])", line):

@@ -4,6 +4,7 @@ import functools
 import gzip
 import os
 import pathlib
+import pickle
 import random
 import shutil
 import signal
@@ -12,13 +13,19 @@ import sys
 import threading
 import time
 
+import object_store
 import pytest
 from raw_corpora import corpus, lines_of, nothing_made, records_of
 
+from jaxsyn import files, remote
+from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from preprocess import beam, build, clean, ranges
+from preprocess import beam, build, clean, inputs, ranges
 from preprocess import corpus as corpora
+from preprocess.toy import corpus as toy_corpus
+from preprocess.toy import parser
+from preprocess.work import Work
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -120,8 +127,8 @@ def test_texts_in_parts(whole, tmp_path):
   config.prepare.splits.train = ("a.en,b.en.gz", "train-?.de")
   folder = build.run(config)
   assert records_of(folder) == whole[2]
-  files = manifests.read(folder)["splits"]["train"]["files"]
-  assert files == ["a.en", "b.en.gz", *(f"train-{i}.de" for i in range(3))]
+  named = manifests.read(folder)["splits"]["train"]["files"]
+  assert named == ["a.en", "b.en.gz", *(f"train-{i}.de" for i in range(3))]
   table = b"".join(
     a[:-1] + b"\t" + b for a, b in zip(source, target, strict=True)
   )
@@ -282,7 +289,7 @@ def test_dask_where_a_worker_dies(whole, tmp_path):
     n_workers=2, threads_per_worker=1, dashboard_address=None
   ) as cluster:
     options = [
-      "--runner=apache_beam.runners.dask.dask_runner.DaskRunner",
+      DASK,
       f"--dask_client_address={cluster.scheduler_address}",
       "--dask_partition_size=1",
     ]
@@ -297,6 +304,66 @@ def test_dask_where_a_worker_dies(whole, tmp_path):
     runner = functools.partial(beam.Pipelines, options)
     folder = build.run(config, runner=runner)
   assert killed and records_of(folder) == whole[2]
+
+
+DASK = "--runner=apache_beam.runners.dask.dask_runner.DaskRunner"
+
+
+def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
+  """One dies while it parses; the parser is a file of the launcher's."""
+  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  distributed = pytest.importorskip("distributed", reason="not installed")
+  config = corpus(tmp_path, train=2500, test=40)
+  config.prepare.workers = 1
+  config.prepare.parse.source_conllu = {}
+  model = tmp_path / "toy.udpipe"
+  model.write_bytes(parser.train_parser(toy_corpus.pairs(40, seed=1)))
+  config.prepare.parse.source_model = str(model)
+  due = records_of(build.run(config))
+  raw, killed = pathlib.Path(config.prepare.raw_dir), []
+  port = object_store.free_port()
+  with object_store.running(object_store.moto(port), port):
+    bucket, cache = object_store.BUCKET, tmp_path / "cache"
+    remote.filesystem(bucket).mkdir(bucket)
+    remote.upload(raw, f"{bucket}/raw", files.names(raw))
+    raw.rename(tmp_path / "elsewhere")
+    config.prepare.raw_dir = f"{bucket}/raw"
+    config.data.directory = f"{bucket}/data"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    with distributed.LocalCluster(
+      n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+
+      def kill():
+        while not files.names(f"{bucket}/data/work/parse"):
+          time.sleep(0.02)
+        killed.append(next(iter(cluster.workers.values())).pid)
+        os.kill(killed[0], signal.SIGKILL)
+
+      threading.Thread(target=kill, daemon=True).start()
+      address = f"--dask_client_address={cluster.scheduler_address}"
+      options = [DASK, address, "--dask_partition_size=1"]
+      build.run(config, runner=functools.partial(beam.Pipelines, options))
+    assert killed
+    found = files.names(f"{bucket}/data")
+    assert {
+      name: files.read_bytes(f"{bucket}/data/{name}")
+      for name in found
+      if not name.startswith(("work/", "manifest.json"))
+    } == due
+  (copy,) = (cache / "jaxsyn" / "files").glob("*/*")
+  assert copy.read_bytes() == model.read_bytes()
+
+
+def test_a_worker_loads_a_parser_once(whole):
+  config = read_config(whole[0])
+  found = inputs.read_inputs(config, "", whole[1] / "raw")
+  work = Work(whole[1] / "work" / "stages")
+  job = pickle.dumps(found.job(work, whole[1] / "new", whole[1] / "work"))
+  first, second = beam.taken(job), beam.taken(job)
+  assert first is not second  # of two threads
+  beam.give_back(job, first)
+  assert beam.taken(job) is first
 
 
 def test_command_line_of_beam():
