@@ -15,6 +15,8 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 
+_NOT_TEXT = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
+
 
 def sentence(block: conllu.Block) -> str:
   """The line of a sentence of a treebank: its `# text` comment.
@@ -110,9 +112,14 @@ def find(
     downloads: of `addresses`.
 
   Raises:
-    InputError: there is none and it cannot be fetched, or it is another file
-      than the config expects.
+    InputError: there is none and it cannot be fetched, it is another file
+      than the config expects, or an archive.
   """
+  if name.lower().endswith(_NOT_TEXT):
+    raise InputError(
+      f"raw file {name}: archives are not read. Unpack it, and name the text in"
+      " it, plain, .gz or .zst."
+    )
   path = files.path_of(raw_dir) / name
   if raw_dir and files.is_file(path):
     expected = downloads[name].sha256 if name in downloads else ""

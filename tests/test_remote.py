@@ -15,6 +15,7 @@ import numpy as np
 import object_store
 import pytest
 import raw_corpora
+import web_server
 
 from configs import base
 from jaxsyn import checksums, exits, files, lease, lock, remote, train, workdir
@@ -380,6 +381,25 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
   remote.write(found["report.txt"], b"x")
   with pytest.raises(InputError, match=r"report\.txt has 1 bytes and had"):
     verify.run(data)
+
+
+def test_what_is_fetched_lies_there(folder):
+  """With its record; what is damaged is fetched anew, and must be the same."""
+  body = gzip.compress(b"one line\n")
+  path = files.path_of(f"{folder}/raw/a.en.gz")
+  with web_server.serve() as server:
+    server.answers["a"] = body
+    address = fetch.Download(server.url("a"))
+    digest = fetch.get(path, address)
+    assert fetch.get(path, address) == digest and server.asked == ["/a"]
+    remote.write(path, body[:-1])
+    assert fetch.get(path, address) == digest
+    assert files.read_bytes(path) == body
+    files.remove(path)
+    server.answers["a"] = gzip.compress(b"another line\n")
+    with pytest.raises(InputError, match=r"changed .*raw/a\.en\.gz\.sha256"):
+      fetch.get(path, address)
+  assert remote.sizes(folder).keys() == {"raw/a.en.gz.sha256"}
 
 
 def test_files_are_listed_there_as_they_are_here(folder, tmp_path):

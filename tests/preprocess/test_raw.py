@@ -160,3 +160,10 @@ def test_faulty_downloads(entry):
   assert raw.addresses([good])["b"].most == 500
   with pytest.raises(InputError, match=r"prepare\.downloads must hold"):
     raw.addresses([good, entry])
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.TGZ", "a.zip", "a.en.bz2"])
+def test_archives_are_refused_before_they_are_fetched(tmp_path, name):
+  (tmp_path / name).write_bytes(b"")
+  with pytest.raises(InputError, match=rf"{name}: archives are not read\. Unp"):
+    raw.find(name, str(tmp_path), own=tmp_path / "raw", downloads={})

@@ -269,6 +269,32 @@ def test_beam_in_this_process(whole, tmp_path):
     build.run(config, runner=runner)
 
 
+def test_a_pipeline_that_fails_is_told(whole, tmp_path):
+  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  config = again(whole, tmp_path)
+  raw = tmp_path / "raw"
+  shutil.copytree(config.prepare.raw_dir, raw)
+  config.prepare.raw_dir = str(raw)
+
+  def elsewhere(tools):
+    raw.rename(tmp_path / "another")
+    return beam.Pipelines(["--direct_running_mode=in_memory"], tools)
+
+  with pytest.raises(
+    InputError, match=r"'unpack' has failed: FileNotFoundError.*\.gz.* All mach"
+  ):
+    build.run(config, runner=elsewhere)
+
+
+def test_dataflow_sees_no_folder_of_ours(whole, tmp_path):
+  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  runner = functools.partial(beam.Pipelines, ["--runner=DataflowRunner"])
+  with pytest.raises(
+    InputError, match=r"workers do not see \S*/out/work/.*s3:"
+  ):
+    build.run(again(whole, tmp_path), runner=runner)
+
+
 def test_beam_by_two_processes(whole, tmp_path):
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   config, words = command(
@@ -313,7 +339,8 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
   """One dies while it parses; the parser is a file of the launcher's."""
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   distributed = pytest.importorskip("distributed", reason="not installed")
-  config = corpus(tmp_path, train=2500, test=40)
+  config = corpus(tmp_path, train=1500, test=40)  # three chunks
+  config.prepare.shard_mib = 1.0
   config.prepare.workers = 1
   config.prepare.parse.source_conllu = {}
   model = tmp_path / "toy.udpipe"
