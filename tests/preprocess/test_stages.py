@@ -306,35 +306,6 @@ def test_beam_by_two_processes(whole, tmp_path):
   assert records_of(config.data.directory) == whole[2]
 
 
-def test_dask_where_a_worker_dies(whole, tmp_path):
-  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  distributed = pytest.importorskip("distributed", reason="not installed")
-  config = again(whole, tmp_path)
-  work, killed = tmp_path / "out" / "work", []
-  with distributed.LocalCluster(
-    n_workers=2, threads_per_worker=1, dashboard_address=None
-  ) as cluster:
-    options = [
-      DASK,
-      f"--dask_client_address={cluster.scheduler_address}",
-      "--dask_partition_size=1",
-    ]
-
-    def kill():
-      while not [*work.glob("stages-*/clean/*")]:
-        time.sleep(0.01)
-      killed.append(next(iter(cluster.workers.values())).pid)
-      os.kill(killed[0], signal.SIGKILL)
-
-    threading.Thread(target=kill, daemon=True).start()
-    runner = functools.partial(beam.Pipelines, options)
-    folder = build.run(config, runner=runner)
-  assert killed and records_of(folder) == whole[2]
-
-
-DASK = "--runner=apache_beam.runners.dask.dask_runner.DaskRunner"
-
-
 def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
   """One dies while it parses; the parser is a file of the launcher's."""
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
@@ -369,7 +340,8 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
 
       threading.Thread(target=kill, daemon=True).start()
       address = f"--dask_client_address={cluster.scheduler_address}"
-      options = [DASK, address, "--dask_partition_size=1"]
+      dask = "apache_beam.runners.dask.dask_runner.DaskRunner"
+      options = [f"--runner={dask}", address, "--dask_partition_size=1"]
       build.run(config, runner=functools.partial(beam.Pipelines, options))
     assert killed
     found = files.names(f"{bucket}/data")
