@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from jaxsyn.data import schema
 from jaxsyn.data.options import Prepare
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.data.store import manifests
-from jaxsyn.data.store.blocks import LONGEST, BlockWriter, LengthsWriter
+from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store.blocks import LONGEST, write_blocks
+from jaxsyn.data.store.lengths import Block, write_lengths
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.options import as_dict
@@ -66,6 +67,17 @@ def blocks(count: int) -> Iterator[Rows]:
     yield rows
 
 
+def _repeated(written: Sequence[Block], count: int) -> list[Block]:
+  """Blocks again and again, as many whole ones as so many pairs have."""
+  every: list[Block] = []
+  for block in itertools.cycle(written):
+    count -= len(block.lengths.source)
+    if count < 0:
+      return every
+    every.append(block)
+  return every
+
+
 def make(directory: pathlib.Path, count: int) -> None:
   """Writes a prepared folder with a split "train" of so many pairs."""
   (directory / "columns").mkdir(parents=True)
@@ -92,27 +104,19 @@ def make(directory: pathlib.Path, count: int) -> None:
     "parser": {"source": None},
     "options": as_dict(Prepare()),
   }
-  (columns,) = manifests.columns_files(directory, manifest, "train")
-  with (
-    files.publish(columns) as file,
-    BlockWriter(file, schema.features(SIDES)) as writer,
-  ):
-    for rows in blocks(min(count, DISTINCT * LONGEST)):
-      writer.write(rows)
-  lengths = manifests.lengths_file(directory, "train")
-  with files.publish(lengths) as file, LengthsWriter(file) as out:
-    left = count
-    for block in itertools.cycle(writer.blocks):
-      if len(block.length_I4) > left:
-        break
-      out.write(0, [block])
-      left -= len(block.length_I4)
-  if left:  # whole blocks alone, beyond those that there are
-    for about in (shard, facts):
-      about["examples"] = count - left
-  for name in manifests.names(manifest):  # no text, no trees, no records
+  (columns,) = layout.columns_files(directory, manifest, "train")
+  with files.publish(columns) as file:
+    distinct = blocks(min(count, DISTINCT * LONGEST))
+    written = write_blocks(file, schema.features(SIDES), distinct)
+  lengths = layout.lengths_file(directory, "train")
+  every = _repeated(written, count)
+  with files.publish(lengths) as file:
+    write_lengths(file, [every])
+  for about in (shard, facts):
+    about["examples"] = sum(len(block.lengths.source) for block in every)
+  for name in layout.names(manifest):  # no text, no trees, no records
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-  manifest["files"] = checksums.sums(directory, manifests.names(manifest))
+  manifest["files"] = checksums.sums(directory, layout.names(manifest))
   manifests.write(directory, manifest)

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxsyn import parameters, workdir
 from jaxsyn.config import Decode
-from jaxsyn.data.loader.split import Change
+from jaxsyn.data.loader.change import Change
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.translator import Translation, Translator
 from jaxsyn.errors import InputError

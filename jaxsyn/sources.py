@@ -21,7 +21,7 @@ from jaxsyn.data.sentence.example import encode_all, tagged
 from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces
-from jaxsyn.data.store import fetch, manifests
+from jaxsyn.data.store import fetch, layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.workers import Workers, cores
 
@@ -99,7 +99,7 @@ class SourceReader:
     }
     self._tag = plan.tag
     self._nfc = run.manifest["options"]["clean"]["nfc"]
-    self._parser_file = parser or manifests.parser_file(
+    self._parser_file = parser or layout.parser_file(
       run.workdir, run.manifest, "source"
     )
     self._beam = run.config.prepare.parse.beam

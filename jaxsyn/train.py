@@ -18,7 +18,8 @@ from absl import flags, logging
 
 from jaxsyn import cli, exits, files, lock, remote, workdir
 from jaxsyn.config import Config, as_dict, read_config
-from jaxsyn.data.loader.split import Change, Split, open_split
+from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.split import Split, open_split
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean

@@ -15,7 +15,8 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Config
-from jaxsyn.data.loader.split import Change, open_split
+from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity
 from jaxsyn.data.store.prepared import PreparedSplit

@@ -23,7 +23,7 @@ from typing import Any
 from jaxsyn import checksums, files
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import changeable, flat
 from jaxsyn.training.reader import Reader
@@ -75,7 +75,7 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
   source = files.path_of(config.data.directory)
   missing = {
     file: digest
-    for file, digest in manifests.models(manifest).items()
+    for file, digest in layout.models(manifest).items()
     if not _is_whole(workdir / file, digest)
   }
   for file, digest in missing.items():

@@ -31,7 +31,7 @@ from absl import flags
 from jaxsyn import checksums, cli, exits, files, lease, lock
 from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout, manifests
 from preprocess import beam, publish, records, report, shards, stages, verify
 from preprocess.corpus import Split, Tools
 from preprocess.inputs import Inputs, read_inputs
@@ -190,7 +190,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
   title = _title(inputs, models["vocabulary"])
   with files.filled(job.new) as here:
     tfds_builder.write_metadata(
-      manifests.tfds_folder(here, known),
+      layout.tfds_folder(here, known),
       name=known["name"],
       version=known["version"],
       features=schema.tfds_features(

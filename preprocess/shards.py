@@ -17,9 +17,10 @@ import numpy as np
 
 from jaxsyn import checksums, files
 from jaxsyn.data import schema
-from jaxsyn.data.store import manifests, tfrecord
-from jaxsyn.data.store.blocks import Block, BlockWriter, Column, LengthsWriter
+from jaxsyn.data.store import layout, manifests, tfrecord
+from jaxsyn.data.store.blocks import write_blocks
 from jaxsyn.data.store.index import Index
+from jaxsyn.data.store.lengths import Block, Column, Lengths, write_lengths
 from jaxsyn.data.store.manifest_format import records_sha256
 from preprocess.corpus import Tools
 from preprocess.records import RECORDS, rows_of
@@ -95,13 +96,15 @@ def write(tools: Tools, number: int, out: Output) -> Facts:
   facts: Facts = {"lines": 0}
   with files.publish(tools.job.new / name) as file:
     if kind == _COLUMNS:
-      with BlockWriter(file, manifests.features(tools.known)) as writer:
-        for chunk, begin, end in parts:
-          arrays = tools.work.read_arrays(f"encode/{chunk}.columns")
-          writer.write(rows_of(arrays).part(begin, end))
-      blocks = writer.blocks
+      examples = (
+        rows_of(tools.work.read_arrays(f"encode/{chunk}.columns")).part(*own)
+        for chunk, *own in parts
+      )
+      blocks = write_blocks(file, manifests.features(tools.known), examples)
       facts["columns"] = [block.columns for block in blocks]
-      lengths = {str(i): block.length_I4 for i, block in enumerate(blocks)}
+      lengths = {
+        str(i): np.stack(block.lengths) for i, block in enumerate(blocks)
+      }
       out.write_arrays("lengths", lengths)
     elif kind == RECORDS:
       facts["examples"] = sum(end - begin for _, begin, end in parts)
@@ -143,13 +146,13 @@ def _name(tools: Tools, split: int, shard: int, kind: str) -> str:
   """The name of a file in the prepared folder."""
   name, count = tools.job.splits[split].name, len(tools.shards[split])
   if kind == RECORDS:
-    folder = manifests.tfds_folder("", tools.known)
+    folder = layout.tfds_folder("", tools.known)
     return (folder / record_file(tools, name, shard, count)).as_posix()
   if kind == _COLUMNS:
-    path = manifests.columns_file("", name, shard, count)
+    path = layout.columns_file("", name, shard, count)
   else:
     what, _, side = kind.partition(".")
-    place = manifests.text_file if what == "text" else manifests.conllu_file
+    place = layout.text_file if what == "text" else layout.conllu_file
     path = place("", name, side, shard=shard, shards=count)
   return path.as_posix()
 
@@ -183,12 +186,12 @@ def write_tables(tools: Tools, number: int, out: Output) -> Facts:
     for _, facts in own[RECORDS]
   ]
   digest = records_sha256([shard["sha256"] for shard in written])
-  index = manifests.index_file(new, tools.known, name)
+  index = layout.index_file(new, tools.known, name)
   Index.of((_payloads(tools, parts) for parts in shards), digest).save(index)
-  lengths = manifests.lengths_file(new, name)
-  with files.publish(lengths) as file, LengthsWriter(file) as writer:
-    for shard, (task, facts) in enumerate(own[_COLUMNS]):
-      writer.write(shard, _blocks(tools, task, facts["columns"]))
+  lengths = layout.lengths_file(new, name)
+  with files.publish(lengths) as file:
+    blocks = (_blocks(tools, t, facts["columns"]) for t, facts in own[_COLUMNS])
+    write_lengths(file, blocks)
   names = [path.relative_to(new).as_posix() for path in (index, lengths)]
   for path in (index, lengths):
     out.add(path)
@@ -214,4 +217,4 @@ def _blocks(
   lengths = tools.work.read_arrays(f"shards/{task}.lengths")
   for i, of_block in enumerate(columns):
     places = {name: Column(*place) for name, place in of_block.items()}
-    yield Block(lengths[str(i)], places)
+    yield Block(Lengths(*lengths[str(i)]), places)

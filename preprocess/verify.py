@@ -23,6 +23,7 @@ from jaxsyn.data.store import (
   decoding,
   fetch,
   integrity,
+  layout,
   manifests,
   tfrecord,
 )
@@ -86,7 +87,7 @@ def run(directory: os.PathLike[str] | str) -> None:
   else:
     faults += [
       f"{directory / file} has another SHA-256 than the manifest says"
-      for file, sha256 in manifests.models(manifest).items()
+      for file, sha256 in layout.models(manifest).items()
       if sha256_of(directory / file) != sha256
     ]
     for name, split in manifest["splits"].items():
@@ -188,7 +189,7 @@ def _payloads(
   directory: pathlib.Path, manifest: Mapping[str, Any], name: str
 ) -> Iterator[bytes]:
   """The records of a split, as they are."""
-  folder = manifests.tfds_folder(directory, manifest)
+  folder = layout.tfds_folder(directory, manifest)
   for shard in manifests.split(manifest, name)["shards"]:
     yield from tfrecord.scan(folder / shard["file"])
 

@@ -17,8 +17,7 @@ from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.data.store.blocks import lengths_of
-from jaxsyn.data.store.prepared import Lengths
+from jaxsyn.data.store.lengths import lengths_of
 from jaxsyn.models.contract import forward
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.models.spec import Family
@@ -126,7 +125,7 @@ def columns_of(pairs) -> Columns:
 def shape_of(pairs, extra: int = 0) -> Shape:
   """The shape of training that holds the pairs, and `extra` on all sides."""
   plan = BatchPlan(
-    Lengths(*lengths_of(columns_of(pairs)).T),
+    lengths_of(columns_of(pairs)),
     tokens=2**20,
     shapes=1,
     seed=0,
@@ -143,12 +142,8 @@ def batch_of(
 ) -> dict[str, jax.Array]:
   """The batch of training: as wide as the pairs need and `extra`, or a shape."""
   columns, shape = columns_of(pairs), shape or shape_of(pairs, extra)
-  batch = {
-    f"{feature}_B{FEATURES[feature].axes}": columns.padded(
-      feature, np.arange(len(pairs)), shape, rows=shape.rows
-    )
-    for feature in columns.flat
-  }
+  every = np.arange(len(pairs))
+  batch = columns.batch(columns.flat, every, shape, rows=shape.rows)
   weighting = np.zeros((shape.rows, shape.source, shape.source), np.float32)
   for row, pair in enumerate(pairs):
     size = len(pair["source_id_BS"])

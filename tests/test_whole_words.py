@@ -9,7 +9,7 @@ from jaxsyn import train
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout
 from jaxsyn.data.store.records import Records
 from jaxsyn.session import Session
 from preprocess import build
@@ -18,7 +18,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def text(directory, split, side):
-  with gzip.open(manifests.text_file(directory, split, side), "rt") as file:
+  with gzip.open(layout.text_file(directory, split, side), "rt") as file:
     return file.read().splitlines()
 
 
@@ -32,10 +32,10 @@ def of_words(prepared, tiny, tmp_path):
     prepare = config.prepare
     for split in SPLITS:
       prepare.splits[split] = tuple(
-        str(manifests.text_file(prepared, split, side)) for side in schema.SIDES
+        str(layout.text_file(prepared, split, side)) for side in schema.SIDES
       )
       prepare.parse.target_conllu[split] = str(
-        manifests.conllu_file(prepared, split, "target")
+        layout.conllu_file(prepared, split, "target")
       )
     prepare.parse.source_model = str(prepared / "parser.source.udpipe")
     prepare.vocabulary.update(type="word", size=80, joint=False)
@@ -57,7 +57,7 @@ def test_from_text_to_translations(of_words, tmp_path):
 
   # One subword for all between two blanks; it is the word of the parser that
   # its first character stands in.
-  trees = conllu.read(manifests.conllu_file(folder, "test", "source"))
+  trees = conllu.read(layout.conllu_file(folder, "test", "source"))
   lines = text(folder, "test", "source")
   parses = conllu_text.match(trees, lines, "test")
   unknown = several = words = 0

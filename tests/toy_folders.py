@@ -20,7 +20,7 @@ from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.split import Split, open_split
 from jaxsyn.data.options import Data
-from jaxsyn.data.store import manifests, tfds_builder
+from jaxsyn.data.store import layout, manifests, tfds_builder
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import together
 
@@ -98,9 +98,9 @@ def manifest_of(
   }
   if folder is None:
     nothing = {"bytes": 0, "crc32c": "00000000"}
-    sums = dict.fromkeys(manifests.names(manifest), nothing)
+    sums = dict.fromkeys(layout.names(manifest), nothing)
   else:
-    for name in manifests.names(manifest):
+    for name in layout.names(manifest):
       path = folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.touch()
@@ -133,6 +133,16 @@ def example(i: int) -> dict[str, np.ndarray]:
   return {k: np.asarray(v, features[k].dtype) for k, v in values.items()}
 
 
+def same(
+  found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+) -> None:
+  """Asserts that two examples are equal in features, values and types."""
+  assert found.keys() == expected.keys()
+  for name in found:
+    np.testing.assert_array_equal(found[name], expected[name])
+    assert found[name].dtype == expected[name].dtype, name
+
+
 def with_texts(example: Mapping[str, np.ndarray]) -> dict[str, Any]:
   """An example as a record has it."""
   line = int(example["line"])
@@ -157,7 +167,7 @@ def prepare(folder: pathlib.Path) -> pathlib.Path:
   for name, split in facts.items():
     for side in schema.SIDES:
       lines = (f"{name} {side} {i}\n" for i in range(split["examples"]))
-      paths = manifests.text_files(folder, {"splits": facts}, name, side)
+      paths = layout.text_files(folder, {"splits": facts}, name, side)
       for path, shard in zip(paths, split["shards"]):
         path.parent.mkdir(exist_ok=True)
         text = "".join(itertools.islice(lines, shard["examples"]))

@@ -32,7 +32,7 @@ from jaxsyn.data.sentence import conllu, conllu_text, tree
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.linearise import CLOSE
 from jaxsyn.data.sentence.text import lines_of
-from jaxsyn.data.store import fetch, manifests, tfrecord
+from jaxsyn.data.store import fetch, layout, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.prepared import PreparedSplit
@@ -276,11 +276,11 @@ def manifest(state: MutationCases, rng: Rng) -> None:
   found = manifests.read(state.folder)
   files: list[pathlib.Path | None] = []
   for side in ("source", "target"):
-    files.append(manifests.vocabulary_file(state.folder, found, side))
-    files.append(manifests.parser_file(state.folder, found, side))
+    files.append(layout.vocabulary_file(state.folder, found, side))
+    files.append(layout.parser_file(state.folder, found, side))
   for name, split in found["splits"].items():
-    files.append(manifests.text_file(state.folder, name, "source"))
-    inside = manifests.tfds_folder(state.folder, found)
+    files.append(layout.text_file(state.folder, name, "source"))
+    inside = layout.tfds_folder(state.folder, found)
     files += [inside / shard["file"] for shard in split["shards"]]
   for file in filter(None, files):
     resolved = pathlib.Path(file).resolve()
@@ -299,7 +299,7 @@ def run_page(state: MutationCases, rng: Rng) -> None:
     (folder / name).write_bytes(new)
   run = workdir.open_run(folder)
   for side in ("source", "target"):
-    file = manifests.vocabulary_file(folder, run.manifest, side)
+    file = layout.vocabulary_file(folder, run.manifest, side)
     inside = file.resolve().is_relative_to(folder.resolve())
     _must(inside, f"leaves: {file}")
 

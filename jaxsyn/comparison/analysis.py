@@ -21,7 +21,7 @@ from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
 from jaxsyn.config import as_dict
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store import integrity, layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets, significance
 from jaxsyn.scoring.results import Score
@@ -171,11 +171,11 @@ def _split(
   split = results.TestSet(
     name=name,
     sentences=len(references),
-    source=str(manifests.text_file(first, name, "source")),
-    reference=str(manifests.text_file(first, name, "target")),
+    source=str(layout.text_file(first, name, "source")),
+    reference=str(layout.text_file(first, name, "target")),
     conllu=""
     if parses is None
-    else str(manifests.conllu_file(first, name, "source")),
+    else str(layout.conllu_file(first, name, "source")),
     signatures={scorer.name: scorer.signature() for scorer in scorers},
     scores=summaries(scored),
     over_sentences=over_sentences(scored, baseline, settings),

@@ -20,8 +20,8 @@ from jax.sharding import SingleDeviceSharding
 
 from jaxsyn.config import Decode
 from jaxsyn.data.loader.batch_shapes import doubled
+from jaxsyn.data.loader.change import Change, changed
 from jaxsyn.data.loader.columns import Batch, pad, words_of
-from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.pool import ROOM, Pool, grown
 from jaxsyn.decode.programs import SMALL, Programs, Size

@@ -18,8 +18,8 @@ import numpy as np
 from jax import Array
 
 from jaxsyn.data.loader.batch_shapes import doubled
+from jaxsyn.data.loader.change import Change, changed
 from jaxsyn.data.loader.columns import pad, words_of
-from jaxsyn.data.loader.split import Change, changed
 from jaxsyn.data.schema import PAD
 from jaxsyn.models.contract import EncoderDecoder, forward, view_of
 from jaxsyn.shapes import split

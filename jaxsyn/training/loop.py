@@ -20,8 +20,9 @@ import jax
 import numpy as np
 
 from jaxsyn.config import Config
+from jaxsyn.data.loader.ahead import ahead
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Dealt, ahead
+from jaxsyn.data.loader.split import Dealt
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts
 from jaxsyn.training.checkpoint import Progress

@@ -10,14 +10,14 @@ import toy_folders
 
 from jaxsyn.comparison import looks
 from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.inspection import pictures
 
 
 def test_sentences_are_chosen_by_their_length_alone(prepared):
   chosen = looks.sample(str(prepared), "test")
-  lines = read_lines(manifests.text_file(prepared, "test", "source"))
+  lines = read_lines(layout.text_file(prepared, "test", "source"))
   places = [lines.index(parse.text) for parse in chosen]
   assert len(chosen) == looks.SENTENCES and places == sorted(set(places))
   for parse in chosen:

@@ -9,7 +9,7 @@ from configs import base
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.sentence import conllu, conllu_text
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
@@ -74,7 +74,7 @@ def test_prepared_and_read_as_any_other_feature(folder, capsys):
 
 
 def test_given_conllu_keeps_what_annotations_read(folder):
-  path = manifests.conllu_file(folder[0], "train", "source")
+  path = layout.conllu_file(folder[0], "train", "source")
   first, *_ = conllu.read(path)
   row_W = [line.split("\t") for line in first.line_W]
   assert row_W[1][2:6] == ["gehen", "VERB", "_", "Tense=Pres"]

@@ -17,7 +17,7 @@ from jaxsyn import cli
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from preprocess import build
@@ -79,10 +79,10 @@ def test_what_is_made(made):
     records = Records(folder, split)
     texts = lines_of(config, f"{split}.en")
     assert len(records) == len(texts)
-    packed = manifests.text_files(folder, manifest, split, "source")
+    packed = layout.text_files(folder, manifest, split, "source")
     text = b"".join(gzip.decompress(path.read_bytes()) for path in packed)
     assert text.decode().split("\n")[:-1] == texts
-    files = manifests.conllu_files(folder, manifest, split, "source")
+    files = layout.conllu_files(folder, manifest, split, "source")
     assert len(files) == len(packed) == (2 if split == "train" else 1)
     trees = (block for path in files for block in conllu.read(path))
     for i, (one, tree) in enumerate(zip(records, trees, strict=True)):

@@ -19,7 +19,7 @@ from raw_corpora import corpus, lines_of, nothing_made, records_of
 
 from jaxsyn import files, remote
 from jaxsyn.config import read_config
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from preprocess import beam, build, clean, inputs, ranges
 from preprocess import corpus as corpora
@@ -66,7 +66,7 @@ def test_what_is_made(whole):
   sizes = [shard["bytes"] for shard in train["shards"]]
   assert all(limit <= size < limit + 2000 for size in sizes[:-1])
   for side in ("source", "target"):
-    paths = manifests.text_files(whole[1], manifest, "train", side)
+    paths = layout.text_files(whole[1], manifest, "train", side)
     counts = [gzip.decompress(p.read_bytes()).count(b"\n") for p in paths]
     assert counts == [shard["examples"] for shard in train["shards"]]
 

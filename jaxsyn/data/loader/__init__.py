@@ -11,4 +11,6 @@ Reading order:
   batch_plan     which examples form which batch, in which of them
   held           examples read into memory
   columns        one flat array a feature, and padded from there
+  change         a caller's own function on every batch
+  ahead          what is made before it is asked for
 """

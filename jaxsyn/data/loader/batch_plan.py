@@ -29,7 +29,7 @@ from jaxsyn.data.loader.batch_shapes import (
   up,
 )
 from jaxsyn.data.loader.windows import Windows
-from jaxsyn.data.store.prepared import Lengths
+from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.errors import InputError
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxsyn.data.store.prepared import Lengths
+from jaxsyn.data.store.lengths import Lengths
 
 
 @dataclasses.dataclass(frozen=True)

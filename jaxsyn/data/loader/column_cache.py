@@ -7,8 +7,6 @@ another version is made again, and one line says so; so is what is damaged in
 files that fit in memory. Larger ones are checked block by block as they are read.
 
 Before this file: `examples`, which are written. After it: `held`.
-
-Letters: I example; 4 lengths, as in `blocks`.
 """
 
 from __future__ import annotations
@@ -27,7 +25,8 @@ from collections.abc import Callable, Iterable
 
 from jaxsyn import checksums, files, lock, private, remote
 from jaxsyn.data.loader.examples import Notes
-from jaxsyn.data.store.blocks import BlockWriter, LengthsWriter
+from jaxsyn.data.store.blocks import write_blocks
+from jaxsyn.data.store.lengths import write_lengths
 from jaxsyn.data.store.manifest_format import File, Number
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Rows
@@ -67,9 +66,8 @@ def folder_of(
   """
   page = json.dumps([records.fingerprint, sorted(features), *about])
   name = hashlib.sha256(page.encode()).hexdigest()[:16]
-  if remote.is_remote(
-    records.directory
-  ):  # derived examples are of this machine
+  if remote.is_remote(records.directory):
+    # A store keeps what is prepared; what is derived, the machine that reads it.
     try:
       return private.folder(make=True) / "derived" / name
     except OSError:
@@ -211,17 +209,13 @@ def _write(make: Make, features: tuple[str, ...], folder: pathlib.Path) -> None:
   _remove_stale(folder.parent)
   notes: Notes = collections.Counter()
   with files.publish_folder(folder) as new:
-    with (
-      open(new / _COLUMNS, "wb") as file,
-      BlockWriter(file, features) as writer,
-    ):
-      for rows in make(notes):
-        writer.write(rows)
-    with open(new / _LENGTHS, "wb") as file, LengthsWriter(file) as lengths:
-      lengths.write(0, writer.blocks)
+    with open(new / _COLUMNS, "wb") as file:
+      blocks = write_blocks(file, features, make(notes))
+    with open(new / _LENGTHS, "wb") as file:
+      write_lengths(file, [blocks])
     page = {
       "format": FORMAT,
-      "examples": sum(len(block.length_I4) for block in writer.blocks),
+      "examples": sum(len(block.lengths.source) for block in blocks),
       "files": checksums.sums(new, [_COLUMNS, _LENGTHS]),
       "notes": dict(notes),
     }

@@ -12,8 +12,9 @@ import numpy as np
 
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.mixture import Mixed
-from jaxsyn.data.schema import FEATURES, SIDES
-from jaxsyn.data.store.prepared import ColumnFiles, Lengths
+from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.store.lengths import measure
+from jaxsyn.data.store.prepared import ColumnFiles
 from jaxsyn.data.store.rows import Rows
 
 
@@ -34,13 +35,15 @@ def hold(
   """
   lengths = files.lengths if number is None else files.lengths.of(number)
   start: dict[str, np.ndarray] = {}
-  by_size: dict[str, np.ndarray] = {}  # one array for features of one size
+  # One array for features of one size.
+  by_size: dict[tuple[str, str], np.ndarray] = {}
   flat = {}
   for name in features:
-    size, what = _size(lengths, name)
-    if what not in by_size:
-      by_size[what] = np.cumsum(np.append(0, size.astype(np.int64)))
-    start[name] = by_size[what]
+    if measure(name) not in by_size:
+      size = lengths.sizes(name)
+      assert size is not None, name
+      by_size[measure(name)] = np.cumsum(np.append(0, size))
+    start[name] = by_size[measure(name)]
     # As large as it will be: parts that are joined are there twice.
     flat[name] = np.empty(start[name][-1], FEATURES[name].dtype)
   for begin, rows in _parts(files, features, number):
@@ -63,14 +66,3 @@ def _parts(
   for k, rows in zip(numbers, files.read(numbers, features)):
     own = number[cut[k] : cut[k + 1]] - files.start[k]
     yield int(cut[k]), rows if len(own) == len(rows) else rows.take(own)
-
-
-def _size(lengths: Lengths, feature: str) -> tuple[np.ndarray, str]:
-  """How many values each example has, and a name for that."""
-  side, axes = feature.partition("_")[0], FEATURES[feature].axes
-  if axes in ("W", "WW"):
-    words = lengths[2 + SIDES.index(side)].astype(np.int64)
-    return (words if axes == "W" else words**2), f"{side} {axes}"
-  if axes:
-    return (lengths.source if axes == "S" else lengths.target), axes
-  return np.ones(len(lengths.source), np.int64), axes

@@ -26,7 +26,8 @@ import numpy as np
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import FEATURES, NO_RELATION, NO_WORD, relation_ids
 from jaxsyn.data.store import manifests
-from jaxsyn.data.store.prepared import ColumnFiles, Lengths, PreparedSplit
+from jaxsyn.data.store.lengths import Lengths
+from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 

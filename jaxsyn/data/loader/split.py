@@ -2,8 +2,7 @@
 
 Training walks over its batches without end, from any position; evaluation takes
 all of them once. A batch passes through `ahead`, `Split.batches`,
-`BatchPlan.walk` (which examples), `Split.batch`, `Columns.batch`, there
-`Columns.padded` (a feature), and `changed`.
+`BatchPlan.walk` (which examples), `Split.batch`, `Columns.batch`, and `changed`.
 
 `weight_B` of a batch is 1 for a pair, its weight for an example of a second
 task, and 0 for a row of padding. No JAX here: arrays are NumPy, on the host, and
@@ -12,7 +11,6 @@ who trains says which of several hosts this is.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -21,18 +19,18 @@ import math
 from collections.abc import (
   Callable,
   Collection,
-  Generator,
   Iterable,
   Iterator,
   Mapping,
 )
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from jaxsyn.data.loader import column_cache, examples, mixture
+from jaxsyn.data.loader.ahead import ahead
 from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
+from jaxsyn.data.loader.change import Change, changed
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.loader.held import hold
@@ -42,12 +40,8 @@ from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Example
-from jaxsyn.errors import InputError
 
 T = TypeVar("T")
-_NO_MORE: Any = object()
-
-Change = Callable[[Batch], Batch]  # a caller's own function on host batches
 
 
 class Share(NamedTuple):
@@ -61,6 +55,7 @@ class Share(NamedTuple):
   parts: tuple[int, ...] = (0,)
   of: int = 1
 
+  @functools.lru_cache(64)  # of a shape  # noqa: B019
   def rows(self, number: int) -> np.ndarray:
     """Those of a batch of so many rows, by number, ascending."""
     part = number // self.of
@@ -304,50 +299,3 @@ def _columns(
     column_cache.folder_of(own.records, features, own.about),
     memory_gib=batch.memory_gib,
   )
-
-
-def changed(batch: Batch, change: Change | None) -> Batch:
-  """The batch after a caller's own function, e.g. with its weighting matrix.
-
-  Double precision becomes single, as the model computes.
-
-  Raises:
-    InputError: the function gave no dict of arrays with as many rows.
-  """
-  if change is None:
-    return batch
-  rows = len(batch["source_id_BS"])
-  new = change(dict(batch))
-  if not isinstance(new, dict):
-    raise InputError(f"the change of a batch returned {type(new).__name__}.")
-  for name, array in new.items():
-    array = np.asarray(array)
-    if array.ndim == 0 or len(array) != rows:
-      raise InputError(
-        f"the change of a batch made {name} of shape {array.shape}; its first "
-        f"axis must be the {rows} rows of the batch."
-      )
-    single = array.dtype == np.float64
-    new[name] = array.astype(np.float32) if single else array
-  return new
-
-
-def ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
-  """The same items, made in a thread up to `depth` before they are asked for.
-
-  An exception of the maker is raised where the item would have come. Closing
-  the generator ends the thread.
-  """
-  if depth <= 0:
-    yield from items
-    return
-  pool = ThreadPoolExecutor(1, "batches")
-  try:
-    waiting = collections.deque(
-      pool.submit(next, items, _NO_MORE) for _ in range(depth)
-    )
-    while (item := waiting.popleft().result()) is not _NO_MORE:
-      waiting.append(pool.submit(next, items, _NO_MORE))
-      yield item
-  finally:
-    pool.shutdown(cancel_futures=True)

@@ -141,9 +141,8 @@ class Parsing(Task):
     number = linearise.skeleton(bracketing, heads=brackets.dependencies)
     new = tagged(example, sizes["source"] + linearise.PARSE)
     id_T = np.array([*(sizes["target"] + number), EOS])
-    values: dict[
-      str, Any
-    ] = {  # brackets are no sentence: they have no words and no tree
+    # Brackets are no sentence: they have no words and no tree.
+    values: dict[str, Any] = {
       "id": id_T,
       "word": np.full(len(id_T), NO_WORD),
       "parent_mid": np.arange(len(id_T)),

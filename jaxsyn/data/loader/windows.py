@@ -16,14 +16,15 @@ Letters: U block; E entry, a block or a part of it, of an epoch.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from jaxsyn.data.loader.mixture import Mixed
-from jaxsyn.data.schema import FEATURES, SIDES
-from jaxsyn.data.store.prepared import ColumnFiles, Lengths
+from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.store.prepared import ColumnFiles
+
+_TOGETHER = 64  # blocks of which lengths are looked at
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,13 +55,9 @@ class Windows:
     seed: int,
   ) -> Windows:
     """Of columns, counted with some features, all those of the data set."""
-    bytes_U = [
-      _bytes(files.lengths.of(slice(begin, end)), features)
-      for begin, end in itertools.pairwise(files.start)
-    ]
     return cls(
       files.start,
-      np.array(bytes_U, np.int64),
+      _bytes(files, features),
       memory_gib * 2**30,
       seed,
       files.rate_U if isinstance(files, Mixed) else None,
@@ -149,18 +146,17 @@ class Windows:
         yield list(zip(block_E[own].tolist(), taken_E[own].tolist()))
 
 
-def _bytes(lengths: Lengths, features: Collection[str]) -> int:
-  """What examples take in memory, without where each begins."""
-  total = 0
-  words = dict(zip(SIDES, (lengths.source_words, lengths.target_words)))
-  for name in features:
-    feature = FEATURES[name]
-    own = words.get(name.partition("_")[0], lengths.source)
-    number = {
-      "S": lengths.source,
-      "T": lengths.target,
-      "W": own,
-      "WW": own**2,
-    }.get(feature.axes, np.ones(len(lengths.source)))
-    total += feature.dtype.itemsize * int(number.sum())
-  return total
+def _bytes(files: ColumnFiles | Mixed, features: Collection[str]) -> np.ndarray:
+  """What each block takes in memory, without where each example begins."""
+  bytes_U = np.zeros(len(files.start) - 1, np.int64)
+  for first in range(0, len(bytes_U), _TOGETHER):
+    begin, *ends = files.start[first : first + _TOGETHER + 1].tolist()
+    lengths = files.lengths.of(slice(begin, ends[-1]))
+    begin_U = np.array([begin, *ends[:-1]]) - begin
+    for name in features:
+      size = lengths.sizes(name)
+      if size is None:  # counted as one
+        size = np.ones(ends[-1] - begin, np.int64)
+      own = bytes_U[first : first + _TOGETHER]
+      own += FEATURES[name].dtype.itemsize * np.add.reduceat(size, begin_U)
+  return bytes_U

@@ -1,43 +1,34 @@
-"""The examples of a split as columns: Arrow files of blocks, and their lengths.
+"""The examples of a split as columns: Arrow files of blocks.
 
 A file of columns (columns/SPLIT-00000-of-00002.arrow, one a shard) is an Arrow
 IPC file whose record batches are blocks: at most 4,096 consecutive examples, a
 column a feature, a list of values where the feature has axes. The CRC-32C of each
-column stands in the block's custom metadata. SPLIT.lengths.arrow has a record
-batch a block too, of all shards in order: how long each example is, and in its
-metadata the shard, and where each column of the block is and its CRC-32C. So a
-few columns of a block are read without the rest, and none of other data is taken
-for them: the manifest has the checksum of the lengths, which are read whole.
+column stands in the block's custom metadata. Where a block and its columns are,
+`jaxsyn.data.store.lengths` says.
 
-To write (any binary file object that tells its position; the same bytes for the
-same examples, however they are cut into `Rows`):
+`write_blocks` writes such a file, the same bytes for the same examples, however
+they are cut into `Rows`; `BlockReader` reads blocks of one.
 
-  with BlockWriter(file, features) as writer:      # one a shard
-    writer.write(rows)                             # again and again
-  writer.blocks                                    # then: of each block, Block
-
-  with LengthsWriter(file) as lengths:             # one a split
-    lengths.write(shard, writer.blocks)            # shard after shard
-
-To read: `read_lengths`, then `BlockReader` of each shard.
-
-Letters: I example; 4 the sides' subwords and words, as in LENGTHS.
+Before this file: `rows`, `lengths`. After it: `prepared`.
 """
 
 from __future__ import annotations
 
-import abc
-import dataclasses
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, NamedTuple, Self
 
 import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from jaxsyn.data.schema import FEATURES, SIDES
+from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.store.lengths import (
+  OPTIONS,
+  Block,
+  Column,
+  lengths_of,
+  measure,
+)
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
@@ -46,45 +37,80 @@ LONGEST = 4096  # examples of a block
 # Values of a feature in a block; more only where one example has more. So that
 # distances of long sentences stay within what is held and counted at once.
 MOST = 1 << 24
-LENGTHS = ("source", "target", "source_words", "target_words")
-_LENGTHS_SCHEMA = pa.schema(
-  [pa.field(name, pa.int32(), nullable=False) for name in LENGTHS]
-)
-# What stands in a file follows from these, not from what pyarrow prefers.
-_OPTIONS = pa.ipc.IpcWriteOptions(
-  metadata_version=pa.ipc.MetadataVersion.V5, use_threads=False
-)
 
 
-class Column(NamedTuple):
-  """Where a column of a block is in its file.
+def write_blocks(
+  file: IO[bytes], features: Iterable[str], examples: Iterable[Rows]
+) -> list[Block]:
+  """Writes a file of columns.
 
-  Attributes:
-    offset: byte of its starts, int32, one more than examples; of its values,
-      where each example has one.
-    values: how many.
-    crc32c: of starts and values, 8 hexadecimal digits.
+  Args:
+    file: open for writing, tells its position; stays open.
+    features: names of the columns, in the order of `jaxsyn.data.schema`.
+    examples: some at a time, with values in the features' types, as `Rows.of`
+      has. They may have more features than the file, of which the lengths are
+      taken.
+
+  Returns:
+    what the lengths are to say of each block.
   """
+  names = tuple(features)
+  with pa.ipc.new_file(file, _schema(names), options=OPTIONS) as arrow:
+    return [_written(file, arrow, r, names) for r in _blocks(examples, names)]
 
-  offset: int
-  values: int
-  crc32c: str
+
+def _blocks(parts: Iterable[Rows], names: Sequence[str]) -> Iterator[Rows]:
+  """The same examples, those of a block at a time."""
+  waiting: list[Rows] = []
+  for rows in parts:
+    begin = 0
+    while begin < len(rows):
+      end = _end(waiting, rows, begin, names)
+      if end == begin:
+        yield Rows.joined(waiting)
+        waiting = []
+      else:
+        waiting.append(rows.part(begin, end))
+        begin = end
+  if waiting:
+    yield Rows.joined(waiting)
 
 
-@dataclasses.dataclass(frozen=True)
-class Block:
-  """What the lengths say of a block.
+def _end(
+  waiting: Sequence[Rows], rows: Rows, begin: int, names: Sequence[str]
+) -> int:
+  """Up to which example rows from `begin` on fit a block beside others."""
+  end = min(len(rows), begin + LONGEST - sum(map(len, waiting)))
+  for name in names:
+    start = rows.start[name]
+    held = sum(len(part.flat[name]) for part in waiting)
+    fits = np.searchsorted(start, start[begin] + MOST - held, "right") - 1
+    end = min(end, int(fits))
+  # A single example may have more than a block.
+  return max(end, begin if waiting else begin + 1)
 
-  Attributes:
-    length_I4: int32, of each example: subwords of the source and of the target,
-      EOS included, and words of both; 0 words: the data has no trees there.
-    columns: feature -> where it is.
-    shard: number of its file.
-  """
 
-  length_I4: np.ndarray
-  columns: Mapping[str, Column]
-  shard: int = 0
+def _written(
+  file: IO[bytes],
+  arrow: pa.ipc.RecordBatchFileWriter,
+  rows: Rows,
+  names: Sequence[str],
+) -> Block:
+  sums = {
+    name: f"{_crc32c(rows.flat[name], _Starts.of(rows.start[name]).crc32c):08x}"
+    for name in names
+  }
+  arrays = [_array(rows, name) for name in names]
+  batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(names))
+  arrow.write_batch(batch, custom_metadata=sums)
+  sizes = {name: _bytes(rows, name) for name in names}
+  # Arrow ends a batch with its columns, one after the other.
+  offset = file.tell() - sum(map(sum, sizes.values()))
+  columns = {}
+  for name, size in sizes.items():
+    columns[name] = Column(offset, len(rows.flat[name]), sums[name])
+    offset += sum(size)
+  return Block(lengths_of(rows), columns)
 
 
 def _schema(features: Iterable[str]) -> pa.Schema:
@@ -95,150 +121,6 @@ def _schema(features: Iterable[str]) -> pa.Schema:
       kind = pa.list_(pa.field("item", kind, nullable=False))
     fields.append(pa.field(name, kind, nullable=False))
   return pa.schema(fields)
-
-
-class _Writer(abc.ABC):
-  """Ends its file where the block ends well; else that is not published."""
-
-  @abc.abstractmethod
-  def close(self) -> None:
-    """Writes what is left, and the end of the file."""
-
-  def __enter__(self) -> Self:
-    return self
-
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    traceback: TracebackType | None,
-  ) -> None:
-    if error is None:
-      self.close()
-
-
-class BlockWriter(_Writer):
-  """Writes a file of columns.
-
-  Attributes:
-    blocks: those written so far; all of them after `close`.
-  """
-
-  def __init__(self, file: IO[bytes], features: Iterable[str]):
-    """Begins a file.
-
-    Args:
-      file: open for writing; stays open.
-      features: names of the columns, in the order of `jaxsyn.data.schema`.
-    """
-    self._features = tuple(features)
-    self._schema = _schema(self._features)
-    self._file = file
-    self._arrow = pa.ipc.new_file(file, self._schema, options=_OPTIONS)
-    self._waiting: list[Rows] = []
-    self._count = 0
-    self._values = dict.fromkeys(self._features, 0)
-    self.blocks: list[Block] = []
-
-  def write(self, rows: Rows) -> None:
-    """Appends examples, with values in the features' types, as `Rows.of` has.
-
-    They may have more features than the file, of which the lengths are taken.
-    """
-    begin = 0
-    while begin < len(rows):
-      end = min(len(rows), begin + LONGEST - self._count)
-      for name in self._features:
-        start = rows.start[name]
-        room = start[begin] + MOST - self._values[name]
-        fits = int(np.searchsorted(start, room, "right")) - 1
-        end = min(end, max(fits, begin))
-      if end == begin:
-        if self._count:
-          self._flush()
-          continue
-        end = begin + 1  # a single example that has more
-      part = rows.part(begin, end)
-      self._waiting.append(part)
-      self._count += len(part)
-      for name in self._features:
-        self._values[name] += len(part.flat[name])
-      begin = end
-      if self._count == LONGEST:
-        self._flush()
-
-  def _flush(self) -> None:
-    rows = Rows.joined(self._waiting)
-    sums = {
-      name: _checksum(rows.start[name], rows.flat[name])
-      for name in self._features
-    }
-    arrays = [_array(rows, name) for name in self._features]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-    self._arrow.write_batch(batch, custom_metadata=sums)
-    sizes = {name: _bytes(rows, name) for name in self._features}
-    # Arrow ends a batch with its columns, one after the other.
-    offset = self._file.tell() - sum(map(sum, sizes.values()))
-    columns = {}
-    for name, size in sizes.items():
-      columns[name] = Column(offset, len(rows.flat[name]), sums[name])
-      offset += sum(size)
-    self.blocks.append(Block(lengths_of(rows), columns))
-    self._waiting, self._count = [], 0
-    self._values = dict.fromkeys(self._features, 0)
-
-  def close(self) -> None:
-    if self._count:
-      self._flush()
-    self._arrow.close()
-
-
-class LengthsWriter(_Writer):
-  """Writes the lengths of a split, block by block."""
-
-  def __init__(self, file: IO[bytes]):
-    """Begins a file, open for writing; it stays open."""
-    self._file = pa.ipc.new_file(file, _LENGTHS_SCHEMA, options=_OPTIONS)
-
-  def write(self, shard: int, blocks: Iterable[Block]) -> None:
-    """Appends the blocks of a shard; shards come in order."""
-    for block in blocks:
-      columns = [pa.array(column) for column in block.length_I4.T.copy()]
-      batch = pa.RecordBatch.from_arrays(columns, schema=_LENGTHS_SCHEMA)
-      about = {"shard": str(shard), "columns": json.dumps(block.columns)}
-      self._file.write_batch(batch, custom_metadata=about)
-
-  def close(self) -> None:
-    self._file.close()
-
-
-def read_lengths(file: IO[bytes], name: str) -> Iterator[Block]:
-  """The blocks of a split in order.
-
-  Args:
-    file: open for reading, of which the checksum was compared.
-    name: of the file, for messages.
-
-  Raises:
-    InputError: it is no such file.
-  """
-  try:
-    reader = pa.ipc.open_file(file)
-    if not reader.schema.equals(_LENGTHS_SCHEMA):
-      raise ValueError(f"its columns are {', '.join(reader.schema.names)}")
-    for i in range(reader.num_record_batches):
-      batch, about = reader.get_batch_with_custom_metadata(i)
-      columns = {
-        feature: Column(*column)
-        for feature, column in json.loads(about[b"columns"]).items()
-      }
-      lengths = [column.to_numpy() for column in batch.columns]
-      yield Block(np.stack(lengths, 1), columns, int(about[b"shard"]))
-  except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-    raise InputError(
-      f"{name} is no file of lengths as this version writes it ({error}). "
-      f"{REMEDY}"
-    ) from None
 
 
 class BlockReader:
@@ -274,22 +156,44 @@ class BlockReader:
       InputError: it is not as it was written, or not the one of these lengths.
     """
     flat, start = {}, {}
+    known: dict[tuple[str, str], _Starts] = {}
     for name in self._features:
-      flat[name], start[name] = self._column(block, name)
+      if name not in block.columns:
+        raise self._error(name, "it is not there")
+      if (size := measure(name)) not in known:
+        known[size] = self._starts(block, name)
+      start[name] = known[size].place
+      flat[name] = self._values(block.columns[name], name, known[size])
     return Rows(flat, start)
 
-  def _column(self, block: Block, name: str) -> tuple[np.ndarray, np.ndarray]:
-    if name not in block.columns:
-      raise self._error(name, "it is not there")
-    offset, values, crc32c = block.columns[name]
-    number, dtype = len(block.length_I4), FEATURES[name].dtype
+  def _starts(self, block: Block, name: str) -> _Starts:
+    """Where values begin: as the lengths say or, where those do not, the file."""
+    due = block.lengths.sizes(name)
+    if due is not None:
+      return _Starts.of(np.cumsum(np.append(0, due)))
+    number = len(block.lengths.source) + 1
+    data = self._read(block.columns[name].offset, 4 * number, name)
+    starts = _Starts.of(np.frombuffer(data, "<i4", number))
+    if starts.place[0] != 0:
+      raise self._error(name, "its examples have other lengths")
+    return starts
+
+  def _values(self, column: Column, name: str, starts: _Starts) -> np.ndarray:
+    offset, values, crc32c = column
     # Whoever mends checksums gets no further: what reads the columns relies on
     # these lengths, and on no more than their sum being read.
-    due = _sizes(block.length_I4, name)
-    if due is not None and due.sum() != values:
-      raise self._error(name, f"it has {values:,} values, not {due.sum():,}")
-    starts = _padded(4 * (number + 1)) if FEATURES[name].axes else 0
-    size = starts + values * dtype.itemsize
+    if values != starts.end:
+      raise self._error(name, f"it has {values:,} values, not {starts.end:,}")
+    dtype = FEATURES[name].dtype
+    if FEATURES[name].axes:
+      offset += _padded(starts.place.nbytes)
+    data = self._read(offset, values * dtype.itemsize, name)
+    flat = np.frombuffer(data, dtype, values)
+    if f"{_crc32c(flat, starts.crc32c):08x}" != crc32c:
+      raise self._error(name, f"its checksum at {offset:,} bytes differs")
+    return flat
+
+  def _read(self, offset: int, size: int, name: str) -> bytes:
     try:
       self._file.seek(offset)
       data = self._file.read(size)
@@ -297,19 +201,7 @@ class BlockReader:
       raise self._error(name, str(error)) from None
     if len(data) < size:
       raise self._error(name, f"the file ends within it, at {offset:,} bytes")
-    flat = np.frombuffer(data, dtype, values, starts)
-    start = np.arange(number + 1, dtype=np.int32)
-    if starts:
-      start = np.frombuffer(data, "<i4", number + 1)
-    if _checksum(start, flat) != crc32c:
-      raise self._error(name, f"its checksum at {offset:,} bytes differs")
-    if (
-      start[0] != 0
-      or start[-1] != values
-      or (due is not None and not np.array_equal(np.diff(start), due))
-    ):
-      raise self._error(name, "its examples have other lengths")
-    return flat, start
+    return data
 
   def _error(self, feature: str, why: str) -> InputError:
     return InputError(
@@ -318,17 +210,23 @@ class BlockReader:
     )
 
 
-def _sizes(length_I4: np.ndarray, name: str) -> np.ndarray | None:
-  """How many values each example has of a feature; None: not known."""
-  source, target, *words = length_I4.T
-  words_I = words[SIDES.index(name.partition("_")[0])] if "_" in name else 0
-  return {
-    "": np.ones(len(length_I4), np.int64),
-    "S": source,
-    "T": target,
-    "W": words_I,
-    "WW": words_I**2,
-  }.get(FEATURES[name].axes)
+class _Starts(NamedTuple):
+  """Where the values of each example begin.
+
+  Attributes:
+    place: int32; and where those of the last one end.
+    end: the last of these, before it was int32.
+    crc32c: of `place`.
+  """
+
+  place: np.ndarray
+  end: int
+  crc32c: int
+
+  @classmethod
+  def of(cls, start: np.ndarray) -> Self:
+    place = start.astype("<i4", copy=False)
+    return cls(place, int(start[-1]), _crc32c(place))
 
 
 def _padded(size: int) -> int:
@@ -351,27 +249,8 @@ def _array(rows: Rows, name: str) -> pa.Array:
   return pa.ListArray.from_arrays(start, values, type=field.type)
 
 
-def _checksum(start: np.ndarray, flat: np.ndarray) -> str:
-  """Of the starts and the values of a column."""
-  start = np.ascontiguousarray(start, np.dtype("<i4"))
-  # As Arrow's buffers: of NumPy's own arrays the library would want a copy.
-  crc = google_crc32c.value(pa.py_buffer(start))
-  crc = google_crc32c.extend(crc, pa.py_buffer(np.ascontiguousarray(flat)))
-  return f"{crc:08x}"
-
-
-def lengths_of(rows: Rows) -> np.ndarray:
-  """length_I4 of examples; see `Block`."""
-  subwords = [rows.sizes(f"{side}_id") for side in SIDES]
-  words = [_words(rows, side) for side in SIDES]
-  return np.stack([*subwords, *words], 1).astype(np.int32)
-
-
-def _words(rows: Rows, side: str) -> np.ndarray:
-  """Words of each example, from any feature that tells; else zeros."""
-  for name in rows.start:
-    axes = FEATURES[name].axes
-    if name.startswith(side) and axes in ("W", "WW"):
-      sizes = rows.sizes(name)
-      return sizes if axes == "W" else np.sqrt(sizes).round()
-  return np.zeros(len(rows))
+def _crc32c(values: np.ndarray, before: int = 0) -> int:
+  """Of values, after those of which a sum is given."""
+  # As Arrow's buffer: of NumPy's own arrays the library would want a copy.
+  data = pa.py_buffer(np.ascontiguousarray(values))
+  return google_crc32c.extend(before, data)

@@ -46,9 +46,7 @@ def decoder(
   kinds = {name: kind_of(feature) for name, feature in features.items()}
 
   def decode(payloads: Sequence[bytes]) -> Rows:
-    values: Values = {
-      name: [] for name in features
-    }  # of all, one after the other
+    values: Values = {name: [] for name in features}
     sizes: dict[str, list[int]] = {name: [] for name in features}
     plan = [(n, kind, values[n], sizes[n]) for n, kind in kinds.items()]
     for number, payload in enumerate(payloads):

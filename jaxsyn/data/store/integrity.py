@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxsyn import checksums, files
 from jaxsyn.data.sentence import conllu, conllu_text
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
 
@@ -72,7 +72,7 @@ def read_text(
     InputError: the file is not as it was written, or has not a line a record.
   """
   shards = manifests.split(manifest, split)["shards"]
-  paths = manifests.text_files("", manifest, split, side)
+  paths = layout.text_files("", manifest, split, side)
   of = "split" if len(shards) == 1 else "shard"
   found: list[str] = []
   for shard, name in zip(shards, paths):
@@ -107,11 +107,11 @@ def sentences(
   lines = read_text(directory, manifest, split, side)
   if side not in manifest["sides"]:
     return iter(lines)
-  for name in manifests.conllu_files("", manifest, split, side):
+  for name in layout.conllu_files("", manifest, split, side):
     check(directory, manifest, name)
-  paths = manifests.conllu_files(directory, manifest, split, side)
+  paths = layout.conllu_files(directory, manifest, split, side)
   blocks = (block for path in paths for block in conllu.read(path))
-  texts = manifests.text_files(directory, manifest, split, side)
+  texts = layout.text_files(directory, manifest, split, side)
   return conllu_text.match(blocks, lines, ", ".join(map(os.fspath, texts)))
 
 

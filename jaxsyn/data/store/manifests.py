@@ -1,35 +1,22 @@
 """manifest.json of a prepared folder: what it holds and where it came from.
 
-`preprocess.build` writes it last, so a folder with a manifest is whole. The
-prepared folder looks like this:
-
-  manifest.json
-  vocabulary.model                    or source.model and target.model
-  parser.source.udpipe                a copy; absent if none was named because
-                                      the trees came as CoNLL-U
-  conllu/SPLIT.SIDE.conllu.gz         the trees; line N of the text is tree N
-  text/SPLIT.SIDE.gz                  the raw text; line N is record N; of
-                                      several shards SPLIT.SIDE-00000-of-00002.gz
-  NAME/VERSION/                       the TFDS data set and its index
-  columns/                            the same examples, as training reads them
-  report.txt, report.png
-
-The manifest has the sum of each of these files (`jaxsyn.data.store.integrity`), and
-one of itself. What else it may say stands in `jaxsyn.data.store.manifest_format`.
+`preprocess.build` writes it last, so a folder with a manifest is whole. It has
+the sum of each file of the folder (`jaxsyn.data.store.integrity`), and one of
+itself. Where those files are, `jaxsyn.data.store.layout` knows; what else it may
+say stands in `jaxsyn.data.store.manifest_format`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import pathlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from jaxsyn import checksums, files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import fetch, manifest_format
+from jaxsyn.data.store import fetch, layout, manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT
 from jaxsyn.errors import InputError, did_you_mean
 
@@ -85,35 +72,8 @@ def write(
 def _validate(manifest: Mapping[str, Any]) -> None:
   """Raises InputError for what `read` and `write` refuse."""
   manifest_format.check(manifest)
-  if lacking := sorted(set(names(manifest)) - set(manifest["files"])):
+  if lacking := sorted(set(layout.names(manifest)) - set(manifest["files"])):
     raise InputError(f"manifest.files lacks {lacking[0]}.")
-
-
-def names(manifest: Mapping[str, Any]) -> list[str]:
-  """The files that follow from a manifest, relative to its folder."""
-  found = list(models(manifest))
-  folder = tfds_folder("", manifest)
-  for name, facts in manifest["splits"].items():
-    paths = [folder / shard["file"] for shard in facts["shards"]]
-    paths.append(index_file("", manifest, name))
-    paths += columns_files("", manifest, name)
-    paths.append(lengths_file("", name))
-    for side in schema.SIDES:
-      paths += text_files("", manifest, name, side)
-    for side in manifest["sides"]:
-      paths += conllu_files("", manifest, name, side)
-    found += [path.as_posix() for path in paths]
-  return found
-
-
-def models(manifest: Mapping[str, Any]) -> dict[str, str]:
-  """Files of vocabularies and parsers, which runs have copies of -> SHA-256."""
-  entries = [*manifest["vocabulary"].values(), *manifest["parser"].values()]
-  return {
-    entry["file"]: entry["sha256"]
-    for entry in entries
-    if entry and entry["file"]
-  }
 
 
 def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
@@ -186,140 +146,11 @@ def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
   return manifest["splits"][name]
 
 
-def tfds_folder(
-  directory: os.PathLike[str] | str, manifest: Mapping[str, Any]
-) -> pathlib.Path:
-  """Where the records are: NAME/VERSION in the prepared folder."""
-  return files.path_of(directory) / manifest["name"] / manifest["version"]
-
-
-def index_file(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split_name: str,
-) -> pathlib.Path:
-  """Where the index of a split's records is."""
-  return tfds_folder(directory, manifest) / f"index-{split_name}.arrow"
-
-
-def columns_files(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split_name: str,
-) -> list[pathlib.Path]:
-  """Where the columns of a split are: a file a shard."""
-  count = len(manifest["splits"][split_name]["shards"])
-  return [
-    columns_file(directory, split_name, shard, count) for shard in range(count)
-  ]
-
-
-def columns_file(
-  directory: os.PathLike[str] | str, split_name: str, shard: int, shards: int
-) -> pathlib.Path:
-  """Where the columns of a shard are, of so many."""
-  file = f"{split_name}-{shard:05d}-of-{shards:05d}.arrow"
-  return files.path_of(directory) / "columns" / file
-
-
-def lengths_file(
-  directory: os.PathLike[str] | str, split_name: str
-) -> pathlib.Path:
-  """Where the lengths of a split's examples are."""
-  return files.path_of(directory) / "columns" / f"{split_name}.lengths.arrow"
-
-
-def text_file(
-  directory: os.PathLike[str] | str,
-  split_name: str,
-  side: str,
-  *,
-  shard: int = 0,
-  shards: int = 1,
-) -> pathlib.Path:
-  """The raw text of a side, a line a record, gzip; of a shard, of so many."""
-  file = f"{split_name}.{side}{_shard(shard, shards)}.gz"
-  return files.path_of(directory) / "text" / file
-
-
-def text_files(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split_name: str,
-  side: str,
-) -> list[pathlib.Path]:
-  """The raw text of a side: a file a shard."""
-  return _each_shard(
-    text_file, directory, manifest, split=split_name, side=side
-  )
-
-
-def conllu_file(
-  directory: os.PathLike[str] | str,
-  split_name: str,
-  side: str,
-  *,
-  shard: int = 0,
-  shards: int = 1,
-) -> pathlib.Path:
-  """The trees of a side, gzip; of a shard, of so many."""
-  file = f"{split_name}.{side}{_shard(shard, shards)}.conllu.gz"
-  return files.path_of(directory) / "conllu" / file
-
-
-def conllu_files(
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  split_name: str,
-  side: str,
-) -> list[pathlib.Path]:
-  """The trees of a side: a file a shard."""
-  return _each_shard(
-    conllu_file, directory, manifest, split=split_name, side=side
-  )
-
-
-def _each_shard(
-  file_of: Callable[..., pathlib.Path],
-  directory: os.PathLike[str] | str,
-  manifest: Mapping[str, Any],
-  *,
-  split: str,
-  side: str,
-) -> list[pathlib.Path]:
-  count = len(manifest["splits"][split]["shards"])
-  return [
-    file_of(directory, split, side, shard=shard, shards=count)
-    for shard in range(count)
-  ]
-
-
-def _shard(shard: int, shards: int) -> str:
-  return f"-{shard:05d}-of-{shards:05d}" if shards > 1 else ""
-
-
-def vocabulary_file(
-  directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
-) -> pathlib.Path:
-  """The SentencePiece model of a side; both sides may share it."""
-  return files.path_of(directory) / manifest["vocabulary"][side]["file"]
-
-
-def parser_file(
-  directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
-) -> pathlib.Path | None:
-  """The UDPipe model of a side; None if its trees came from elsewhere."""
-  parser = manifest["parser"].get(side)
-  if not parser or not parser["file"]:
-    return None
-  return files.path_of(directory) / parser["file"]
-
-
 def vocabulary(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> Vocabulary:
   """The vocabulary of a side, checked; of a prepared folder or a run."""
-  path = vocabulary_file(directory, manifest, side)
+  path = layout.vocabulary_file(directory, manifest, side)
   expected = manifest["vocabulary"][side]["sha256"]
   found = Vocabulary(fetch.local(path, expected))
   check_vocabulary(manifest, found, side)

@@ -3,8 +3,6 @@
 `preprocess.build` writes the columns (`jaxsyn.data.store.blocks`). What is known
 at once is how long every example is, from the file of lengths, which is read
 whole; of the rest, blocks and features are read as they are asked for.
-
-Letters: I example; 4 lengths, as in `blocks`.
 """
 
 from __future__ import annotations
@@ -15,48 +13,20 @@ import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import IO, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO
 
 import numpy as np
 
 from jaxsyn import files, remote
-from jaxsyn.data.schema import FEATURES, SIDES
-from jaxsyn.data.store import integrity, manifests
-from jaxsyn.data.store.blocks import Block, BlockReader, Column, read_lengths
+from jaxsyn.data.store import integrity, layout, manifests
+from jaxsyn.data.store.blocks import BlockReader
+from jaxsyn.data.store.lengths import Block, Column, Lengths, read_lengths
 from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
 
 _AHEAD = 8 << 20  # bytes that a store is asked for at most, unless for more
-
-
-class Lengths(NamedTuple):
-  """Subwords, the end sign included, and words of each example; 0: no tree.
-
-  Unsigned integers, as short as they can be: of 40 million pairs there are 160
-  million.
-  """
-
-  source: np.ndarray
-  target: np.ndarray
-  source_words: np.ndarray
-  target_words: np.ndarray
-
-  def read_by(self, features: Collection[str]) -> Lengths:
-    """Without the words of sides of whose words no feature is read."""
-    of = {
-      name.partition("_")[0]
-      for name in features
-      if FEATURES[name].axes in ("W", "WW")
-    }
-    none = np.zeros(len(self.source), np.uint8)
-    words = (own if side in of else none for side, own in zip(SIDES, self[2:]))
-    return Lengths(self.source, self.target, *words)
-
-  def of(self, numbers: np.ndarray | slice) -> Lengths:
-    """Those of some examples, as int64."""
-    return Lengths(*(side[numbers].astype(np.int64) for side in self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +35,8 @@ class ColumnFiles:
 
   Attributes:
     paths: of the files, a shard each.
-    lengths: of all examples.
+    lengths: of all examples, unsigned, as short as can be: of 40 million pairs
+      there are 160 million.
     start: number of the first example of each block; and of all, at the end.
     blocks: shard and columns of each block.
     remedy: what to do where a file is damaged, for messages.
@@ -95,10 +66,10 @@ class ColumnFiles:
     start, blocks = [0], []
     with files.open_read(lengths) as file:
       for block in read_lengths(file, str(lengths)):
-        begin, end = start[-1], start[-1] + len(block.length_I4)
+        begin, end = start[-1], start[-1] + len(block.lengths.source)
         if end > examples or not 0 <= block.shard < len(paths):
           break
-        for i, own in enumerate(block.length_I4.T):
+        for i, own in enumerate(block.lengths):
           kind = np.min_scalar_type(own.max(initial=0))
           if kind.itemsize > sides[i].itemsize:
             sides[i] = sides[i].astype(kind)
@@ -145,7 +116,7 @@ class ColumnFiles:
   def _block(self, number: int) -> Block:
     shard, columns = self.blocks[number]
     lengths = self.lengths.of(slice(*self.start[number : number + 2]))
-    return Block(np.stack(lengths, 1), columns, shard)
+    return Block(lengths, columns, shard)
 
 
 @contextlib.contextmanager
@@ -189,10 +160,10 @@ class PreparedSplit:
     self.directory = files.path_of(directory)
     self.fingerprint = facts["records_sha256"]
     self.features = tuple(manifests.features(self.manifest))
-    names = manifests.columns_files("", self.manifest, split)
+    names = layout.columns_files("", self.manifest, split)
     for name in names:
       integrity.check(directory, self.manifest, name, deep=False)
-    lengths = manifests.lengths_file("", split)
+    lengths = layout.lengths_file("", split)
     integrity.check(directory, self.manifest, lengths)
     self.columns = ColumnFiles.open(
       [self.directory / name for name in names],

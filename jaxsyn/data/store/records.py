@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jaxsyn import files
-from jaxsyn.data.store import integrity, manifests, tfrecord
+from jaxsyn.data.store import integrity, layout, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.index import Index
@@ -26,14 +26,9 @@ from jaxsyn.errors import InputError, StoreError
 
 
 class Records:
-  """The examples of one split, by number or in order.
+  """The examples of one split, by number or in order; checked.
 
-  Attributes:
-    manifest: of the prepared folder.
-    split: its name.
-    directory: the prepared folder.
-    features: names of the arrays of an example.
-    fingerprint: SHA-256 that changes whenever a record does.
+  Attributes: those of `jaxsyn.data.store.prepared.PreparedSplit`, but columns.
   """
 
   def __init__(self, directory: os.PathLike[str] | str, split: str):
@@ -49,7 +44,7 @@ class Records:
     """
     self.manifest = manifests.read(directory)
     facts = manifests.split(self.manifest, split)
-    folder = manifests.tfds_folder(directory, self.manifest)
+    folder = layout.tfds_folder(directory, self.manifest)
     self.split = split
     self.directory = files.path_of(directory)
     self.fingerprint = facts["records_sha256"]
@@ -77,7 +72,7 @@ class Records:
   @functools.cached_property
   def index(self) -> Index:
     """Of the file or, where that is not as it was written, of the records."""
-    name = manifests.index_file("", self.manifest, self.split)
+    name = layout.index_file("", self.manifest, self.split)
     path = self.directory / name
     try:
       integrity.check(self.directory, self.manifest, name)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
@@ -25,10 +25,11 @@ from tensorflow_datasets.core import dataset_info
 
 from jaxsyn import files
 from jaxsyn.data import schema
-from jaxsyn.data.store import integrity, manifests, tfrecord
-from jaxsyn.data.store.blocks import Block, BlockWriter, LengthsWriter
+from jaxsyn.data.store import integrity, layout, manifests, tfrecord
+from jaxsyn.data.store.blocks import write_blocks
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.index import Index
+from jaxsyn.data.store.lengths import write_lengths
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.errors import InputError
@@ -122,11 +123,10 @@ def _write_split(
   features: Iterable[str],
 ) -> dict[str, Any]:
   examples, held = iter(examples), [n for n in features if n in schema.FEATURES]
-  serialize = serializer(held)
   shards = max(1, min(shards, count))
   facts: list[dict[str, Any]] = []
   sizes: list[list[int]] = []
-  of_shards: list[list[Block]] = []
+  of_shards = []
   for shard in range(shards):
     file = f"{stem}-{shard:05d}-of-{shards:05d}"
     size = (shard + 1) * count // shards - shard * count // shards
@@ -135,19 +135,10 @@ def _write_split(
     with (
       tfrecord.writer(folder / file) as writer,
       files.publish(columns.with_name(own)) as arrow,
-      BlockWriter(arrow, held) as blocks,
     ):
       part = itertools.islice(examples, size)
-      while some := list(itertools.islice(part, TOGETHER)):
-        texts = {
-          name: [one.get(name, "") for one in some] for name in schema.TEXTS
-        }
-        made = Rows.of(some, held)
-        payloads = serialize(made, texts)
-        writer.write_all(payloads)
-        sizes[-1] += map(len, payloads)
-        blocks.write(made)
-    of_shards.append(blocks.blocks)
+      recorded = _recorded(part, held, writer, sizes[-1])
+      of_shards.append(write_blocks(arrow, held, recorded))
     facts.append(
       {
         "file": file,
@@ -161,10 +152,33 @@ def _write_split(
   digest = records_sha256([shard["sha256"] for shard in facts])
   Index.of(sizes, digest).save(folder / f"index-{columns.name}.arrow")
   lengths = columns.with_name(f"{columns.name}.lengths.arrow")
-  with files.publish(lengths) as arrow, LengthsWriter(arrow) as out:
-    for shard, written in enumerate(of_shards):
-      out.write(shard, written)
+  with files.publish(lengths) as arrow:
+    write_lengths(arrow, of_shards)
   return {"examples": count, "shards": facts, "records_sha256": digest}
+
+
+def _recorded(
+  examples: Iterator[Example],
+  held: Sequence[str],
+  writer: tfrecord.Writer,
+  sizes: list[int],
+) -> Iterator[Rows]:
+  """Examples some at a time, of which the records were written.
+
+  Args:
+    examples: of a shard.
+    held: names of their features.
+    writer: of the records.
+    sizes: takes the bytes of each.
+  """
+  serialize = serializer(held)
+  while some := list(itertools.islice(examples, TOGETHER)):
+    texts = {name: [one.get(name, "") for one in some] for name in schema.TEXTS}
+    rows = Rows.of(some, held)
+    payloads = serialize(rows, texts)
+    writer.write_all(payloads)
+    sizes += map(len, payloads)
+    yield rows
 
 
 def write_metadata(
@@ -267,7 +281,7 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # unt
         "which prepared folder? SyntaxPairs(prepared=FOLDER), or --config="
         '\'{"name": NAME, "directory": FOLDER}\'.'
       )
-    folder = manifests.tfds_folder(directory, manifests.read(directory))
+    folder = layout.tfds_folder(directory, manifests.read(directory))
     info = tfds.builder_from_directory(folder).info
     return tfds.core.DatasetInfo(
       builder=self,
@@ -289,7 +303,7 @@ class SyntaxPairs(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]  # unt
     directory = self.builder_config.directory
     manifest = manifests.read(directory)
     for shard in manifests.split(manifest, split)["shards"]:
-      path = manifests.tfds_folder("", manifest) / shard["file"]
+      path = layout.tfds_folder("", manifest) / shard["file"]
       integrity.check(directory, manifest, path)
       for payload in tfrecord.scan(pathlib.Path(directory) / path):
         example = self.info.features.deserialize_example_np(payload)

@@ -8,7 +8,7 @@ import pytest
 from jaxsyn.data.loader import batch_plan, batch_shapes
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.batch_shapes import Cells, by_area
-from jaxsyn.data.store.prepared import Lengths
+from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.errors import InputError
 
 

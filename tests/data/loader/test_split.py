@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from toy_folders import stored, values
 
+from jaxsyn.data.loader.ahead import ahead
 from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
 from jaxsyn.data.loader.batch_shapes import Shape, doubled
 from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import pad, words_of
 from jaxsyn.data.loader.held import hold
-from jaxsyn.data.loader.split import ALL_ROWS, Share, Split, ahead
+from jaxsyn.data.loader.split import ALL_ROWS, Share, Split
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.store import blocks
 from jaxsyn.data.store.rows import together
@@ -332,7 +333,8 @@ def test_damage_is_told_when_its_window_is_come_to(blocks_of_two):
   split = split_of(files, windows=windows, tokens=12, shapes=2)
   (path,) = files.paths
   data = bytearray(path.read_bytes())
-  data[files.blocks[3][1]["source_word"].offset + 2] ^= 8
+  # After the starts, which follow from the lengths: nobody reads them.
+  data[files.blocks[3][1]["source_word"].offset + 16 + 2] ^= 8
   path.write_bytes(data)
   with pytest.raises(
     InputError, match=r"columns.arrow: source_word is damaged"

@@ -10,12 +10,8 @@ from toy_folders import example
 
 from jaxsyn.data import schema
 from jaxsyn.data.store import blocks
-from jaxsyn.data.store.blocks import (
-  BlockReader,
-  BlockWriter,
-  LengthsWriter,
-  read_lengths,
-)
+from jaxsyn.data.store.blocks import BlockReader, write_blocks
+from jaxsyn.data.store.lengths import Lengths, read_lengths, write_lengths
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
@@ -57,10 +53,10 @@ EXAMPLES = [*map(example, range(8)), shared_piece(), nothing()]
 
 def written(examples, features=NAMES, cuts=()):
   file = io.BytesIO()
-  with BlockWriter(file, features) as writer:
-    for part in np.split(np.arange(len(examples)), cuts):
-      writer.write(Rows.of([examples[i] for i in part], features))
-  return file.getvalue(), writer.blocks
+  parts = np.split(np.arange(len(examples)), cuts)
+  rows = (Rows.of([examples[i] for i in own], features) for own in parts)
+  of = write_blocks(file, features, rows)
+  return file.getvalue(), of
 
 
 def read(data, of, features=NAMES):
@@ -88,11 +84,11 @@ def longest(request, monkeypatch):
 def test_what_is_read_is_what_was_written(longest, features):
   held = PLAIN if features == PLAIN else NAMES
   data, of = written(EXAMPLES, held)
-  sizes = [len(block.length_I4) for block in of]
+  sizes = [len(block.lengths.source) for block in of]
   assert sizes == ([10] if longest > 10 else [4, 4, 2])
   same(read(data, of, features), EXAMPLES, features)
   words = [0, 0] if held == PLAIN else [4, 0]
-  lengths = np.concatenate([block.length_I4 for block in of])
+  lengths = np.concatenate([np.stack(block.lengths, 1) for block in of])
   assert lengths[8:].tolist() == [[2, 1, words[0], 0], [1, 1, words[1], 0]]
 
 
@@ -119,7 +115,7 @@ def test_a_block_has_no_more_values_than_can_be_held(monkeypatch, cuts):
   monkeypatch.setattr(blocks, "MOST", 20)
   # Distances: 4, 9, 16 | 4, 9 | 16, 4 | 9 | 16 | 0 by sums of at most 20.
   data, of = written(EXAMPLES, cuts=cuts)
-  sizes = [len(block.length_I4) for block in of]
+  sizes = [len(block.lengths.source) for block in of]
   assert sizes == [2, 2, 1, 2, 1, 2]
   same(read(data, of), EXAMPLES, NAMES)
   monkeypatch.setattr(blocks, "MOST", 3)  # one alone has more
@@ -188,7 +184,7 @@ def test_places_that_lie_are_refused(name, lie):
 )
 def test_lengths_that_lie_are_refused(lie):
   data, (block,) = written(EXAMPLES)
-  lying = dataclasses.replace(block, length_I4=lie(block.length_I4))
+  lying = dataclasses.replace(block, lengths=Lengths(*map(lie, block.lengths)))
   with pytest.raises(InputError, match=r"train.arrow: source_id is damaged"):
     read(data, [lying], ["source_id"])
 
@@ -196,9 +192,7 @@ def test_lengths_that_lie_are_refused(lie):
 def test_lengths_of_a_split(longest):
   shards = [written(EXAMPLES[:6]), written(EXAMPLES[6:])]
   file = io.BytesIO()
-  with LengthsWriter(file) as writer:
-    for number, (_, of) in enumerate(shards):
-      writer.write(number, of)
+  write_lengths(file, (of for _, of in shards))
   found = list(read_lengths(io.BytesIO(file.getvalue()), "train.lengths.arrow"))
   shard = [block.shard for block in found]
   assert shard == ([0, 1] if longest > 10 else [0, 0, 1])

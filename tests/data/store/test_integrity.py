@@ -7,7 +7,13 @@ import pytest
 import toy_folders
 
 from jaxsyn import checksums
-from jaxsyn.data.store import integrity, manifests, records, tfds_builder
+from jaxsyn.data.store import (
+  integrity,
+  layout,
+  manifests,
+  records,
+  tfds_builder,
+)
 from jaxsyn.errors import InputError
 
 
@@ -26,7 +32,7 @@ def folder(prepared, tmp_path):
 def test_whole_folders_are_whole(prepared):
   manifest = manifests.read(prepared)
   assert integrity.damaged(prepared, manifest) == {}
-  assert set(manifests.names(manifest)) <= set(manifest["files"])
+  assert set(layout.names(manifest)) <= set(manifest["files"])
   assert {
     "toy/1.0.0/features.json",
     "toy/1.0.0/dataset_info.json",
@@ -77,9 +83,7 @@ def read_targets(folder):
 @pytest.mark.parametrize("size", [0, 1, 9, 20, -1])
 def test_text_that_is_cut_is_named(folder, size):
   """Of references: a shorter file would be scored against other lines."""
-  path = manifests.text_files(
-    folder, manifests.read(folder), "train", "target"
-  )[0]
+  path = layout.text_files(folder, manifests.read(folder), "train", "target")[0]
   path.write_bytes(path.read_bytes()[:size])
   with pytest.raises(
     InputError, match=r"train.target-00000-of-00003.gz has .* bytes and had"
@@ -88,9 +92,7 @@ def test_text_that_is_cut_is_named(folder, size):
 
 
 def test_text_that_is_missing_or_another(folder):
-  path = manifests.text_files(
-    folder, manifests.read(folder), "train", "target"
-  )[0]
+  path = layout.text_files(folder, manifests.read(folder), "train", "target")[0]
   lines = gzip.decompress(path.read_bytes()).replace(b"2", b"4")
   path.write_bytes(gzip.compress(lines, mtime=0))
   with pytest.raises(

@@ -12,7 +12,7 @@ import toy_folders
 from benchmarks.faults import mutants
 from jaxsyn import checksums, workdir
 from jaxsyn.config import read_config
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 
@@ -61,11 +61,11 @@ def test_other_parser():
 
 
 def test_paths(tmp_path):
-  assert manifests.parser_file(tmp_path, MANIFEST, "target") is None
-  assert manifests.parser_file(tmp_path, MANIFEST, "source") == (
+  assert layout.parser_file(tmp_path, MANIFEST, "target") is None
+  assert layout.parser_file(tmp_path, MANIFEST, "source") == (
     tmp_path / "parser.source.udpipe"
   )
-  assert manifests.tfds_folder(tmp_path, MANIFEST) == tmp_path / "toy/1.0.0"
+  assert layout.tfds_folder(tmp_path, MANIFEST) == tmp_path / "toy/1.0.0"
 
 
 def test_hash_of_texts_knows_where_one_ends():
@@ -206,7 +206,7 @@ def test_hundreds_of_manifests(folder):
     put(folder, content)
     try:
       found = manifests.read(folder)
-      for name in manifests.names(found):
+      for name in layout.names(found):
         inside = (folder / name).resolve().relative_to(folder.resolve())
         assert inside.as_posix() == name
       for split in found["splits"]:

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from toy_folders import example, prepare
+from toy_folders import example, prepare, same
 
 from jaxsyn import checksums
 from jaxsyn.data.store import blocks, manifests
@@ -29,30 +29,26 @@ def folder(prepared, tmp_path):
   return shutil.copytree(prepared, tmp_path / "copy")
 
 
-def same(a, b):
-  assert a.keys() == b.keys()
-  for name in a:
-    np.testing.assert_array_equal(a[name], b[name])
-    assert a[name].dtype == b[name].dtype, name
-
-
-def test_by_number_and_in_order(prepared):
-  found = PreparedSplit(prepared, "train")
-  assert len(found) == 11 and len(found.columns.blocks) == 2 + 2 + 2
-  for one, record, expected in zip(
-    found, Records(prepared, "train"), EXAMPLES, strict=True
-  ):
+@pytest.mark.parametrize("opened", [PreparedSplit, Records])
+def test_by_number_and_in_order(prepared, opened):
+  found = opened(prepared, "train")
+  assert len(found) == 11
+  for one, expected in zip(found, EXAMPLES, strict=True):
     same(one, expected)
-    same(record, expected)
   for i in (10, 0, 5):
     same(found[i], EXAMPLES[i])
   for i in (-1, 11):
-    with pytest.raises(IndexError, match=rf"example {i} of 11"):
+    with pytest.raises(IndexError, match=rf" {i} of 11"):
       found[i]
-  assert len(PreparedSplit(prepared, "test")) == 1
-  assert list(PreparedSplit(prepared, "none")) == []
+  assert len(opened(prepared, "test")) == 1
+  assert list(opened(prepared, "none")) == []
   with pytest.raises(InputError, match=r"no split 'trian'. Did you mean 'tr"):
-    PreparedSplit(prepared, "trian")
+    opened(prepared, "trian")
+
+
+def test_shards_are_cut_into_blocks(prepared):
+  columns = PreparedSplit(prepared, "train").columns
+  assert np.diff(columns.start).tolist() == [2, 1, 2, 2, 2, 2]
 
 
 def test_lengths_are_as_short_as_they_can_be(prepared):
@@ -87,7 +83,7 @@ def test_a_file_that_is_missing_or_cut_is_told_at_once(folder):
 def test_a_flip_is_told_when_it_is_read(folder, name):
   place = PreparedSplit(folder, "train").columns.blocks[2][1][name].offset
   data = bytearray(columns(folder, 1).read_bytes())
-  data[place + 5] ^= 1
+  data[place + (name != "line") * 16 + 5] ^= 1  # after the starts
   columns(folder, 1).write_bytes(data)
   found = PreparedSplit(folder, "train")
   same(found[10], EXAMPLES[10])
@@ -103,10 +99,9 @@ def test_columns_of_other_data_of_the_same_size(folder):
   with (
     path.open("wb") as file,
     pytest.MonkeyPatch.context() as patch,
-    blocks.BlockWriter(file, features) as writer,
   ):
     patch.setattr(blocks, "LONGEST", 2)
-    writer.write(blocks.Rows.of(table, features))
+    blocks.write_blocks(file, features, [blocks.Rows.of(table, features)])
   with pytest.raises(InputError, match=r"of another data set|is damaged"):
     list(PreparedSplit(folder, "train"))
 

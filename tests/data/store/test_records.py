@@ -7,12 +7,12 @@ import shutil
 import numpy as np
 import pytest
 from tensorflow_datasets.proto import tf_example_pb2
-from toy_folders import example, prepare
+from toy_folders import example, prepare, same
 
 from benchmarks.faults import mutants
 from jaxsyn import checksums, files
 from jaxsyn.data import schema
-from jaxsyn.data.store import decoding, manifests, records, tfrecord
+from jaxsyn.data.store import decoding, layout, manifests, records, tfrecord
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.manifest_format import records_sha256
@@ -32,27 +32,6 @@ def folder(prepared, tmp_path):
   return shutil.copytree(
     prepared, tmp_path / "copy", ignore=shutil.ignore_patterns("derived")
   )
-
-
-def same(a, b):
-  assert a.keys() == b.keys()
-  for name in a:
-    np.testing.assert_array_equal(a[name], b[name])
-    assert a[name].dtype == b[name].dtype, name
-
-
-def test_by_number_and_in_order(prepared):
-  found = records.Records(prepared, "train")
-  assert len(found) == 11
-  for one, expected in zip(found, EXAMPLES, strict=True):
-    same(one, expected)
-  for i in (10, 0, 5):
-    same(found[i], EXAMPLES[i])
-  for i in (-1, 11):
-    with pytest.raises(IndexError, match=rf"record {i} of 11"):
-      found[i]
-  assert len(records.Records(prepared, "test")) == 1
-  assert list(records.Records(prepared, "none")) == []
 
 
 def test_index(prepared):
@@ -137,13 +116,6 @@ def test_fewer_records_than_the_manifest_says(folder):
     list(records.Records(folder, "train"))
 
 
-def test_no_such_split(prepared):
-  with pytest.raises(
-    InputError, match=r"no split 'trian'. Did you mean 'train'"
-  ):
-    records.Records(prepared, "trian")
-
-
 def test_manifest_faults(folder):
   path = folder / "manifest.json"
   path.write_text(json.dumps({"format": 99}))
@@ -165,7 +137,7 @@ def shards_again(folder, payloads):
   """Writes payloads as the training split, checksums and sums all right."""
   manifest = manifests.read(folder)
   facts = manifest["splits"]["train"]
-  where = manifests.tfds_folder("", manifest)
+  where = layout.tfds_folder("", manifest)
   payloads = iter(payloads)
   for shard in facts["shards"]:
     name = f"{where}/{shard['file']}"

@@ -12,6 +12,7 @@ from configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.store import (
   decoding,
+  layout,
   manifests,
   records,
   tfds_builder,
@@ -164,9 +165,7 @@ def prepared(shared_data, tmp_path_factory):
 def test_what_is_prepared_can_be_read(prepared):
   """Texts, relations by their names, and what the page says."""
   manifest = manifests.read(prepared)
-  builder = tfds.builder_from_directory(
-    manifests.tfds_folder(prepared, manifest)
-  )
+  builder = tfds.builder_from_directory(layout.tfds_folder(prepared, manifest))
   info = builder.info
   assert info.supervised_keys == ("source_text", "target_text")
   assert info.citation == "@misc{x}"
