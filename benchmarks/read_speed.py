@@ -7,10 +7,11 @@
 
 Prints, one line a figure (name=value unit): seconds and memory to the first
 batch when no file is in the system's cache (cold) and when all are (warm),
-examples per second of processor time after it, the share of padding, and that of
-one window of everything, and seconds until a run goes on from the middle of an
-epoch. Of several hosts each is measured, one after the other; the figures are of
-the slowest.
+examples per second of processor time after it (in whole windows), the share of
+padding, and that of one window of everything, and seconds until a run goes on
+from the middle of an epoch. Of several hosts each is measured, one after the
+other; the figures are of the slowest. None is compared with anything: compare
+two versions in turns, by processor time.
 
 With --order: how far from uniform the order of an epoch is, beside a uniform
 permutation. `place` is the correlation of places in text and epoch; `neighbours`
@@ -21,12 +22,14 @@ of the batch within 1,000 lines of them in the text.
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 
 import numpy as np
 from absl import flags
@@ -43,6 +46,7 @@ from jaxsyn.options import At, config_dict, from_config
 
 READS = ("source_parent_mid",)
 NEAR = 1000  # lines
+WINDOWS = 8  # at most, of reading
 
 
 def opened(data: str, reads: list[str], share: Share) -> Split:
@@ -66,7 +70,7 @@ def run(data: str, reads: list[str], seconds: float, share: Share) -> Figures:
   Args:
     data: prepared folder.
     reads: features in a batch beyond the ids.
-    seconds: how long, after the first batch.
+    seconds: how long, after the first batch; then to the end of a window.
     share: of a host.
   """
   began = time.perf_counter()
@@ -75,9 +79,14 @@ def run(data: str, reads: list[str], seconds: float, share: Share) -> Figures:
   next(batches)
   figures = {"first_batch": (time.perf_counter() - began, "s")}
   figures["first_batch_memory"] = peak_mib(), "MiB"
-  began, busy, count = time.perf_counter(), processor_seconds(), 0
-  while time.perf_counter() - began < seconds:
-    count += int(next(batches).batch["weight_B"].sum())
+  ends = _ends(split)
+  began, busy, read, count = time.perf_counter(), processor_seconds(), 1, 0
+  for end in ends:
+    while read <= end:
+      count += int(next(batches).batch["weight_B"].sum())
+      read += 1
+    if time.perf_counter() - began > seconds:
+      break
   processor = processor_seconds() - busy
   figures["read"] = count / (time.perf_counter() - began), "examples/s"
   figures["read_cpu"] = count / processor, "examples/cpu-s"
@@ -88,6 +97,20 @@ def run(data: str, reads: list[str], seconds: float, share: Share) -> Figures:
   next(split.batches(middle))
   figures["goes_on_after"] = time.perf_counter() - began, "s"
   return figures
+
+
+def _ends(split: Split) -> Iterable[int]:
+  """After how many batches as much was read as was used: with each window.
+
+  The next one is read while one is used; to stop in the midst of them counts what
+  was read for nothing.
+  """
+  if split.whole:
+    return itertools.count(1)
+  walk = split.plan.walk(Position())
+  windows = itertools.groupby(walk, lambda step: step[1].window)
+  sizes = (sum(1 for _ in window) for _, window in windows)
+  return list(itertools.accumulate(itertools.islice(sizes, WINDOWS)))
 
 
 def padding(data: str, reads: list[str]) -> Figures:
@@ -191,7 +214,9 @@ def _measure(data: str, values: flags.FlagValues) -> None:
 if __name__ == "__main__":
   flags.DEFINE_string("data", "", "Prepared folder.")
   flags.DEFINE_integer("synthetic", 0, "Read so many random pairs instead.")
-  flags.DEFINE_float("seconds", 10.0, "Of reading, after the first batch.")
+  flags.DEFINE_float(
+    "seconds", 10.0, "Of reading, and on to the end of a window."
+  )
   flags.DEFINE_list("reads", list(READS), "Features in a batch.")
   flags.DEFINE_integer("hosts", 1, "That share every batch.", 1)
   flags.DEFINE_bool("order", False, "How far from uniform the order is.")
