@@ -11,6 +11,7 @@ who trains says which of several hosts this is.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -159,10 +160,16 @@ class Split:
         yield step, None
       return
 
+    last: collections.deque[Columns] = collections.deque()
+
     def read(window: list[T]) -> list[tuple[T, Held]]:
       own = [self._own(of(step))[0] for step in window]
       number, place = np.unique(np.concatenate(own), return_inverse=True)
-      columns = hold(self.files, self.features, number)
+      # The last is about to be used, and the one before it is not any more, as
+      # batches are copies.
+      spare = last.popleft() if len(last) == 2 else None
+      columns = hold(self.files, self.features, number, spare)
+      last.append(columns)
       ends = np.cumsum([len(ids) for ids in own])[:-1]
       held = (Held(columns, some) for some in np.split(place, ends))
       return list(zip(window, held))
