@@ -127,7 +127,8 @@ class BlockReader:
   """Reads blocks of a file of columns.
 
   Not by Arrow, which believes what a file says of itself: a flipped bit there
-  ended the process. The lengths say where everything is.
+  ended the process. The lengths say where everything is; they say the starts of
+  the values too, which are then not read, but are in the checksum.
   """
 
   def __init__(
