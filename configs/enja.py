@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import multi30k_en_de, systems
+from jaxsyn.configs import multi30k_en_de, systems
 
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:

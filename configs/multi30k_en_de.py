@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 ADDRESS = (

@@ -5,7 +5,7 @@ Train:   python -m jaxsyn.train --config configs/own.py:pascal --workdir runs/ow
 Yours:   FOLDER holds corpus.en and corpus.de. Of other names and languages, in
          a file such as this one, configs/mine.py:
 
-           from configs import own
+           from jaxsyn.configs import own
 
            def get_config(system="transformer"):
              return own.get_config(system, files=("corpus.en", "corpus.fr"))
@@ -22,7 +22,7 @@ import re
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 from jaxsyn.errors import InputError
 
 HELD_OUT = 1000  # pairs of each of the splits validation and test

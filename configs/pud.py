@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 from jaxsyn.errors import InputError, did_you_mean
 
 LANGUAGES = {  # code -> treebank and commit

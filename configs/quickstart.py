@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 
 RAW = "data/quickstart/raw"
 

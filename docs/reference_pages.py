@@ -46,7 +46,7 @@ PAGES = {
     "Commands in Python",
     "Each command is a function; importing has no side effects.",
     (
-      "preprocess.build",
+      "jaxsyn.preprocess.build",
       "jaxsyn.train",
       "jaxsyn.session",
       "jaxsyn.translate",

@@ -251,7 +251,8 @@ def _lines(
   yield f"{best.text}\t{best.score:.4f}" if values.scores else best.text
 
 
-if __name__ == "__main__":
+def define_flags() -> None:
+  """Those of the command."""
   flags.DEFINE_string("workdir", None, "Folder of a trained run.")
   flags.DEFINE_string("input", "-", "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
@@ -286,4 +287,8 @@ if __name__ == "__main__":
     "of it; skip: an empty line.",
   )
   hosts.define_flags()
+
+
+if __name__ == "__main__":
+  define_flags()
   cli.main(_main)

@@ -20,8 +20,8 @@ from absl import flags
 
 from jaxsyn import files
 from jaxsyn.errors import InputError
-from preprocess import stages
-from preprocess.corpus import Job, Tools
+from jaxsyn.preprocess import stages
+from jaxsyn.preprocess.corpus import Job, Tools
 
 
 def library() -> Any:

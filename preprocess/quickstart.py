@@ -22,8 +22,8 @@ from jaxsyn.data import schema
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import number_flag
-from preprocess.toy import corpus, neighbours, parser
-from preprocess.toy.corpus import Sizes
+from jaxsyn.preprocess.toy import corpus, neighbours, parser
+from jaxsyn.preprocess.toy.corpus import Sizes
 
 PARSER = "quickstart.udpipe"
 REPORT = "report.json"

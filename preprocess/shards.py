@@ -21,9 +21,9 @@ from jaxsyn.data.store import manifests, tfrecord
 from jaxsyn.data.store.blocks import Block, BlockWriter, Column, LengthsWriter
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.manifest_format import records_sha256
-from preprocess.corpus import Tools
-from preprocess.records import RECORDS, rows_of
-from preprocess.work import Facts, Output
+from jaxsyn.preprocess.corpus import Tools
+from jaxsyn.preprocess.records import RECORDS, rows_of
+from jaxsyn.preprocess.work import Facts, Output
 
 _COLUMNS = "columns"
 _MIB = 1 << 20

@@ -23,10 +23,10 @@ from typing import Protocol
 from tqdm import tqdm
 
 from jaxsyn import files
+from jaxsyn.preprocess import clean, parse, records, shards, sources, subwords
+from jaxsyn.preprocess.corpus import Job, Tools
+from jaxsyn.preprocess.work import Facts, Output
 from jaxsyn.workers import Workers, cores
-from preprocess import clean, parse, records, shards, sources, subwords
-from preprocess.corpus import Job, Tools
-from preprocess.work import Facts, Output
 
 _SAID_EVERY = 30.0  # seconds, where there is no terminal
 _WORTH = 1 << 14  # bytes of files that are worth a process

@@ -20,8 +20,8 @@ import pytest
 from documents import CONTRIBUTING, DOCUMENTS, README, ROOT
 from models_under_test import JOINT
 
-from configs import base, systems
 from jaxsyn.config import Config, read_config
+from jaxsyn.configs import base, systems
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.options import describe
 from jaxsyn.plan import resolve

@@ -11,8 +11,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import base, systems
-from configs.papers import ablation
+from jaxsyn.configs import base, systems
+from jaxsyn.configs.papers import ablation
 from jaxsyn.errors import InputError, did_you_mean
 
 SPLITS = {name: name for name in ("train", "validation", "test")}

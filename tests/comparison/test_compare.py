@@ -15,9 +15,9 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from configs import quickstart
 from jaxsyn import compare, lock
 from jaxsyn.comparison import asked, results
+from jaxsyn.configs import quickstart
 from jaxsyn.errors import InputError
 from jaxsyn.scoring.settings import Settings
 

@@ -17,8 +17,8 @@ from raw_corpora import corpus, lines_of, nothing_made, records_of
 
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from preprocess import beam, build, clean, ranges
-from preprocess import corpus as corpora
+from jaxsyn.preprocess import beam, build, clean, ranges
+from jaxsyn.preprocess import corpus as corpora
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -184,7 +184,7 @@ def command(whole, tmp_path, *flags):
   page.write_text(
     "import sys\n"
     f"sys.path.insert(0, {str(ROOT)!r})\n"
-    "from configs import base\n"
+    "from jaxsyn.configs import base\n"
     "def get_config():\n"
     "  config = base.get_config()\n"
     f"  config.update({config.to_dict()!r})\n"
