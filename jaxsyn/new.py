@@ -350,19 +350,20 @@ def define_flags() -> None:
     "source", "", "Training text of the source; or a .tsv of both sides."
   )
   flags.DEFINE_string("target", "", "Training text of the target.")
-  for split, what in (("dev", "validation"), ("test", "test")):
-    flags.DEFINE_string(
-      f"{split}_source",
-      "",
-      f"The same of the {what} set; none: cut off the training text.",
-    )
-    flags.DEFINE_string(f"{split}_target", "", f"Target of the {what} set.")
-  for side in schema.SIDES:
-    flags.DEFINE_string(
-      f"{side}_language",
-      "",
-      f"Code of the {side}'s language; else the ending of its file, or a guess.",
-    )
+  flags.DEFINE_string(
+    "dev_source",
+    "",
+    "The same of the validation set; without it lines of the training text.",
+  )
+  flags.DEFINE_string("dev_target", "", "Target of the validation set.")
+  flags.DEFINE_string("test_source", "", "The same of the test set, likewise.")
+  flags.DEFINE_string("test_target", "", "Target of the test set.")
+  flags.DEFINE_string(
+    "source_language",
+    "",
+    "Its code; else what the file's name ends in, or what the text looks like.",
+  )
+  flags.DEFINE_string("target_language", "", "The same of the target.")
   flags.DEFINE_string(
     "source_parser",
     AUTO,

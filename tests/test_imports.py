@@ -172,6 +172,17 @@ def test_no_code_imports_by_the_old_doors():
       assert not tops & {"configs", "preprocess"}, path
 
 
+def test_a_first_config_needs_no_jax():
+  loaded = loaded_by("import jaxsyn.new")
+  assert "sacrebleu" in loaded
+  assert not loaded & {"jax", "flax", "tensorflow"}
+
+
+def test_help_loads_next_to_nothing():
+  loaded = loaded_by("import jaxsyn.__main__")
+  assert not loaded & {"jax", "numpy", "absl", "ml_collections"}
+
+
 def test_training_loads_no_tensorflow_and_no_parser():
   loaded = loaded_by("import jaxsyn.train")
   assert "jax" in loaded

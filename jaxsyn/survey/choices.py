@@ -71,8 +71,8 @@ def vocabulary(pairs: int, look: Look) -> tuple[Choice, float]:
 def _covering(characters: collections.Counter[str], share: float) -> int:
   """How many of the most frequent characters make such a share of a text."""
   counts = [count for _, count in characters.most_common()]
-  total = itertools.accumulate(counts)
-  return 1 + sum(so_far < share * sum(counts) for so_far in total)
+  least = share * sum(counts)
+  return 1 + sum(so_far < least for so_far in itertools.accumulate(counts))
 
 
 def updates(pairs: int, look: Look) -> Choice:
