@@ -14,7 +14,9 @@ from jaxsyn.errors import InputError, did_you_mean
 
 FOLDER = pathlib.Path(__file__).parent / "configs"
 # Data sets, and papers; `base` has no data, the others no get_config.
-_MAKES_CONFIG = re.compile(r"^(def get_config\(\w|get_config = )", re.MULTILINE)
+_MAKES_CONFIG = re.compile(
+  r"^(def get_config\(\s*\w|get_config = )", re.MULTILINE
+)
 
 
 @functools.cache

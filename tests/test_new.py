@@ -83,13 +83,13 @@ def test_the_config_of_two_files(folder):
 
 def test_the_config_is_written_as_ruff_would_have_it(folder):
   """Whatever the choices were."""
-  train = corpus(30)
-  others = corpus(3, "dev/dev", 100)
+  train = corpus(30, "m/train")  # no path of a folder, however long it is
+  others = corpus(3, "m/dev", 100)
   for name, given in {
     "cut": no_parser(train),
     "given": no_parser(train, dev=others, test=others),
   }.items():
-    made = new.run(name, given)
+    made = new.run("m", given, name)
     ruff = [sys.executable, "-m", "ruff", "--config", ROOT / "pyproject.toml"]
     for words in (["check", "--select", "B,F,I,W"], ["format", "--check"]):
       done = subprocess.run(
