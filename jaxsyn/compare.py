@@ -1,6 +1,6 @@
 """Trains systems with several seeds on the same batches, and compares them.
 
-python -m jaxsyn.compare --config configs/multi30k_en_de.py \\
+jaxsyn compare --config multi30k_en_de \\
   --systems transformer,pascal,deps_san --seeds 3 --workdir runs/cmp
 
 The first system is the baseline. Run k of every system has config.seed = k and so

@@ -1,6 +1,6 @@
 """What a trained run looks at: trees, weightings, attention, and a probe.
 
-  python -m jaxsyn.inspect --workdir runs/pascal --input sentences.txt
+  jaxsyn inspect --workdir runs/pascal --input sentences.txt
 
 Each sentence is parsed and translated by the run, then read once more together
 with its translation. Written to the output folder, N the line of the input from

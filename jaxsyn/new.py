@@ -333,7 +333,9 @@ def _main(values: flags.FlagValues) -> None:
 
 def _split(values: flags.FlagValues, which: str) -> Files | None:
   """The files of a split that flags name; None where they do not."""
-  source, target = (values[f"{which}{side}"].value for side in schema.SIDES)
+  source, target = (
+    str(values[f"{which}{side}"].value or "") for side in schema.SIDES
+  )
   if target and not source:
     raise InputError(f"--{which}target needs --{which}source.")
   return Files(source, target) if source else None

@@ -1,6 +1,6 @@
 """Scores translations, with signatures, and says what differs by chance.
 
-python -m jaxsyn.score --reference test.de --hypothesis a.de --hypothesis b.de \\
+jaxsyn score --reference test.de --hypothesis a.de --hypothesis b.de \\
   --metrics bleu,chrf,ribes --significance all --source test.en
 
 The first hypothesis is the baseline of the others. p-values are two-sided; the

@@ -1,6 +1,6 @@
 """Trains a translator; goes on where an interrupted run stopped.
 
-python -m jaxsyn.train --config configs/multi30k_en_de.py:pascal --workdir runs/pascal
+jaxsyn train --config multi30k_en_de:pascal --workdir runs/pascal
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Prepares a data set: raw parallel text in, TFRecords and a report out.
 
-  python -m preprocess.build --config configs/multi30k_en_de.py [--raw_dir DIR]
+  jaxsyn prepare --config multi30k_en_de [--raw_dir DIR]
 
 Writes CoNLL-U, vocabulary, TFRecords, columns, index, manifest and report into
 config.data.directory. What is done already is used again, after an interruption
@@ -10,7 +10,7 @@ is used again and may be deleted.
 
 On a cluster, where all machines see the raw files and that folder:
 
-  python -m preprocess.build --config FILE --beam --runner=... [options of Beam]
+  jaxsyn prepare --config FILE --beam --runner=... [options of Beam]
 """
 
 from __future__ import annotations

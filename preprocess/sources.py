@@ -121,7 +121,7 @@ def taken(lines: str, count: int, name: str) -> range:
     raise InputError(
       f"config.prepare.splits.{name}: the lines must be FIRST-LAST, or FIRST- to"
       f" the last, of 1 to {count} as the files have, got {lines!r}. Where the "
-      "other splits take too many lines, give them fewer: with configs/own.py, "
+      "other splits take too many lines, give them fewer: with own.corpus, "
       "held_out=50."
     )
   return range(first - 1, last)

@@ -256,7 +256,7 @@ def test_every_option_named_is_one_of_ours():
 
 
 def test_every_system_named_is_one_of_ours():
-  address = r"(?:configs/\w+\.py|--config [\w/]+(?:\.py)?):([\w+]+)"
+  address = r"--config (?!\S*papers/)[\w/]+(?:\.py)?:([\w+]+)"
   named = re.findall(address, _everything())
   for group in re.findall(r"(?:--systems |SYSTEMS=)([\w,+]+)", _everything()):
     named += [] if group == "all" else group.split(",")

@@ -38,7 +38,7 @@ def addressed(
     if not task:
       raise InputError(
         "a paper's file needs a task after ':', as in "
-        f"--config configs/papers/FILE.py:{next(iter(tasks))}. "
+        f"--config papers/FILE:{next(iter(tasks))}. "
         f"There are {', '.join(tasks)}; then perhaps :SYSTEM or :TABLE/ROW."
       )
     if task not in tasks:
