@@ -46,6 +46,7 @@ PAGES = {
     "Commands in Python",
     "Each command is a function; importing has no side effects.",
     (
+      "jaxsyn.new",
       "jaxsyn.preprocess.build",
       "jaxsyn.train",
       "jaxsyn.session",

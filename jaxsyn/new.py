@@ -21,13 +21,14 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from jaxsyn import cli, commands, exits, files, remote
+from jaxsyn import cli, commands, exits, files
 from jaxsyn.data import schema
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import options
 from jaxsyn.scoring import tokenizers
-from jaxsyn.survey import choices, config_file, findings, languages
+from jaxsyn.survey import choices, config_file, findings
 from jaxsyn.survey import parsers as parsers_of
+from jaxsyn.survey import splits as splits_of
 from jaxsyn.survey.config_file import Plan
 from jaxsyn.survey.pairs import Files, Look, look
 from jaxsyn.survey.parsers import AUTO, NONE
@@ -90,28 +91,23 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
   if path.exists():
     raise InputError(f"{path} is there already. Choose another --name.")
   splits = {"train": given.train, "validation": given.dev, "test": given.test}
-  _check_files([f for f in splits.values() if f])
+  splits_of.check([f for f in splits.values() if f])
   looks = {split: look(files) for split, files in splits.items() if files}
   train = looks["train"]
   lacking = [split for split, files in splits.items() if not files]
-  held = _held_out(train, len(lacking))
-  codes, told = _languages(given, train)
-  told += findings.of(looks, held.value, lacking)
+  held = splits_of.held_out(train, len(lacking))
+  said = (given.source_language, given.target_language)
+  codes, told = findings.of_languages(said, train)
+  told += findings.of_text(looks, held.value, lacking)
   pairs = train.count - held.value * len(lacking)
   vocabulary, coverage = choices.vocabulary(pairs, train)
-  updates = choices.updates(pairs, train)
-  dropout = 0.0
-  if pairs >= choices.LARGE:
-    huge = pairs >= choices.HUGE
-    dropout = 0.1 if huge else 0.3
-    updates = choices.Choice(100_000 if huge else 20_000, "as published")
   asked = (given.source_parser, given.target_parser)
   parsers = {
     side: parsers_of.find(side, code, own, folder / "data" / "raw")
     for side, code, own in zip(schema.SIDES, codes, asked)
   }
   trees = parsers["source"].there
-  raw_dir, entries = _entries(splits, folder, train, held.value)
+  raw_dir, entries = splits_of.entries(splits, folder, train, held.value)
   steps = _commands(path, folder, _SYSTEM if trees else "", looks)
   plan = Plan(
     name=name,
@@ -122,8 +118,7 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
     held_out=held if lacking else None,
     vocabulary=vocabulary,
     coverage=coverage,
-    updates=updates,
-    dropout=dropout,
+    training=choices.training(pairs, train),
     parsers=parsers,
     tokenizer=tokenizers.told(codes[1]),
     commands=steps,
@@ -152,116 +147,6 @@ def _name(name: str, folder: pathlib.Path) -> str:
       f"first, and none of {', '.join(options.TAKEN)}."
     )
   return name
-
-
-def _check_files(splits: list[Files]) -> None:
-  """Raises InputError for names that a config cannot say."""
-  for name in (name for split in splits for name in split.names):
-    if remote.is_remote(name):
-      raise InputError(
-        f"{name}: here files on this machine are looked at. Copy it, or write "
-        "the config by hand: a raw_dir on an object store will do."
-      )
-    if not os.path.isfile(name):
-      raise InputError(f"{name} is missing or no file.")
-    plain = name.encode(errors="replace").decode()
-    if (
-      not plain.isprintable()
-      or plain != name
-      or set(",*?[") & {*os.path.basename(name)}
-    ):
-      raise InputError(
-        f"{plain}: in a config a comma parts files, and *, ? and [ make a "
-        "pattern. Give the file a name without them."
-      )
-
-
-def _held_out(train: Look, splits: int) -> choices.Choice:
-  """How many pairs each of so many splits has, cut off the training files.
-
-  Raises:
-    InputError: there are too few.
-  """
-  if splits and min(train.count, train.different) < choices.FEWEST:
-    others = f", {train.different} different ones" * (
-      train.different < train.count
-    )
-    raise InputError(
-      f"{train.files}: {train.count} pairs{others}; to hold some out for "
-      f"validation and testing {choices.FEWEST} are needed. Give more, or files "
-      "for both: --dev_source, --dev_target, --test_source, --test_target."
-    )
-  return choices.held_out(train.count)
-
-
-def _languages(given: Given, train: Look) -> tuple[tuple[str, str], list[str]]:
-  """The codes of both sides, and what led to them.
-
-  Raises:
-    InputError: one cannot be told, or is no code.
-  """
-  codes, told = [], []
-  for column, side in enumerate(schema.SIDES):
-    file = given.train.names[min(column, len(given.train.names) - 1)]
-    sample = getattr(train, side).sample
-    said = getattr(given, f"{side}_language")
-    named = languages.named(file, column)
-    guessed, share = languages.guess(sample)
-    code = said or named or guessed
-    if not re.fullmatch("[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*", code):
-      raise InputError(
-        f"{file}: which language is the {side}? Say its code, as in "
-        f"--{side}_language en."
-      )
-    why = (
-      "as said" if said else "by the file's name" if named else "by the text"
-    )
-    scripts = ", ".join(
-      f"{name} {100 * part:.0f} %" for name, part in languages.scripts(sample)
-    )
-    told.append(f"{side}: {code}, {why}; letters: {scripts or 'none'}")
-    if languages.differ(code, guessed, share):
-      told.append(
-        f"warning: the {side} is {code} {why}, but {100 * share:.0f} % of it "
-        f"looks like {guessed}. If so: --{side}_language {guessed}"
-      )
-    codes.append(code)
-  if codes[0] == codes[1]:
-    told.append(f"warning: both sides are {codes[0]}. Is one the other's copy?")
-  return (codes[0], codes[1]), told
-
-
-def _entries(
-  splits: dict[str, Files | None],
-  folder: pathlib.Path,
-  train: Look,
-  held: int,
-) -> tuple[str, dict[str, tuple[str, ...]]]:
-  """The folder of the raw files, and what each split takes of them."""
-  paths = {
-    name: os.path.abspath(name)
-    for files in splits.values()
-    if files
-    for name in files.names
-  }
-  raw_dir = os.path.commonpath([os.path.dirname(p) for p in paths.values()])
-  entries: dict[str, tuple[str, ...]] = {}
-
-  def entry(files: Files) -> tuple[str, ...]:
-    return tuple(os.path.relpath(paths[name], raw_dir) for name in files.names)
-
-  first = 1
-  for split, own in splits.items():
-    if own:
-      entries[split] = entry(own)
-    else:
-      lines = f"{first}-{first + held - 1}"
-      entries[split] = (*entry(train.files), lines)
-      first += held
-  if first > 1:
-    entries["train"] = (*entry(train.files), f"{first}-")
-  here = raw_dir == os.path.abspath(folder)
-  return "" if here else raw_dir, entries
 
 
 def _commands(
@@ -303,8 +188,8 @@ def _shown(new: New) -> Iterator[str]:
   yield ""
   yield f"training pairs: {plan.pairs:,}"
   yield f"vocabulary: {plan.vocabulary.value:,} subwords ({plan.vocabulary.rule})"
-  size = "the base Transformer" if plan.dropout else "Transformer-Tiny"
-  yield f"model: {size}, {plan.updates.value:,} updates ({plan.updates.rule})"
+  model, updates = plan.training.model, plan.training.updates
+  yield f"model: {model}, {updates.value:,} updates ({updates.rule})"
   yield from (parser.why for parser in plan.parsers.values())
   yield f"BLEU of {plan.languages[1]}: {plan.tokenizer}"
   yield ""

@@ -32,6 +32,21 @@ class Choice:
   rule: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Training:
+  """A model and how long it is trained.
+
+  Attributes:
+    model: in words.
+    updates: at most; validation may end it before.
+    dropout: of the base Transformer; None: it is Transformer-Tiny.
+  """
+
+  model: str
+  updates: Choice
+  dropout: float | None = None
+
+
 def held_out(pairs: int) -> Choice:
   """Pairs of a split that is cut off."""
   most = 2000 if pairs >= HUGE else 1000
@@ -75,14 +90,25 @@ def _covering(characters: collections.Counter[str], share: float) -> int:
   return 1 + sum(so_far < least for so_far in itertools.accumulate(counts))
 
 
+def training(pairs: int, look: Look) -> Training:
+  """The model that fits so many pairs."""
+  if pairs >= HUGE:
+    many = Choice(100_000, "published for 4.5 million pairs")
+    return Training("the base Transformer", many, dropout=0.1)
+  if pairs >= LARGE:
+    many = Choice(20_000, "published for 230,000 pairs")
+    return Training("the base Transformer", many, dropout=0.3)
+  return Training("Transformer-Tiny", updates(pairs, look))
+
+
 def updates(pairs: int, look: Look) -> Choice:
-  """Updates of a small corpus, at most; validation may end it before."""
+  """Updates of a small corpus."""
   epoch = max(1.0, pairs * subwords(look) / BATCH)  # batches
   count = min(max(round(EPOCHS * epoch, -2), 2000), 20_000)
   return Choice(
     int(count),
-    f"about {count / epoch:,.0f} times through the text (Multi30k was best after "
-    "32), from 2,000 to 20,000 updates",
+    f"about {count / epoch:,.0f} times through the text; Multi30k was best after "
+    "32; from 2,000 to 20,000 updates",
   )
 
 

@@ -7,7 +7,7 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from jaxsyn.survey.choices import Choice
+from jaxsyn.survey.choices import Choice, Training
 from jaxsyn.survey.parsers import Parser
 
 
@@ -24,8 +24,7 @@ class Plan:
     held_out: of splits that are cut off; None where there are none.
     vocabulary: its size.
     coverage: the share of characters that it covers.
-    updates: of a small corpus.
-    dropout: of a large one, which trains the base Transformer; 0: it is small.
+    training: the model and its updates.
     parsers: side -> where its trees come from.
     tokenizer: what BLEU takes for words.
     commands: what the head of the file says.
@@ -39,8 +38,7 @@ class Plan:
   held_out: Choice | None
   vocabulary: Choice
   coverage: float
-  updates: Choice
-  dropout: float
+  training: Training
   parsers: Mapping[str, Parser]
   tokenizer: str
   commands: tuple[str, ...]
@@ -48,7 +46,9 @@ class Plan:
 
 def content(plan: Plan) -> str:
   """The Python of the file."""
-  large = "from jaxsyn.configs.papers import paper\n" if plan.dropout else ""
+  large = ""
+  if plan.training.dropout:
+    large = "from jaxsyn.configs.papers import paper\n"
   head = (
     f"{plan.languages[0]} to {plan.languages[1]}: {plan.pairs:,} pairs to train "
     "on."
@@ -108,17 +108,17 @@ def _trees(plan: Plan) -> Iterator[str]:
 
 
 def _training(plan: Plan) -> Iterator[str]:
-  if plan.dropout:
+  updates, dropout = plan.training.updates, plan.training.dropout
+  if dropout:
     yield from _comment(
-      "The base Transformer, as Bugliarello & Okazaki 2020 trained it on "
-      f"{'a million' if plan.dropout < 0.3 else '230,000'} pairs; for a GPU, and "
-      "not measured by jaxsyn."
+      f"The base Transformer, {updates.rule} by Bugliarello & Okazaki 2020; for "
+      "a GPU, and not measured by jaxsyn."
     )
-    yield f"paper.base_transformer(config, dropout={plan.dropout})"
+    yield f"paper.base_transformer(config, dropout={dropout})"
     yield "config.batch.update(tokens=32_768, length_multiple=4)"
     yield "config.optimiser.learning_rate = 1e-3"
     yield "config.optimiser.inverse_sqrt.warmup = 8000"
-    yield f"config.train.steps = {plan.updates.value}"
+    yield f"config.train.steps = {updates.value}"
     return
   yield from _comment(
     "Transformer-Tiny, batches of 2,048 subwords, Muon: for some ten thousand "
@@ -126,10 +126,10 @@ def _training(plan: Plan) -> Iterator[str]:
   )
   yield "base.small_corpus(config)"
   yield from _comment(
-    f"{plan.updates.rule}; fewer where ten validations bring nothing."
+    f"{updates.rule}; fewer where ten validations bring nothing."
   )
-  every = max(100, plan.updates.value // 20)
-  yield f"config.train.update(steps={plan.updates.value}, patience=10)"
+  every = max(100, updates.value // 20)
+  yield f"config.train.update(steps={updates.value}, patience=10)"
   yield f"config.train.update(evaluate_every={every}, save_every={every})"
 
 

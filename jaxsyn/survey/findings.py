@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
+from jaxsyn.data import schema
+from jaxsyn.errors import InputError
+from jaxsyn.survey import languages
 from jaxsyn.survey.pairs import Look
 
 
-def of(
+def of_text(
   looks: Mapping[str, Look], held: int, lacking: Sequence[str]
 ) -> list[str]:
   """What was found in the text, line by line.
@@ -61,3 +65,46 @@ def _unlike(train: Look, cut: int) -> bool:
   letters = train.source.characters.total() + train.target.characters.total()
   share = sum(train.lengths[:cut]) / cut / (letters / train.looked)
   return not 0.67 < share < 1.5
+
+
+def of_languages(
+  said_codes: Sequence[str], train: Look
+) -> tuple[tuple[str, str], list[str]]:
+  """The codes of both sides, and what led to them.
+
+  Args:
+    said_codes: of source and target; "": by the name of the file, or the text.
+    train: the training text.
+
+  Raises:
+    InputError: one cannot be told, or is no code.
+  """
+  codes, told = [], []
+  for column, side in enumerate(schema.SIDES):
+    file = train.files.names[min(column, len(train.files.names) - 1)]
+    sample = getattr(train, side).sample
+    said = said_codes[column]
+    named = languages.named(file, column)
+    guessed, share = languages.guess(sample)
+    code = said or named or guessed
+    if not re.fullmatch("[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*", code):
+      raise InputError(
+        f"{file}: which language is the {side}? Say its code, as in "
+        f"--{side}_language en."
+      )
+    why = (
+      "as said" if said else "by the file's name" if named else "by the text"
+    )
+    scripts = ", ".join(
+      f"{name} {100 * part:.0f} %" for name, part in languages.scripts(sample)
+    )
+    told.append(f"{side}: {code}, {why}; letters: {scripts or 'none'}")
+    if languages.differ(code, guessed, share):
+      told.append(
+        f"warning: the {side} is {code} {why}, but {100 * share:.0f} % of it "
+        f"looks like {guessed}. If so: --{side}_language {guessed}"
+      )
+    codes.append(code)
+  if codes[0] == codes[1]:
+    told.append(f"warning: both sides are {codes[0]}. Is one the other's copy?")
+  return (codes[0], codes[1]), told

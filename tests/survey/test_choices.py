@@ -62,7 +62,17 @@ def test_a_vocabulary_holds_the_characters_of_the_text():
 )
 def test_updates(pairs, updates):
   """Multi30k's is what its own config says."""
-  assert choices.updates(pairs, seen()).value == updates
+  found = choices.training(pairs, seen())
+  assert (found.updates.value, found.dropout) == (updates, None)
+
+
+@pytest.mark.parametrize(
+  ("pairs", "updates", "dropout"),
+  [(200_000, 20_000, 0.3), (1_000_000, 100_000, 0.1)],
+)
+def test_large_corpora_have_what_was_published(pairs, updates, dropout):
+  found = choices.training(pairs, seen())
+  assert (found.updates.value, found.dropout) == (updates, dropout)
 
 
 def test_subwords_where_no_blanks_part_words():

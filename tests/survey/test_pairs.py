@@ -114,19 +114,19 @@ def test_held_out_pairs_that_stand_in_training_are_told(text):
   source += ["two", "three"]
   target = [word.upper() for word in source[:-1]] + ["DREI"]
   train = look(text(lines(source), lines(target)))
-  told = findings.of({"train": train}, 2, ["validation", "test"])
+  told = findings.of_text({"train": train}, 2, ["validation", "test"])
   assert told[-1] == (
     "warning: of 4 pairs of validation and test 1 stand in training too, and 2"
     " of their sources: scores will flatter"
   )
   given = look(text(lines(["w3", "new"]), lines(["W3", "NEW"])))
-  told = findings.of({"train": train, "test": given}, 0, [])
+  told = findings.of_text({"train": train, "test": given}, 0, [])
   assert told[-1].startswith("warning: of 2 pairs of test 1 stand in training")
-  told = findings.of({"train": train, "test": given}, 8, ["validation"])
+  told = findings.of_text({"train": train, "test": given}, 8, ["validation"])
   assert not [line for line in told if "of test" in line and "warning" in line]
 
 
 def test_text_in_order_of_length_is_told(text):
   short = look(text(lines(["a"] * 5 + ["word " * 9] * 45), lines(["b"] * 50)))
-  told = findings.of({"train": short}, 5, ["test"])
+  told = findings.of_text({"train": short}, 5, ["test"])
   assert "are of other lengths than the rest; shuffle them" in told[-1]
