@@ -27,14 +27,17 @@ def script(shell: str) -> str:
 
 
 def known_flags(command: str) -> dict[str, str]:
-  """The flags of a command: name -> meaning, in a line."""
+  """The flags of a command: name -> meaning, its first sentence."""
   module = importlib.import_module(COMMANDS[command].module)
   before = {*flags.FLAGS}
   module.define_flags()
   found = {n: flags.FLAGS[n].help or "" for n in {*flags.FLAGS} - before}
   for name in found:  # the next command may have one of the same name
     delattr(flags.FLAGS, name)
-  return {name: " ".join(text.split()) for name, text in sorted(found.items())}
+  return {
+    name: " ".join(text.split()).partition(". ")[0]
+    for name, text in sorted(found.items())
+  }
 
 
 def settings() -> list[str]:
@@ -107,11 +110,15 @@ _ZSH = string.Template(r"""#compdef jaxsyn
 _jaxsyn_config() {
   local -a known
   known=($settings)
-  if compset -P 1 '*:'; then
-    local -a rest
-    rest=($${$${(M)known:#$${IPREFIX#--config=}*}#$${IPREFIX#--config=}})
-    compadd -S '' -a rest
-    compadd $systems
+  if compset -P '*:'; then
+    # Of a paper first a task.
+    local before=$${IPREFIX#--config=}
+    known=($${$${(M)known:#$$before*}#$$before})
+    if (($$#known)); then
+      compadd -S '' -a known
+    else
+      compadd $systems
+    fi
   else
     known=($${known//:*/})
     compadd -S '' -a known
@@ -133,7 +140,12 @@ $commands
 $cases
   esac
 }
-compdef _jaxsyn jaxsyn
+# Called by its name where it lies in fpath; else it was sourced.
+if [[ $${funcstack[1]} == _jaxsyn ]]; then
+  _jaxsyn "$$@"
+else
+  compdef _jaxsyn jaxsyn
+fi
 """)
 
 
