@@ -194,7 +194,16 @@ def write_new(path: PathLike, text: str) -> None:
   whole = _beside(path)
   try:
     write_text(whole, text)
-    os.link(whole, path)  # unlike a renaming, it fails where there is one
+    try:
+      os.link(whole, path)  # unlike a renaming, it fails where there is one
+    except FileExistsError:
+      raise
+    except OSError:  # a file system without links
+      if path.exists():
+        raise FileExistsError(
+          errno.EEXIST, os.strerror(errno.EEXIST), str(path)
+        ) from None
+      os.rename(whole, path)
     flush_folder(path.parent)
   finally:
     whole.unlink(missing_ok=True)

@@ -79,7 +79,8 @@ def vocabulary(pairs: int, look: Look) -> tuple[Choice, float]:
   needed = _covering(characters, coverage) + len(SPECIAL)
   if 2 * needed > size:
     size = -(-2 * needed // 100) * 100
-    rule = f"twice the {needed:,} characters that the text has most often"
+    part = f"{100 * coverage:g} % of the text" if coverage < 1 else "the text"
+    rule = f"twice the {needed:,} characters that make up {part}"
   return Choice(size, rule), coverage
 
 

@@ -24,14 +24,11 @@ def of_text(
   lines = []
   for split, found in looks.items():
     part = f", of the first {found.looked:,}" * (found.looked < found.count)
-    sides = " and ".join(
-      f"{side.words / found.looked:.1f}"
-      for side in (found.source, found.target)
-    )
+    sides = [s.length(found.looked) for s in (found.source, found.target)]
     lines.append(
-      f"{split}: {found.count:,} pairs of {found.files}{part}: {sides} words "
-      f"between blanks, {found.looked - found.different:,} repeated, "
-      f"{found.copies:,} with equal sides"
+      f"{split}: {found.count:,} pairs of {found.files}{part}: "
+      f"{' and '.join(sides)} a line, {found.looked - found.different:,} "
+      f"repeated, {found.copies:,} with equal sides"
     )
     if dropped := {k: n for k, n in found.dropped.items() if n}:
       counts = ", ".join(f"{name} {n:,}" for name, n in dropped.items())

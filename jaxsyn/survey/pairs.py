@@ -103,6 +103,12 @@ class Side:
     if keep >= 0:
       self.sample[keep : keep + 1] = [line]
 
+  def length(self, lines: int) -> str:
+    """Its mean over so many lines, in words where there are any to see."""
+    if self.has_blanks:
+      return f"{self.words / lines:.1f} words"
+    return f"{self.letters / lines:.1f} characters"
+
   @property
   def has_blanks(self) -> bool:
     """Whether its words stand between blanks."""

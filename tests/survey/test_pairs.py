@@ -126,6 +126,12 @@ def test_held_out_pairs_that_stand_in_training_are_told(text):
   assert not [line for line in told if "of test" in line and "warning" in line]
 
 
+def test_lines_without_blanks_are_measured_in_characters(text):
+  seen = look(text("犬が走る。\n猫。\n".encode(), b"A dog runs.\nA cat.\n"))
+  told = findings.of_text({"train": seen}, 0, [])
+  assert "3.5 characters and 2.5 words a line, 0 repeated" in told[0]
+
+
 def test_text_in_order_of_length_is_told(text):
   short = look(text(lines(["a"] * 5 + ["word " * 9] * 45), lines(["b"] * 50)))
   told = findings.of_text({"train": short}, 5, ["test"])
