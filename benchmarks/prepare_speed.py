@@ -26,8 +26,8 @@ from typing import Any
 from absl import flags
 
 from benchmarks.figures import Figures, processor_seconds, show
-from configs import base
 from jaxsyn import cli
+from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import conllu, conllu_text, example
@@ -38,7 +38,7 @@ from jaxsyn.data.store import tfrecord
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
-from preprocess import build, report
+from jaxsyn.preprocess import build, report
 
 CHUNK = 128  # pairs
 LEVEL = 6  # of gzip, as preparing packs text

@@ -24,9 +24,9 @@ import numpy as np
 from absl import flags
 
 from benchmarks.figures import peak_mib, processor_seconds, show
-from configs import base, systems
 from jaxsyn import cli
 from jaxsyn.config import Config, read_config
+from jaxsyn.configs import base, systems
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.loader.split import open_split

@@ -1,11 +1,11 @@
 """small_parallel_enja: 50,000 short English-Japanese pairs (Tanaka corpus).
 
-Prepare: python -m preprocess.build --config configs/enja.py --raw_dir DIR
-Train:   python -m jaxsyn.train --config configs/enja.py:pascal \
+Prepare: jaxsyn prepare --config enja --raw_dir DIR
+Train:   jaxsyn train --config enja:pascal \
            --workdir runs/enja
 Data:    github.com/odashi/small_parallel_enja; both sides come tokenised, the
          English lower-cased. Scores are of MeCab's words where the extra "ja" is
-         installed, else of characters: python -m jaxsyn.score --language ja ...
+         installed, else of characters: jaxsyn score --language ja ...
 Test:    the published dev part, so that no score is of what the checkpoint was
          chosen by; for that the last 500 pairs of train are left out. 77 of
          the 500 test sources stand in train too, otherwise translated.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:

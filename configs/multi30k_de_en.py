@@ -1,7 +1,7 @@
 """Multi30k task 1, German to English; see multi30k_en_de.py.
 
-Prepare: python -m preprocess.build --config configs/multi30k_de_en.py
-Train:   python -m jaxsyn.train --config configs/multi30k_de_en.py:pascal \
+Prepare: jaxsyn prepare --config multi30k_de_en
+Train:   jaxsyn train --config multi30k_de_en:pascal \
            --workdir runs/pascal_de_en
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import multi30k_en_de, systems
+from jaxsyn.configs import multi30k_en_de, systems
 
 
 def get_config(system: str = "transformer") -> ml_collections.ConfigDict:

@@ -1,7 +1,7 @@
 """Multi30k task 1, English to German (Elliott et al. 2016), 29,000 captions.
 
-Prepare: python -m preprocess.build --config configs/multi30k_en_de.py
-Train:   python -m jaxsyn.train --config configs/multi30k_en_de.py:pascal \
+Prepare: jaxsyn prepare --config multi30k_en_de
+Train:   jaxsyn train --config multi30k_en_de:pascal \
            --workdir runs/pascal
 Sizes:   Transformer-Tiny of Wu et al. 2021: 4+4 layers, width 128,
          feed-forward 256, 4 heads, joint vocabulary of 8,000; dropout 0.2,
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 ADDRESS = (

@@ -1,11 +1,11 @@
 """Your own text: two files, line N of one the translation of line N of the other.
 
-Prepare: python -m preprocess.build --config configs/own.py --raw_dir FOLDER
-Train:   python -m jaxsyn.train --config configs/own.py:pascal --workdir runs/own
+Prepare: jaxsyn prepare --config own --raw_dir FOLDER
+Train:   jaxsyn train --config own:pascal --workdir runs/own
 Yours:   FOLDER holds corpus.en and corpus.de. Of other names and languages, in
-         a file such as this one, configs/mine.py:
+         a file of yours, as mine.py (`jaxsyn new` writes a longer one):
 
-           from configs import own
+           from jaxsyn.configs import own
 
            def get_config(system="transformer"):
              return own.get_config(system, files=("corpus.en", "corpus.fr"))
@@ -22,7 +22,7 @@ import re
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 from jaxsyn.errors import InputError
 
 HELD_OUT = 1000  # pairs of each of the splits validation and test

@@ -1,7 +1,7 @@
 """Parallel UD treebanks: 1,000 sentence pairs with gold trees on both sides.
 
-Prepare: python -m preprocess.build --config configs/pud.py --raw_dir FOLDER
-Train:   python -m jaxsyn.train --config configs/pud.py:pascal \
+Prepare: jaxsyn prepare --config pud --raw_dir FOLDER
+Train:   jaxsyn train --config pud:pascal \
            --workdir runs/pud
 Sizes:   for fitting 800 pairs on a CPU in minutes, to see whether a system
          takes in what trees there are. Too little to learn translation from.
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 from jaxsyn.errors import InputError, did_you_mean
 
 LANGUAGES = {  # code -> treebank and commit

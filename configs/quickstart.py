@@ -1,8 +1,8 @@
 """The embedded default: 8,000 pairs of a small grammar, English to invented.
 
-Write:   python -m preprocess.quickstart --output data/quickstart/raw
-Prepare: python -m preprocess.build --config configs/quickstart.py
-Train:   python -m jaxsyn.train --config configs/quickstart.py:pascal \
+Write:   python -m jaxsyn.preprocess.quickstart --output data/quickstart/raw
+Prepare: jaxsyn prepare --config quickstart
+Train:   jaxsyn train --config quickstart:pascal \
            --workdir runs/quickstart/pascal
 Sizes:   for about a minute of training on two CPU cores. It shows what a
          tree can do where words depend on their parents by construction
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from configs import base, systems
+from jaxsyn.configs import base, systems
 
 RAW = "data/quickstart/raw"
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from ml_collections import ConfigDict
 
-from configs import parsing_systems as parsing
-from configs import recurrent_systems as recurrent
+from jaxsyn.configs import parsing_systems as parsing
+from jaxsyn.configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.syntax import PARTS

@@ -37,7 +37,7 @@ autodoc_member_order = "bysource"
 # Where Flax makes submodules; its docstring is Flax's own.
 autodoc_default_options = {"exclude-members": "setup"}
 # Types of other projects, and private ones, have no page here.
-nitpick_ignore_regex = [("py:.*", r"(?!jaxsyn|preprocess).*|.*\._\w+")]
+nitpick_ignore_regex = [("py:.*", r"(?!jaxsyn).*|.*\._\w+")]
 
 reference_pages.write(HERE / "reference")
 notebook_pages.write(HERE / "reference" / "notebooks")

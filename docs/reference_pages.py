@@ -46,7 +46,8 @@ PAGES = {
     "Commands in Python",
     "Each command is a function; importing has no side effects.",
     (
-      "preprocess.build",
+      "jaxsyn.new",
+      "jaxsyn.preprocess.build",
       "jaxsyn.train",
       "jaxsyn.session",
       "jaxsyn.translate",

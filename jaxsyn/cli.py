@@ -2,10 +2,15 @@
 
 An entry point ends in
 
-    if __name__ == "__main__":
+    def define_flags():
       cli.config_flag()
       flags.DEFINE_string("workdir", None, "Folder of the run.")
+
+    if __name__ == "__main__":
+      define_flags()
       cli.main(_main)  # _main(values) calls run(values.config, ...)
+
+and has a line in `jaxsyn.commands`.
 
 How a command ends, and with which exit status: `jaxsyn.exits`.
 """
@@ -13,7 +18,6 @@ How a command ends, and with which exit status: `jaxsyn.exits`.
 from __future__ import annotations
 
 import importlib.util
-import pathlib
 import re
 import sys
 import types
@@ -24,6 +28,7 @@ import ml_collections
 from absl import app, flags
 from ml_collections import config_flags
 
+from jaxsyn import addresses
 from jaxsyn.config import Config, moved
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exits import guarded
@@ -33,11 +38,12 @@ flags.disclaim_key_flags()  # --config shows in the help of the command
 
 
 def config_flag() -> None:
-  """Defines --config FILE[:SYSTEM] and its overrides --config.a.b=value."""
+  """Defines --config ADDRESS and its overrides --config.a.b=value."""
   config_flags.DEFINE_config_file(
     "config",
-    help_string="A file of configs/, after ':' a system of configs/systems.py; "
-    "of configs/papers, first a task: pascal.py:nc11_en_de:pascal. "
+    help_string="Settings by name, or a file of your own (mine.py); after ':' "
+    "a system: multi30k_en_de:pascal. Of a paper, first a task: "
+    "papers/pascal:nc11_en_de:pascal. "
     "It is a Python program and is run: read one from elsewhere first. "
     "Any option can follow: --config.model.width=256; --helpconfig lists them, "
     "--helpconfig=model those of a section; with --config, as it has them.",
@@ -45,15 +51,18 @@ def config_flag() -> None:
 
 
 def main(
-  function: Callable[[flags.FlagValues], Any], *, several: bool = False
+  function: Callable[[flags.FlagValues], Any],
+  *,
+  several: bool = False,
+  word: str = "",
 ) -> None:
   """Parses the flags, calls function(flags) and exits; see the module.
 
   Args:
     function: the command.
-    several: see `parse`.
+    several, word: see `parse`.
   """
-  guarded(lambda: function(parse(sys.argv, several=several)))
+  guarded(lambda: function(parse(sys.argv, several=several, word=word)))
 
 
 def overrides(values: flags.FlagValues) -> dict[str, Any]:
@@ -76,13 +85,21 @@ def check_chosen(
       raise InputError(told[0])
 
 
-def parse(argv: Sequence[str], *, several: bool = False) -> flags.FlagValues:
+def address_of(values: flags.FlagValues) -> str:
+  """The --config of a command line: FILE, or FILE:SYSTEM, of whatever name."""
+  return config_flags.get_config_filename(values["config"])
+
+
+def parse(
+  argv: Sequence[str], *, several: bool = False, word: str = ""
+) -> flags.FlagValues:
   """Parses flags, config file and overrides; every fault is an InputError.
 
   Args:
     argv: the command line.
     several: the command makes configs of several systems out of --config and
       looks itself whether the overrides do something: `check_chosen`.
+    word: the flag whose value may stand alone, as FOLDER in "new FOLDER".
   """
   values = flags.FLAGS
   for name, short in (("help", True), ("h", True), ("helpfull", False)):
@@ -97,9 +114,12 @@ def parse(argv: Sequence[str], *, several: bool = False) -> flags.FlagValues:
     argv = [word for word in argv if word not in asked]
     if asked and not any(re.match("--?config", word) for word in argv):
       _help_config(asked[0])
-    _check_config(values.read_flags_from_files(list(argv), force_gnu=False))
+    argv = _check_config(values.read_flags_from_files(list(argv), False))
+  values.set_gnu_getopt(bool(word))  # flags may follow it
   try:
     rest = values(list(argv))[1:]
+    if word and rest:
+      values[word].parse(rest.pop(0))
   except flags.Error as error:
     raise InputError(f"{error} (--help lists the flags)") from None
   if rest:
@@ -112,7 +132,10 @@ def parse(argv: Sequence[str], *, several: bool = False) -> flags.FlagValues:
 
 
 def load(address: str) -> ml_collections.ConfigDict:
-  """The config of FILE[:SYSTEM], or of FILE:TASK[:SYSTEM] in configs/papers.
+  """The config of an address.
+
+  Args:
+    address: NAME[:SYSTEM] or FILE[:SYSTEM], of a paper NAME:TASK[:SYSTEM].
 
   Raises:
     InputError: no such file, no get_config in it, unknown task or system.
@@ -120,7 +143,9 @@ def load(address: str) -> ml_collections.ConfigDict:
   path, colon, rest = address.partition(":")
   module = module_of(path)
   if not hasattr(module, "get_config"):
-    raise InputError(f"{path} has no function get_config; see configs/.")
+    raise InputError(
+      f"{path} has no function get_config; `jaxsyn new` writes a config file."
+    )
   return module.get_config(rest) if colon else module.get_config()
 
 
@@ -131,18 +156,15 @@ def names_system(address: str) -> bool:
 
 
 def module_of(path: str) -> types.ModuleType:
-  """A Python file of configs/, run.
+  """The Python file of a name or a path, run.
 
   Raises:
     InputError: no such file, or no Python.
   """
-  file = pathlib.Path(path)
-  if not file.is_file():
-    near = (f.as_posix() for f in file.parent.glob("*.py"))
-    raise InputError(f"no config file {path!r}. {did_you_mean(path, near)}")
+  file = addresses.file_of(path)
   spec = importlib.util.spec_from_file_location("jaxsyn_config", file)
   if spec is None or spec.loader is None:
-    raise InputError(f"{path} is no Python file; configs/ has examples.")
+    raise InputError(f"{path} is no Python file.")
   module = importlib.util.module_from_spec(spec)
   sys.modules[spec.name] = module  # dataclasses look there for their own module
   try:
@@ -173,27 +195,33 @@ def _help_config(
   sys.exit(0)
 
 
-def _check_config(argv: Sequence[str]) -> None:
-  """Finds what ml_collections would answer with a traceback."""
-  pattern = r"--?config(?:=(.*))?"
-  given = [
-    (i, match)
-    for i, word in enumerate(argv)
-    if (match := re.fullmatch(pattern, word))
-  ]
+def _check_config(argv: list[str]) -> list[str]:
+  """Finds what ml_collections would answer with a traceback.
+
+  Returns: the words, with files in the place of names, which it does not know.
+  """
+  words, given = list(argv), list[int]()
+  for i, word in enumerate(argv):
+    if match := re.fullmatch(r"(--?config)(?:=(.*))?", word):
+      flag, value = match.groups()
+      at = i if value is not None else i + 1
+      told = "".join(argv[at : at + 1]) if value is None else value
+      path, colon, rest = told.partition(":")
+      found = f"{addresses.file_of(path)}{colon}{rest}"
+      words[at : at + 1] = [found if value is None else f"{flag}={found}"]
+      given.append(i)
   if not given:
-    example = "--config configs/multi30k_en_de.py"
-    raise InputError(f"--config is missing: name a file, as in {example}.")
-  last, match = given[-1]
-  address = match[1]
-  if address is None:
-    address = "".join(argv[last + 1 : last + 2])
-  config = load(address)
+    raise InputError(
+      "--config is missing: name settings or a file, as in --config "
+      "multi30k_en_de:pascal."
+    )
+  config = load(told)
   for i, word in enumerate(argv):
     if match := re.match(r"--?(?:no)?config\.([^=]+)", word):
-      if i < given[0][0]:
+      if i < given[0]:
         raise InputError(f"{word} must come after --config FILE.")
       check_option(config, match[1])
+  return words
 
 
 def check_option(section: Any, path: str) -> None:
@@ -203,7 +231,7 @@ def check_option(section: Any, path: str) -> None:
   if path == "system":
     raise InputError(
       "--config.system would be a name without its parts: a system stands "
-      "after ':', as in --config configs/multi30k_en_de.py:pascal."
+      "after ':', as in --config multi30k_en_de:pascal."
     )
   where = "config"
   for name in path.split("."):

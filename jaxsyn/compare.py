@@ -1,6 +1,6 @@
 """Trains systems with several seeds on the same batches, and compares them.
 
-python -m jaxsyn.compare --config configs/multi30k_en_de.py \\
+jaxsyn compare --config multi30k_en_de \\
   --systems transformer,pascal,deps_san --seeds 3 --workdir runs/cmp
 
 The first system is the baseline. Run k of every system has config.seed = k and so
@@ -24,9 +24,8 @@ from typing import Any
 
 import ml_collections
 from absl import flags, logging
-from ml_collections import config_flags
 
-from jaxsyn import cli, exits, files, lock, train
+from jaxsyn import addresses, cli, commands, exits, files, lock, train
 from jaxsyn.comparison import (
   analysis,
   asked,
@@ -47,7 +46,7 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
 from jaxsyn.options.flags import number_flag
-from jaxsyn.scoring.settings import Settings, define_flags, of_flags
+from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 
@@ -207,11 +206,11 @@ def _asked(
   values: flags.FlagValues,
 ) -> tuple[list[asked.System], results.Ablation | None]:
   """The systems of the command line, with all overrides, and their table."""
-  address = config_flags.get_config_filename(values["config"])
+  address = cli.address_of(values)
   overrides = cli.overrides(values)
   if cli.names_system(address):
     raise InputError(
-      f"--config {address} names a system; --systems or --table do that here."
+      f"--config {addresses.told(address)} names a system; --systems or --table do that here."
     )
   if "seed" in overrides:
     raise InputError(
@@ -266,29 +265,32 @@ def _rows(
 def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:
   """The table of PAPER/TABLE: its file, its name there, itself.
 
-  PAPER is a file, or the name of one in papers/ beside the config.
+  PAPER is a file, or the name of one in papers/ beside the config, or of one
+  that comes with jaxsyn.
   """
   paper, _, name = values.table.rpartition("/")
   file = pathlib.Path(paper)
   if file.suffix != ".py":
-    config = config_flags.get_config_filename(values["config"])
-    folder = pathlib.Path(config.partition(":")[0]).parent
+    folder = pathlib.Path(cli.address_of(values).partition(":")[0]).parent
     folder = folder if folder.name == "papers" else folder / "papers"
-    file = folder / f"{paper}.py"
-    if not file.is_file():
+    places = [folder, addresses.FOLDER / "papers"]
+    found = [f for place in places if (f := place / f"{paper}.py").is_file()]
+    if not found:
       known = {
         f"{path.stem}/{table}"
-        for path in folder.glob("*.py")
+        for place in places
+        for path in place.glob("*.py")
         for table in getattr(cli.module_of(str(path)), "TABLES", ())
       }
       raise InputError(
-        f"{folder} has no table {values.table!r}. "
+        f"no paper has a table {values.table!r}. "
         f"{did_you_mean(values.table, known)}"
       )
+    file = found[0]
   tables = getattr(cli.module_of(str(file)), "TABLES", {})
   if name not in tables:
     raise InputError(
-      f"{file} has no table {name!r}. {did_you_mean(name, tables)}"
+      f"{addresses.told(str(file))} has no table {name!r}. {did_you_mean(name, tables)}"
     )
   return file, name, tables[name]
 
@@ -308,7 +310,7 @@ def _main(values: flags.FlagValues) -> None:
   logging.set_verbosity(logging.WARNING)
   systems, ablation = _asked(values)
   origin = results.Origin(
-    config_flags.get_config_filename(values["config"]),
+    addresses.told(cli.address_of(values)),
     tuple(f"{name}={value}" for name, value in cli.overrides(values).items()),
     ablation,
   )
@@ -322,9 +324,9 @@ def _main(values: flags.FlagValues) -> None:
     devices=values.devices,
   )
   if compared.results is None:
-    words = " ".join(shlex.quote(word) for word in sys.argv[1:])
+    words = shlex.join(sys.argv[1:])
     print(f"stopped ({compared.signal}). What is trained is kept.")
-    print(f"To go on: python -m jaxsyn.compare {words}")
+    print(f"To go on: {commands.again('compare')} {words}")
     return
   print(report.as_text(compared.results))
   if failed := compared.results.failed:
@@ -335,7 +337,8 @@ def _main(values: flags.FlagValues) -> None:
     )
 
 
-if __name__ == "__main__":
+def define_flags() -> None:
+  """Those of the command."""
   cli.config_flag()
   flags.DEFINE_list(
     "systems",
@@ -357,7 +360,7 @@ if __name__ == "__main__":
     "Runs of each system, with config.seed = 0, 1, ... More may be added later.",
   )
   flags.DEFINE_string("workdir", None, "Folder of the comparison.")
-  define_flags(Settings(), without=["seed"])
+  settings_flags(Settings(), without=["seed"])
   number_flag(
     "processes",
     1,
@@ -370,4 +373,8 @@ if __name__ == "__main__":
     [],
     "GPUs by number, as in 0,1,2,3: --processes runs at a time on each.",
   )
+
+
+if __name__ == "__main__":
+  define_flags()
   cli.main(_main, several=True)

@@ -6,7 +6,7 @@ choices (parts, windows, families, losses, rules, schedules) stand with the choi
 is the way back and refuses unknown, missing or mistyped fields by name.
 `jaxsyn.plan` comes after and checks that the fields fit each other.
 
-  python -m jaxsyn.train --helpconfig[=optimiser]    prints all of it
+  jaxsyn train --helpconfig[=optimiser]    prints all of it
 """
 
 from __future__ import annotations

@@ -183,6 +183,32 @@ def write_text(path: PathLike, text: str) -> None:
     file.write(text)
 
 
+def write_new(path: PathLike, text: str) -> None:
+  """Writes a local file of text, whole or not at all, never over another.
+
+  Raises:
+    FileExistsError: there is one.
+  """
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  whole = _beside(path)
+  try:
+    write_text(whole, text)
+    try:
+      os.link(whole, path)  # unlike a renaming, it fails where there is one
+    except FileExistsError:
+      raise
+    except OSError:  # a file system without links
+      if path.exists():
+        raise FileExistsError(
+          errno.EEXIST, os.strerror(errno.EEXIST), str(path)
+        ) from None
+      os.rename(whole, path)
+    flush_folder(path.parent)
+  finally:
+    whole.unlink(missing_ok=True)
+
+
 def write_json(path: PathLike, content: Any) -> None:
   """Writes a JSON file for people to read too, whole or not at all."""
   write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -1,6 +1,6 @@
 """What a trained run looks at: trees, weightings, attention, and a probe.
 
-  python -m jaxsyn.inspect --workdir runs/pascal --input sentences.txt
+  jaxsyn inspect --workdir runs/pascal --input sentences.txt
 
 Each sentence is parsed and translated by the run, then read once more together
 with its translation. Written to the output folder, N the line of the input from
@@ -90,7 +90,8 @@ def _main(values: flags.FlagValues) -> None:
       print(f"{count} {told}.", file=sys.stderr)
 
 
-if __name__ == "__main__":
+def define_flags() -> None:
+  """Those of the command."""
   flags.DEFINE_string("workdir", None, "Folder of a trained run.")
   flags.DEFINE_string("input", None, "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", None, "Folder of the files; WORKDIR/inspect.")
@@ -101,4 +102,8 @@ if __name__ == "__main__":
   flags.DEFINE_list("layers", [], "Layers drawn, from 0, as in 0,2; all.")
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
   flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
+
+
+if __name__ == "__main__":
+  define_flags()
   cli.main(_main)

@@ -1,6 +1,6 @@
 """Scores translations, with signatures, and says what differs by chance.
 
-python -m jaxsyn.score --reference test.de --hypothesis a.de --hypothesis b.de \\
+jaxsyn score --reference test.de --hypothesis a.de --hypothesis b.de \\
   --metrics bleu,chrf,ribes --significance all --source test.en
 
 The first hypothesis is the baseline of the others. p-values are two-sided; the
@@ -25,7 +25,7 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.scoring import buckets, significance, tokenizers
 from jaxsyn.scoring.results import Results, ScoredBucket
 from jaxsyn.scoring.scorers import Scored
-from jaxsyn.scoring.settings import Settings, define_flags, of_flags
+from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.scoring.tables import as_text
 
 DEFAULTS = Settings(metrics=("bleu", "chrf", "ter"))
@@ -208,12 +208,13 @@ def _main(values: flags.FlagValues) -> None:
     print(as_text(results))
 
 
-if __name__ == "__main__":
+def define_flags() -> None:
+  """Those of the command."""
   flags.DEFINE_multi_string(
     "reference", [], "File of the reference, plain or .gz; repeat it."
   )
   flags.DEFINE_multi_string("hypothesis", [], "File of a system; repeat it.")
-  define_flags(DEFAULTS)
+  settings_flags(DEFAULTS)
   flags.DEFINE_string(
     "language",
     "",
@@ -240,4 +241,8 @@ if __name__ == "__main__":
     "several trees or none.",
   )
   flags.DEFINE_bool("json", False, "Print JSON instead of tables.")
+
+
+if __name__ == "__main__":
+  define_flags()
   cli.main(_main)

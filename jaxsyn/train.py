@@ -1,6 +1,6 @@
 """Trains a translator; goes on where an interrupted run stopped.
 
-python -m jaxsyn.train --config configs/multi30k_en_de.py:pascal --workdir runs/pascal
+jaxsyn train --config multi30k_en_de:pascal --workdir runs/pascal
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, files, lock, remote, workdir
+from jaxsyn import cli, commands, exits, files, lock, remote, workdir
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.loader.split import Split, open_split
@@ -234,11 +235,17 @@ def _main(values: flags.FlagValues) -> None:
   )
   if asked:
     others = ", and so each of the others" * (jax.process_count() > 1)
-    print(f"To go on{others}: python -m jaxsyn.train {' '.join(sys.argv[1:])}")
+    words = shlex.join(sys.argv[1:])
+    print(f"To go on{others}: {commands.again('train')} {words}")
 
 
-if __name__ == "__main__":
+def define_flags() -> None:
+  """Those of the command."""
   cli.config_flag()
   flags.DEFINE_string("workdir", None, "Folder of the run, made if absent.")
   hosts.define_flags()
+
+
+if __name__ == "__main__":
+  define_flags()
   cli.main(_main)

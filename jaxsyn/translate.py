@@ -1,7 +1,7 @@
 """Translates raw text, or CoNLL-U, with a trained run.
 
   echo "Two young men are playing football." |
-    python -m jaxsyn.translate --workdir runs/pascal
+    jaxsyn translate --workdir runs/pascal
 
 Lines are parsed with the run's own parser where the system reads trees, and
 answered in order as plain text: those of a file in batches of similar length,
@@ -11,7 +11,7 @@ a terminal as they come. Line N answers line N.
 All devices of a machine search. So do several machines, each a share of the lines
 of a file that all can read; the first writes:
 
-  python -m jaxsyn.translate --workdir runs/pascal --input a.en --output a.de \
+  jaxsyn translate --workdir runs/pascal --input a.en --output a.de \
     --coordinator HOST:PORT --processes 2 --process 0    # and 1 on the other
 """
 
@@ -251,7 +251,8 @@ def _lines(
   yield f"{best.text}\t{best.score:.4f}" if values.scores else best.text
 
 
-if __name__ == "__main__":
+def define_flags() -> None:
+  """Those of the command."""
   flags.DEFINE_string("workdir", None, "Folder of a trained run.")
   flags.DEFINE_string("input", "-", "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
@@ -286,4 +287,8 @@ if __name__ == "__main__":
     "of it; skip: an empty line.",
   )
   hosts.define_flags()
+
+
+if __name__ == "__main__":
+  define_flags()
   cli.main(_main)

@@ -107,7 +107,7 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
   if not files.is_file(path):
     raise InputError(
       f"{workdir} is not the folder of a run: it has no {CONFIG}. Train first: "
-      f"python -m jaxsyn.train --config FILE --workdir {workdir}"
+      f"jaxsyn train --config FILE --workdir {workdir}"
     )
   try:
     # With a checksum: of a number that is another nobody would hear.

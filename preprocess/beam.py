@@ -1,6 +1,6 @@
 """Runs the stages of a preparation with Apache Beam, on any of its runners.
 
-  python -m preprocess.build --config FILE --beam --runner=DirectRunner \\
+  jaxsyn prepare --config FILE --beam --runner=DirectRunner \\
     --direct_running_mode=multi_processing --direct_num_workers=2
 
 A pipeline a stage: numbers, spread over the workers, and `stages.perform` on
@@ -23,8 +23,8 @@ from absl import flags
 
 from jaxsyn import files, remote
 from jaxsyn.errors import InputError
-from preprocess import stages
-from preprocess.corpus import Job, Tools
+from jaxsyn.preprocess import stages
+from jaxsyn.preprocess.corpus import Job, Tools
 
 _ELSEWHERE = ("DataflowRunner",)  # whose workers never see a disk of ours
 _FAULT = ".fault"

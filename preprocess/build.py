@@ -1,6 +1,6 @@
 """Prepares a data set: raw parallel text in, TFRecords and a report out.
 
-  python -m preprocess.build --config configs/multi30k_en_de.py [--raw_dir DIR]
+  jaxsyn prepare --config multi30k_en_de [--raw_dir DIR]
 
 Writes CoNLL-U, vocabulary, TFRecords, columns, index, manifest and report into
 config.data.directory. What is done already is used again, after an interruption
@@ -10,7 +10,7 @@ is used again and may be deleted.
 
 On a cluster, where all machines see the raw files and that folder:
 
-  python -m preprocess.build --config FILE --beam --runner=... [options of Beam]
+  jaxsyn prepare --config FILE --beam --runner=... [options of Beam]
 """
 
 from __future__ import annotations
@@ -32,10 +32,18 @@ from jaxsyn import checksums, cli, exits, files, lease, lock
 from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
 from jaxsyn.data.store import layout, manifests
-from preprocess import beam, publish, records, report, shards, stages, verify
-from preprocess.corpus import Split, Tools
-from preprocess.inputs import Inputs, read_inputs
-from preprocess.work import Facts, Work
+from jaxsyn.preprocess import (
+  beam,
+  publish,
+  records,
+  report,
+  shards,
+  stages,
+  verify,
+)
+from jaxsyn.preprocess.corpus import Split, Tools
+from jaxsyn.preprocess.inputs import Inputs, read_inputs
+from jaxsyn.preprocess.work import Facts, Work
 
 _PACKAGES = (
   *("sentencepiece", "ufal.udpipe", "py3langid"),
@@ -298,7 +306,8 @@ def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
   run(values.config, values.raw_dir, runner)
 
 
-if __name__ == "__main__":
+def define_flags() -> None:
+  """Those of the command."""
   cli.config_flag()
   flags.DEFINE_string(
     "raw_dir", "", "Folder of the raw files; else config.prepare.raw_dir."
@@ -315,6 +324,10 @@ if __name__ == "__main__":
     "Run with Apache Beam; what else is on the command line are its options, as"
     " --runner. All machines must see the raw files and the prepared folder.",
   )
+
+
+if __name__ == "__main__":
+  define_flags()
   for_beam: list[str] = []
   if {"--beam", "-beam", "--beam=true"} & set(sys.argv):
     sys.argv, for_beam = beam.split(sys.argv, flags.FLAGS)

@@ -20,8 +20,8 @@ from jaxsyn.data import schema
 from jaxsyn.data.options import Clean
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
-from preprocess.corpus import Chunk, Split, Tools
-from preprocess.work import Facts, Output
+from jaxsyn.preprocess.corpus import Chunk, Split, Tools
+from jaxsyn.preprocess.work import Facts, Output
 
 # All of Unicode's category Cc but the tab.
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")

@@ -14,9 +14,9 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.align import Mismatch
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
-from preprocess import penn
-from preprocess.corpus import Chunk
-from preprocess.work import Facts
+from jaxsyn.preprocess import penn
+from jaxsyn.preprocess.corpus import Chunk
+from jaxsyn.preprocess.work import Facts
 
 USED, OTHER, NONE = "used", "another text", "no tree"
 

@@ -23,9 +23,9 @@ from jaxsyn.data.sentence.text import decoded, normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
-from preprocess import raw
-from preprocess.ranges import BOM, Index, Units
-from preprocess.work import Work
+from jaxsyn.preprocess import raw
+from jaxsyn.preprocess.ranges import BOM, Index, Units
+from jaxsyn.preprocess.work import Work
 
 # Of a split there are some 256 chunks, so that all workers have some to the end;
 # the bounds keep what is done for a chunk, and its memory, in proportion.

@@ -22,10 +22,10 @@ from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, manifests, parser_models
 from jaxsyn.errors import InputError
-from preprocess import options, raw, sources, subwords
-from preprocess.corpus import Job, Split
-from preprocess.ranges import Units
-from preprocess.work import Work
+from jaxsyn.preprocess import options, raw, sources, subwords
+from jaxsyn.preprocess.corpus import Job, Split
+from jaxsyn.preprocess.ranges import Units
+from jaxsyn.preprocess.work import Work
 
 RECIPE = 3  # raise it when the same input must be prepared anew
 _READERS = 4  # threads that read files for their hash

@@ -9,7 +9,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.options import Data
 from jaxsyn.errors import InputError, did_you_mean
 
-_TAKEN = (
+TAKEN = (
   "columns",
   "conllu",
   "raw",
@@ -21,7 +21,7 @@ _TAKEN = (
 def check(config: Config) -> None:
   """Raises InputError for what the types of the sections do not say."""
   data, prepare = config.data, config.prepare
-  if data.name in _TAKEN:
+  if data.name in TAKEN:
     raise InputError(
       f"config.data.name must not be {data.name!r}: a prepared folder has"
       " another folder of that name. Choose another."

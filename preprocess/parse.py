@@ -22,9 +22,9 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
 from jaxsyn.data.store import manifests
-from preprocess import clean, constituents, subwords
-from preprocess.corpus import Chunk, Tools
-from preprocess.work import Facts, Output
+from jaxsyn.preprocess import clean, constituents, subwords
+from jaxsyn.preprocess.corpus import Chunk, Tools
+from jaxsyn.preprocess.work import Facts, Output
 
 _CUT = 128  # a file ends where the hash of its line is 0 modulo this ...
 _LONGEST = 512  # ... or after so many lines; of large chunks more

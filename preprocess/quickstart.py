@@ -1,8 +1,8 @@
 """Writes the quickstart's raw corpus and trains its parser. No download.
 
-  python -m preprocess.quickstart --output data/quickstart/raw [--pairs 2000]
+  python -m jaxsyn.preprocess.quickstart --output data/quickstart/raw [--pairs 2000]
 
-After it: `python -m preprocess.build --config configs/quickstart.py`, which
+After it: `jaxsyn prepare --config quickstart`, which
 knows nothing of the English gold trees and parses the raw text with the parser
 made here, as is done for real text. The target side has its gold trees: they
 are needed in training only. The language: `preprocess.toy`.
@@ -22,8 +22,8 @@ from jaxsyn.data import schema
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import number_flag
-from preprocess.toy import corpus, neighbours, parser
-from preprocess.toy.corpus import Sizes
+from jaxsyn.preprocess.toy import corpus, neighbours, parser
+from jaxsyn.preprocess.toy.corpus import Sizes
 
 PARSER = "quickstart.udpipe"
 REPORT = "report.json"

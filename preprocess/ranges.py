@@ -23,7 +23,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.text import LONGEST, normal
 from jaxsyn.errors import InputError
-from preprocess.work import Facts, Work
+from jaxsyn.preprocess.work import Facts, Work
 
 RANGE = 1 << 24  # bytes
 _EVERY = 256  # units

@@ -17,9 +17,9 @@ from jaxsyn.data.sentence import example
 from jaxsyn.data.store import manifests, tfrecord
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.rows import TOGETHER, Rows
-from preprocess import constituents, parse, report
-from preprocess.corpus import Tools
-from preprocess.work import Facts, Output
+from jaxsyn.preprocess import constituents, parse, report
+from jaxsyn.preprocess.corpus import Tools
+from jaxsyn.preprocess.work import Facts, Output
 
 RECORDS = "records"
 _GIVEN = "source_brackets"

@@ -22,9 +22,9 @@ from jaxsyn.data.store.blocks import write_blocks
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.lengths import Block, Column, Lengths, write_lengths
 from jaxsyn.data.store.manifest_format import records_sha256
-from preprocess.corpus import Tools
-from preprocess.records import RECORDS, rows_of
-from preprocess.work import Facts, Output
+from jaxsyn.preprocess.corpus import Tools
+from jaxsyn.preprocess.records import RECORDS, rows_of
+from jaxsyn.preprocess.work import Facts, Output
 
 _COLUMNS = "columns"
 _MIB = 1 << 20

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import text
 from jaxsyn.errors import InputError
-from preprocess import ranges as of_bytes
-from preprocess.corpus import Cut, Split, Tools
-from preprocess.work import Facts, Output
+from jaxsyn.preprocess import ranges as of_bytes
+from jaxsyn.preprocess.corpus import Cut, Split, Tools
+from jaxsyn.preprocess.work import Facts, Output
 
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_BLOCK = 1 << 20
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
 
 
 def is_packed(path: pathlib.Path) -> bool:
   """Whether a file is packed by gzip or Zstandard, by name or content."""
   with files.open_read(path, ahead=4) as file:
-    start = file.read(4)
-  packed = start.startswith(_GZIP) or start == _ZSTD
-  return packed or path.name.endswith((".gz", ".zst"))
+    return bool(text.packed_by(file.read(4), path.name))
 
 
 def packed(tools: Tools) -> int:
@@ -40,49 +35,11 @@ def unpack(tools: Tools, number: int, out: Output) -> Facts:
   """
   source, target = tools.job.packed[number]
   with files.publish(target, flush=False) as file:
-    for block in _unpacked(source):
-      file.write(block)
+    for block in text.unpacked(source):
+      if block is not text.PAUSE:
+        file.write(block)
   out.add(target)
   return {"lines": 0}
-
-
-def _unpacked(path: pathlib.Path) -> Iterator[bytes]:
-  with files.open_read(path, ahead=4) as file:
-    zstd = file.read(4) == _ZSTD or path.name.endswith(".zst")
-  if not zstd:
-    yield from (block for block in text.unpacked(path) if block)
-    return
-  library = _zstandard(path)
-  unpacker = library.ZstdDecompressor().decompressobj()
-  with files.open_read(path) as file:
-    try:
-      while block := file.read(_BLOCK):
-        while block:
-          if unpacker.eof:  # another frame follows
-            unpacker = library.ZstdDecompressor().decompressobj()
-          yield unpacker.decompress(block)
-          block = unpacker.unused_data if unpacker.eof else b""
-    except library.ZstdError as error:
-      raise _cut_off(path, str(error)) from None
-  if not unpacker.eof:
-    raise _cut_off(path, "it ends too early")
-
-
-def _cut_off(path: pathlib.Path, why: str) -> InputError:
-  return InputError(
-    f"{path} cannot be unpacked ({why}). Copy or fetch it again."
-  )
-
-
-def _zstandard(path: pathlib.Path) -> Any:
-  try:
-    import zstandard
-  except ImportError:
-    raise InputError(
-      f"{path} is packed by Zstandard: pip install 'jaxsyn[zstd]', or unpack it"
-      " (zstd -d)."
-    ) from None
-  return zstandard
 
 
 def ranges(tools: Tools) -> int:
@@ -164,7 +121,7 @@ def taken(lines: str, count: int, name: str) -> range:
     raise InputError(
       f"config.prepare.splits.{name}: the lines must be FIRST-LAST, or FIRST- to"
       f" the last, of 1 to {count} as the files have, got {lines!r}. Where the "
-      "other splits take too many lines, give them fewer: with configs/own.py, "
+      "other splits take too many lines, give them fewer: with own.corpus, "
       "held_out=50."
     )
   return range(first - 1, last)

@@ -21,9 +21,6 @@ from typing import Protocol
 
 from jaxsyn import files, progress
 from jaxsyn.workers import Workers, cores
-from preprocess import clean, parse, records, shards, sources, subwords
-from preprocess.corpus import Job, Tools
-from preprocess.work import Facts, Output
 
 _WORTH = 1 << 14  # bytes of files that are worth a process
 _DIED = (

@@ -17,10 +17,10 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from preprocess import clean
-from preprocess.clean import Pair
-from preprocess.corpus import Tools
-from preprocess.work import Facts, Output
+from jaxsyn.preprocess import clean
+from jaxsyn.preprocess.clean import Pair
+from jaxsyn.preprocess.corpus import Tools
+from jaxsyn.preprocess.work import Facts, Output
 
 _HASHES = 1 << 64
 

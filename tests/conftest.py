@@ -163,8 +163,8 @@ def prepared(made_once) -> pathlib.Path:
   """
 
   def make(folder):
-    from configs import quickstart as config_file
-    from preprocess import build, quickstart
+    from jaxsyn.configs import quickstart as config_file
+    from jaxsyn.preprocess import build, quickstart
 
     raw = folder / "raw"
     sizes = quickstart.Sizes(train=600, validation=24, test=24, parser=150)
@@ -182,7 +182,7 @@ def prepared(made_once) -> pathlib.Path:
 @pytest.fixture
 def tiny(prepared):
   """A function system -> config of a tiny model on the prepared corpus."""
-  from configs import quickstart as config_file
+  from jaxsyn.configs import quickstart as config_file
 
   def make(system: str = "pascal"):
     config = config_file.get_config(system)

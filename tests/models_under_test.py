@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs import base, systems
 from jaxsyn.config import Config, Places, read_config
+from jaxsyn.configs import base, systems
 from jaxsyn.data.loader.batch_plan import BatchPlan
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Columns

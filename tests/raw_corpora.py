@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from configs import base
+from jaxsyn.configs import base
 
 WORDS = ("the", "old", "man", "saw", "a", "small", "dog", "near", "house")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from configs import base
 from jaxsyn.config import read_config
-from preprocess.corpus import Tools
-from preprocess.inputs import read_inputs
-from preprocess.stages import STAGES, perform
-from preprocess.work import Work
+from jaxsyn.configs import base
+from jaxsyn.preprocess.corpus import Tools
+from jaxsyn.preprocess.inputs import read_inputs
+from jaxsyn.preprocess.stages import STAGES, perform
+from jaxsyn.preprocess.work import Work
 
 SELECTION = ("unpack", "index", "clean", "duplicates", "language")
 

@@ -9,17 +9,17 @@ import jax
 import pytest
 from models_under_test import JOINT, batch_of, sentence
 
-from configs import base, enja, systems
-from configs.papers import (
+from jaxsyn import cli
+from jaxsyn.config import read_config
+from jaxsyn.configs import base, enja, systems
+from jaxsyn.configs.papers import (
   dbsa,
   dependency_relative,
   deps_san,
   pascal,
   syntax_directed,
 )
-from configs.papers.ablation import Row
-from jaxsyn import cli
-from jaxsyn.config import read_config
+from jaxsyn.configs.papers.ablation import Row
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
@@ -80,7 +80,7 @@ def field(config, path):
 
 
 def test_every_table_is_found_and_explained_in_the_folder_s_docstring():
-  said = importlib.import_module("configs.papers").__doc__
+  said = importlib.import_module("jaxsyn.configs.papers").__doc__
   files = {path.stem for path in (ROOT / "configs/papers").glob("*.py")}
   assert files == {*PAPERS, "__init__", "ablation", "paper"}
   assert len(TABLES) == 13

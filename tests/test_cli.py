@@ -51,6 +51,8 @@ def program(tmp_path_factory):
     ([CONFIG], "transformer 128 x"),
     ([CONFIG + ":pascal", "--raw_dir=y"], "pascal 128 y"),
     (["--config", CONFIG[9:], "--config.model.width=8"], "transformer 8 x"),
+    (["--config", "multi30k_en_de:pascal"], "pascal 128 x"),
+    (["--config=papers/pascal:nc11_en_de"], "transformer 512 x"),
   ],
 )
 def test_fine(program, words, output):
@@ -61,7 +63,7 @@ def test_fine(program, words, output):
 @pytest.mark.parametrize(
   ("words", "message"),
   [
-    ([], "--config is missing: name a file, as in --config configs/"),
+    ([], "--config is missing: name settings or a file, as in --config multi30k_en_de:pascal."),
     ([CONFIG, "--config.model.widht=3"], "config.model has no option 'widht'. Did you mean 'width'?"),
     ([CONFIG, "--config.modell.width=3"], "config has no option 'modell'. Did you mean 'model'?"),
     ([CONFIG, "--config.seed.x=3"], "config.seed is a value and has no option 'x'."),
@@ -70,6 +72,10 @@ def test_fine(program, words, output):
     ([CONFIG + ":pascall"], "no system 'pascall' (the part after ':' in --config). Did you mean 'pascal'?"),
     (["--config=configs/nope.py"], "no config file 'configs/nope.py'."),
     (["--config=configs/multi30k_ende.py"], "no config file 'configs/multi30k_ende.py'. Did you mean 'configs/multi30k_en_de.py'?"),
+    (["--config=configs/nowhere/pud.py"], "no config file 'configs/nowhere/pud.py'."),
+    (["--config=multi30k_ende:pascal"], "no config file 'multi30k_ende'. Did you mean 'multi30k_en_de'?"),
+    (["--config=pud.py"], "no config file 'pud.py'. The settings of this name that come with jaxsyn are --config pud."),
+    (["--config"], "no config file ''."),
     (["--config=README.md"], None),
     (["--config.seed=3", CONFIG], "--config.seed=3 must come after --config FILE."),
     ([CONFIG, "--raw_dri=x"], "Unknown command line flag 'raw_dri'. Did you mean: raw_dir ?"),

@@ -7,8 +7,8 @@ import pathlib
 import documents
 import pytest
 
-from configs import base, multi30k_en_de, systems
 from jaxsyn.config import as_dict, read_config
+from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.errors import InputError
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.plan import resolve
@@ -39,7 +39,7 @@ PAPERS = (
 ADDRESSES = DATA_SETS + [
   f"papers.{paper}:{task}"
   for paper in PAPERS
-  for task in importlib.import_module(f"configs.papers.{paper}").TASKS
+  for task in importlib.import_module(f"jaxsyn.configs.papers.{paper}").TASKS
 ]
 
 
@@ -276,7 +276,7 @@ def test_an_unknown_system_is_named():
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_every_file_and_system_resolves(address, system):
   name, _, task = address.partition(":")
-  module = importlib.import_module(f"configs.{name}")
+  module = importlib.import_module(f"jaxsyn.configs.{name}")
   config = read_config(module.get_config(f"{task}:{system}".lstrip(":")))
   plan = resolve(config, JOINT)
   assert config.system == system

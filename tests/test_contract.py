@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from models_under_test import batch_of, logits, parameters, plan_of, sentence
 
-from configs.systems import SYSTEMS
+from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.models.contract import shift_right, view_of
 
 PAIRS = [sentence(5, 6, 1), sentence(2, 6, 2, bare=9)]

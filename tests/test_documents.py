@@ -20,8 +20,9 @@ import pytest
 from documents import CONTRIBUTING, DOCUMENTS, README, ROOT
 from models_under_test import JOINT
 
-from configs import base, systems
+from jaxsyn.commands import COMMANDS
 from jaxsyn.config import Config, read_config
+from jaxsyn.configs import base, systems
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.options import describe
 from jaxsyn.plan import resolve
@@ -49,6 +50,8 @@ SIZES = {
   "feed_forward": 16,
   "hidden": 16,
 }
+# Of settings: a file, or a name.
+ADDRESS = r"--config (?:[\w/]+\.py|\w+(?=:|\s))"
 PARSER = "data/quickstart/raw/quickstart.udpipe"
 
 
@@ -70,8 +73,11 @@ SUBSTITUTIONS = {
   r"multi30k_en_de": "quickstart",
   r"\btest_2016\b": "test",
   # Small settings, behind those of the document's config.
-  r"(--config configs/\w+\.py:gru\w+)": _after_config("gru"),
-  r"(--config configs/\w+\.py(?!:gru)(:\w+)?)": _after_config("transformer"),
+  rf"({ADDRESS}:gru\w+)": _after_config("gru"),
+  rf"({ADDRESS}(?!:gru)(:\w+)?)": _after_config("transformer"),
+  # No network, and no script of pip's.
+  r"(jaxsyn new .*)": rf"\1 --source_parser {PARSER}",
+  rf"(?m)(^|\| |  )jaxsyn (?={'|'.join(COMMANDS)})": r"\1python -m jaxsyn ",
   r"(\w+\.get_config\(\"\w+\"\))": r"small(\1)",
   r"(files=\(.*\))\)": r"\1, held_out=24)",
   r'(\(\("corpus.en", "corpus.fr"\))\)': r"\1, held_out=24)",
@@ -183,7 +189,7 @@ def test_every_block_runs(path, checkout, environment, tmp_path):
   for block in found:
     code = substituted(block.code)
     if block.file:
-      if block.file.startswith("configs/"):  # others: test_playbooks
+      if not block.file.startswith("jaxsyn/"):  # those: test_playbooks
         (tmp_path / "jaxsyn" / block.file).write_text(code)
     elif not block.not_run:
       before = BEFORE_PYTHON if block.language == "python" else ""
@@ -251,7 +257,8 @@ def test_every_option_named_is_one_of_ours():
 
 
 def test_every_system_named_is_one_of_ours():
-  named = re.findall(r"configs/\w+\.py:([\w+]+)", _everything())
+  address = r"--config (?!\S*papers/)[\w/]+(?:\.py)?:([\w+]+)"
+  named = re.findall(address, _everything())
   for group in re.findall(r"(?:--systems |SYSTEMS=)([\w,+]+)", _everything()):
     named += [] if group == "all" else group.split(",")
   for name in {one for joined in named for one in joined.split("+")}:

@@ -20,8 +20,8 @@ import orbax.checkpoint as ocp
 import pytest
 
 from benchmarks.hosts.processes import free_port
-from configs import quickstart
 from jaxsyn import train
+from jaxsyn.configs import quickstart
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 

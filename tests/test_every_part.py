@@ -20,8 +20,8 @@ from models_under_test import (
   without_parts,
 )
 
-from configs.systems import SYSTEMS
 from jaxsyn.config import Places
+from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store import manifests
 from jaxsyn.models.contract import view_of

@@ -9,7 +9,7 @@ import pytest
 from models_under_test import batch_of, plan_of, sentence, windows_of
 from window_under_test import WHERE, drawn, steps
 
-from configs.systems import SYSTEMS
+from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.models.contract import view_of
 from jaxsyn.syntax import WINDOWS, WindowSpec
 

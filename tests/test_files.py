@@ -106,3 +106,12 @@ def test_every_harm_is_found_and_named(tmp_path, harm):
   else:
     path.unlink()
   assert str(path) in checksums.damaged(tmp_path, expected)
+
+
+def test_a_new_file_never_takes_the_place_of_another(tmp_path):
+  path = tmp_path / "folder" / "a"
+  files.write_new(path, "old\n")
+  with pytest.raises(FileExistsError):
+    files.write_new(path, "new\n")
+  assert path.read_text() == "old\n"
+  assert os.listdir(path.parent) == ["a"]

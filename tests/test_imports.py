@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # A room is a module, or a folder with all that is in it but what is named here
 # by itself. Each imports only from itself and from rooms before it.
 ROOMS = [
-  *("jaxsyn.__init__", "jaxsyn.errors", "jaxsyn.progress", "jaxsyn.remote"),
-  "jaxsyn.lease",
+  *("jaxsyn.__init__", "jaxsyn.commands", "jaxsyn.errors"),
+  *("jaxsyn.addresses", "jaxsyn.progress", "jaxsyn.remote", "jaxsyn.lease"),
   *("jaxsyn.files", "jaxsyn.checksums", "jaxsyn.lock", "jaxsyn.private"),
   *("jaxsyn.exits", "jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product"),
   "jaxsyn.options",
@@ -29,14 +29,22 @@ ROOMS = [
   *("jaxsyn.inspection", "jaxsyn.comparison"),
   *("jaxsyn.cli", "jaxsyn.train", "jaxsyn.translate", "jaxsyn.score"),
   *("jaxsyn.inspect", "jaxsyn.compare"),
-  *("configs", "preprocess.toy", "preprocess"),
+  *("jaxsyn.configs", "jaxsyn.preprocess.toy", "jaxsyn.preprocess"),
+  *("jaxsyn.survey", "jaxsyn.new", "jaxsyn.completion", "jaxsyn.__main__"),
   *("benchmarks.figures", "benchmarks"),
 ]
 
 
+NO_JAX = (
+  *("jaxsyn.data.", "jaxsyn.preprocess.", "jaxsyn.configs."),
+  *("jaxsyn.survey.", "jaxsyn.new"),
+)
+
+
 def modules() -> Iterator[tuple[str, pathlib.Path]]:
   """Every module by name; that of a package itself ends with __init__."""
-  for folder in ("jaxsyn", "configs", "preprocess", "benchmarks"):
+  linked = ("jaxsyn/configs", "jaxsyn/preprocess")  # not followed from above
+  for folder in ("jaxsyn", *linked, "benchmarks"):
     for path in (ROOT / folder).rglob("*.py"):
       yield ".".join(path.relative_to(ROOT).with_suffix("").parts), path
 
@@ -104,7 +112,7 @@ def test_no_module_imports_itself_by_way_of_others():
 def test_the_code_of_preparing_uses_no_jax():
   heavy = {"jax", "flax", "optax", "orbax", "tensorflow"}
   for module, path in modules():
-    if module.startswith(("jaxsyn.data.", "preprocess.", "configs.")):
+    if module.startswith(NO_JAX):
       assert not {name.split(".")[0] for name in imports(path)} & heavy, module
 
 
@@ -132,6 +140,47 @@ def test_the_data_room_loads_no_jax():
   loaded = loaded_by("; ".join(f"from jaxsyn.data.{s}" for s in stories))
   assert "numpy" in loaded
   assert not loaded & {"jax", "flax", "tensorflow"}
+
+
+def test_old_doors_lead_to_the_same_modules():
+  """`configs` and `preprocess` of a checkout import all else as jaxsyn's."""
+  code = (
+    "import sys, preprocess.build, preprocess.clean, configs.own, configs.papers.pascal\n"
+    "print(*sorted(m for m in sys.modules if m.startswith(('configs', 'preprocess'))))"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code],
+    capture_output=True, text=True, check=True, cwd=ROOT,
+  )  # fmt: skip
+  assert done.stdout.split() == [
+    *("configs", "configs.own", "configs.papers", "configs.papers.pascal"),
+    *("preprocess", "preprocess.build", "preprocess.clean"),
+  ]
+
+
+def test_no_code_imports_by_the_old_doors():
+  for folder in (
+    "benchmarks",
+    "configs",
+    "docs",
+    "jaxsyn",
+    "preprocess",
+    "tests",
+  ):
+    for path in (ROOT / folder).rglob("*.py"):
+      tops = {name.split(".")[0] for name in imports(path)}
+      assert not tops & {"configs", "preprocess"}, path
+
+
+def test_a_first_config_needs_no_jax():
+  loaded = loaded_by("import jaxsyn.new")
+  assert "sacrebleu" in loaded
+  assert not loaded & {"jax", "flax", "tensorflow"}
+
+
+def test_help_loads_next_to_nothing():
+  loaded = loaded_by("import jaxsyn.__main__")
+  assert not loaded & {"jax", "numpy", "absl", "ml_collections"}
 
 
 def test_training_loads_no_tensorflow_and_no_parser():

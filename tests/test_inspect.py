@@ -11,9 +11,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from configs import systems
 from jaxsyn import inspect, train, workdir
 from jaxsyn.config import read_config
+from jaxsyn.configs import systems
 from jaxsyn.data.loader.columns import pad
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests
@@ -35,7 +35,7 @@ LINES = ["The duck arrived .", LONG, "", "  ", "duck"]
 
 
 def config_of(system, prepared):
-  from configs import quickstart
+  from jaxsyn.configs import quickstart
 
   config = quickstart.get_config("")
   config.model.update(width=32)

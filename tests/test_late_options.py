@@ -17,8 +17,8 @@ from absl import flags
 from ml_collections import config_flags
 from models_under_test import JOINT
 
-from configs import base
 from jaxsyn.config import as_dict, read_config
+from jaxsyn.configs import base
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.localness import Localness

@@ -8,9 +8,9 @@ import typing
 
 import pytest
 
-from configs import base, multi30k_en_de, systems
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, Decode, read_config
+from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.errors import InputError
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.options import MEASURED, At, Range, Table, from_config, range_of

@@ -16,9 +16,9 @@ from absl import flags
 from ml_collections import config_flags
 from test_options import TABLES
 
-from configs import base, multi30k_en_de, quickstart, systems
 from jaxsyn import cli
 from jaxsyn.config import MOVED, Config, as_dict, read_config
+from jaxsyn.configs import base, multi30k_en_de, quickstart, systems
 from jaxsyn.errors import InputError
 from jaxsyn.options import (
   At,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from configs import own
+from jaxsyn.configs import own
 from jaxsyn.errors import InputError
-from preprocess import sources
+from jaxsyn.preprocess import sources
 
 
 def test_splits_follow_each_other_and_leave_nothing_out():

@@ -24,9 +24,9 @@ from models_under_test import (
 )
 from window_under_test import WHERE
 
-from configs import base, quickstart, recurrent_systems, systems
 from jaxsyn import syntax
 from jaxsyn.config import Config, read_config
+from jaxsyn.configs import base, quickstart, recurrent_systems, systems
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.tasks import TASKS
 from jaxsyn.data.schema import PAD

@@ -12,7 +12,7 @@ import pytest
 from models_under_test import batch_of, plan_of, sentence
 from tables_under_test import by, searched
 
-from configs.systems import SYSTEMS
+from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.decode.search import Sources
 from jaxsyn.models.contract import view_of
 from jaxsyn.training.step import first_state, train_step

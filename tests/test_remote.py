@@ -17,18 +17,18 @@ import pytest
 import raw_corpora
 import web_server
 
-from configs import base
 from jaxsyn import checksums, exits, files, lease, lock, remote, train, workdir
 from jaxsyn.config import read_config
+from jaxsyn.configs import base
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError, StoreError
+from jaxsyn.preprocess import build, verify
 from jaxsyn.session import Session
 from jaxsyn.training import log
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.folder import CheckpointFolder, Damaged
 from jaxsyn.training.reader import Reader
-from preprocess import build, verify
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 
 from benchmarks import roofline
 from benchmarks.ahead import hlo, machines, programs
-from configs import base, systems
 from jaxsyn.config import read_config
+from jaxsyn.configs import base, systems
 from jaxsyn.errors import InputError
 from jaxsyn.training.flops import product_flops
 

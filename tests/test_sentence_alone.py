@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from toy_folders import data_of, opened, values
 
-from configs import pud, systems
 from jaxsyn import checksums, files, train
+from jaxsyn.configs import pud, systems
 from jaxsyn.data.loader.column_cache import folder_of
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.sentence.stream import sentences
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.preprocess import build
 from jaxsyn.session import Session
-from preprocess import build
 
 LINES = {"train": "1-120", "validation": "901-901", "test": "801-900"}
 

@@ -36,7 +36,7 @@ LINES = [
 @pytest.fixture(scope="module")
 def reader(prepared, tmp_path_factory):
   """Of a run of the small corpus, that was not trained."""
-  from configs import quickstart as config_file
+  from jaxsyn.configs import quickstart as config_file
 
   config = config_file.get_config("pascal")
   config.data.directory = str(prepared)

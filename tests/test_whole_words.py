@@ -11,8 +11,8 @@ from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
 from jaxsyn.data.store import layout
 from jaxsyn.data.store.records import Records
+from jaxsyn.preprocess import build
 from jaxsyn.session import Session
-from preprocess import build
 
 SPLITS = ("train", "validation", "test")
 

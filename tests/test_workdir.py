@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from configs import base
 from jaxsyn import checksums, train, workdir
 from jaxsyn.config import read_config
+from jaxsyn.configs import base
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.errors import InputError

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from configs import base
 from jaxsyn import checksums
 from jaxsyn.config import read_config
+from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import Columns

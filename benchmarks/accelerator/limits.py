@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import synthetic
 from benchmarks.train_speed import sized
-from configs import systems
+from jaxsyn.configs import systems
 from jaxsyn.plan import Plan, resolve
 
 Row = dict[str, float | str]  # column -> what stands there

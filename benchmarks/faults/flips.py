@@ -30,7 +30,7 @@ from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
-from preprocess import build
+from jaxsyn.preprocess import build
 
 LINES = ("the small dog sees a cat .", "a bird that sings sleeps .")
 Digests = dict[str, str]  # what was read -> digest

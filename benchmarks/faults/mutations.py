@@ -37,7 +37,7 @@ from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
-from preprocess import penn
+from jaxsyn.preprocess import penn
 
 Rng = np.random.Generator
 

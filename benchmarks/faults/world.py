@@ -40,7 +40,7 @@ class World:
     Args:
       origin: whose raw files to read; None: its own.
     """
-    from configs import quickstart
+    from jaxsyn.configs import quickstart
 
     raw = (origin or self).raw
     config = quickstart.get_config(SYSTEM)
@@ -64,8 +64,8 @@ class World:
 def make(folder: pathlib.Path) -> World:
   """Prepares and trains, where that was not done before."""
   from jaxsyn import train
-  from preprocess import build, quickstart
-  from preprocess.toy.corpus import Sizes
+  from jaxsyn.preprocess import build, quickstart
+  from jaxsyn.preprocess.toy.corpus import Sizes
 
   world = World(folder)
   if (folder / "done").is_file():

@@ -21,14 +21,14 @@ A file has the paper's tasks, its tables, and what is unknown or differs:
     position                how the predicted position reads the tree
 
 After the file stand a task and, if wanted, a system or a row of a table:
-  python -m preprocess.build --config configs/papers/pascal.py:nc11_en_de \
+  jaxsyn prepare --config papers/pascal:nc11_en_de \
     --raw_dir FOLDER
-  python -m jaxsyn.train --workdir runs/pascal \
-    --config configs/papers/pascal.py:nc11_en_de:pascal
-  python -m jaxsyn.train --workdir runs/layer_3 \
-    --config configs/papers/pascal.py:nc11_en_de:layers/layer_3
-  python -m jaxsyn.compare --workdir runs/compared --systems transformer,pascal \
-    --config configs/papers/pascal.py:nc11_en_de
+  jaxsyn train --workdir runs/pascal \
+    --config papers/pascal:nc11_en_de:pascal
+  jaxsyn train --workdir runs/layer_3 \
+    --config papers/pascal:nc11_en_de:layers/layer_3
+  jaxsyn compare --workdir runs/compared --systems transformer,pascal \
+    --config papers/pascal:nc11_en_de
 A name that is missing or wrong lists those there are. The rows of a table on
 another data set: `jaxsyn.compare --table pascal/layers`, or `Row.on` in Python.
 None of the corpora is ours to give, and none of these settings has been run.

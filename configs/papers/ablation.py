@@ -1,7 +1,7 @@
 """Ablation tables: rows of changes to a config.
 
 A paper's file has its TABLES and names a row after its task
-(`configs.papers.paper`). The same rows on another data set:
+(`jaxsyn.configs.papers.paper`). The same rows on another data set:
 
   for row in pascal.TABLES["layers"].rows:
     config = row.on(enja.get_config("transformer"))
@@ -20,8 +20,8 @@ from typing import Any
 from ml_collections import ConfigDict
 from ml_collections.config_flags import config_path
 
-from configs import systems
 from jaxsyn import cli
+from jaxsyn.configs import systems
 from jaxsyn.errors import InputError, did_you_mean
 
 

@@ -46,9 +46,9 @@ import dataclasses
 
 import ml_collections
 
-from configs import systems
-from configs.papers import paper
-from configs.papers.ablation import Row, Table
+from jaxsyn.configs import systems
+from jaxsyn.configs.papers import paper
+from jaxsyn.configs.papers.ablation import Row, Table
 
 
 @dataclasses.dataclass(frozen=True)

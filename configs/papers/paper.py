@@ -11,8 +11,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import base, systems
-from configs.papers import ablation
+from jaxsyn.configs import base, systems
+from jaxsyn.configs.papers import ablation
 from jaxsyn.errors import InputError, did_you_mean
 
 SPLITS = {name: name for name in ("train", "validation", "test")}
@@ -38,7 +38,7 @@ def addressed(
     if not task:
       raise InputError(
         "a paper's file needs a task after ':', as in "
-        f"--config configs/papers/FILE.py:{next(iter(tasks))}. "
+        f"--config papers/FILE:{next(iter(tasks))}. "
         f"There are {', '.join(tasks)}; then perhaps :SYSTEM or :TABLE/ROW."
       )
     if task not in tasks:

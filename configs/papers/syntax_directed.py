@@ -9,7 +9,7 @@ ours to give: put the files named in `splits` into one folder, tokenised
 Chinese to English, is of LDC's corpora, which are not public; it is not here.
 
 Scores are case-insensitive. Detokenise the translations, then
-  python -m jaxsyn.score --lowercase --reference REF --hypothesis HYP
+  jaxsyn score --lowercase --reference REF --hypothesis HYP
 BLEU while training is cased and of tokenised text: good to choose a checkpoint.
 
 Unknown, and what stands here instead:
@@ -53,9 +53,9 @@ import dataclasses
 
 import ml_collections
 
-from configs import systems
-from configs.papers import paper
-from configs.papers.ablation import Row, Table
+from jaxsyn.configs import systems
+from jaxsyn.configs.papers import paper
+from jaxsyn.configs.papers.ablation import Row, Table
 
 
 @dataclasses.dataclass(frozen=True)

@@ -237,7 +237,7 @@ class Subwords:
 
 @dataclasses.dataclass(frozen=True)
 class Prepare:
-  """Offline preparation (python -m preprocess.build)."""
+  """Offline preparation (jaxsyn prepare)."""
 
   raw_dir: str = option("", "Folder of the raw files; --raw_dir overrides it.")
   splits: dict[DataName, tuple[str, ...]] = option(

@@ -95,7 +95,7 @@ class Settings:
     ]
 
 
-def define_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
+def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
   """A flag for each setting.
 
   Args:

@@ -99,8 +99,7 @@ def told(language: str) -> str:
   """Which tokeniser a language has, and why: one line."""
   taken, fitting = default(language), _fitting(language)
   if not fitting:
-    first, *_ = _parts(language)
-    if first in _CODES.split():
+    if is_known(language):
       return f"tokenizer 13a, which fits {language!r} as it has blanks."
     return (
       f"tokenizer 13a, since {language!r} is not known: no code of ISO 639-1, "
@@ -113,6 +112,12 @@ def told(language: str) -> str:
     f"tokenizer {taken}, since that which fits {language!r} better is not "
     f"installed: {_advice(fitting[0])}."
   )
+
+
+def is_known(language: str) -> bool:
+  """Whether it is the code of a language, or else one with a tokeniser."""
+  first, *_ = _parts(language)
+  return first in _CODES.split() or bool(_fitting(language))
 
 
 def settled(tokenizer: str, language: str) -> str:

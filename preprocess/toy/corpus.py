@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from preprocess.toy.grammar import Grammar
-from preprocess.toy.translation import Pair, read_out
+from jaxsyn.preprocess.toy.grammar import Grammar
+from jaxsyn.preprocess.toy.translation import Pair, read_out
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ import functools
 import itertools
 import random
 
-from preprocess.toy.lexicon import (
+from jaxsyn.preprocess.toy.lexicon import (
   ANIMATE,
   VERBS,
   Word,

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from preprocess.toy.translation import Pair
+from jaxsyn.preprocess.toy.translation import Pair
 
 # Index of the other word, of (heads, own index, random number in [0, 1)).
 NEIGHBOURS = {

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 
 from jaxsyn.data.sentence.parser import UDPipe, load_udpipe
-from preprocess.toy.translation import Pair
+from jaxsyn.preprocess.toy.translation import Pair
 
 # Small, and stopped early: a quarter of a minute on one core. The sentences are cut
 # by lines, so the tokeniser has only to find commas and full stops.

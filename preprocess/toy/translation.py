@@ -29,8 +29,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from preprocess.toy.grammar import Node
-from preprocess.toy.lexicon import ANIMATE, NOUNS, VERBS
+from jaxsyn.preprocess.toy.grammar import Node
+from jaxsyn.preprocess.toy.lexicon import ANIMATE, NOUNS, VERBS
 
 # Where dependents stand in the target, from first to last; "" is the head.
 TARGET_ORDER = (

@@ -13,8 +13,8 @@ import re
 import pytest
 
 from benchmarks.ahead import hlo, machines, programs
-from configs import base, systems
 from jaxsyn.config import read_config
+from jaxsyn.configs import base, systems
 from jaxsyn.syntax import PARTS
 
 pytestmark = pytest.mark.aot

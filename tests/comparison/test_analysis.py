@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from configs import quickstart
 from jaxsyn.comparison import analysis, asked
 from jaxsyn.config import read_config
+from jaxsyn.configs import quickstart
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import scorer_of

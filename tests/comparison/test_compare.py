@@ -15,9 +15,9 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from configs import quickstart
-from jaxsyn import compare, lock
+from jaxsyn import addresses, compare, lock
 from jaxsyn.comparison import asked, results
+from jaxsyn.configs import quickstart
 from jaxsyn.errors import InputError
 from jaxsyn.scoring.settings import Settings
 
@@ -388,7 +388,8 @@ def given(monkeypatch):
     config_flags.DEFINE_config_file("config", flag_values=values)
     flags.DEFINE_list("systems", [], "", flag_values=values)
     flags.DEFINE_string("table", "", "", flag_values=values)
-    argv = ["compare", "--config", f"configs/{config}", *words]
+    argv = ["compare", "--config", str(ROOT.joinpath("configs", config))]
+    argv += words
     monkeypatch.setattr(sys, "argv", argv)  # where its overrides are read
     monkeypatch.chdir(ROOT)
     values(argv)
@@ -427,6 +428,16 @@ def test_a_paper_s_task_has_its_systems_and_its_rows(given):
     given("--systems=pascal", config=task["config"] + ":pascal")
 
 
+def test_tables_of_papers_are_there_for_a_config_anywhere(given, tmp_path):
+  """And what is known of the config is the name that it was called by."""
+  mine = tmp_path / "mine.py"
+  mine.write_text((ROOT / "configs" / "multi30k_de_en.py").read_text())
+  systems = given("--table=pascal/layers", config=str(mine))
+  assert [s.name for s in systems] == [f"layer_{k}" for k in range(1, 7)]
+  with pytest.raises(InputError, match=r"--config pud:pascal names a system"):
+    given("--systems=pascal", config=f"{addresses.FOLDER}/pud.py:pascal")
+
+
 def test_systems_have_the_overrides_all_of_them(given):
   systems = given("--systems=transformer,pascal", "--config.train.steps=7")
   assert [(s.name, s.config.train.steps) for s in systems] == [
@@ -448,7 +459,7 @@ def test_systems_have_the_overrides_all_of_them(given):
     (["--systems=pascall"], "no system 'pascall'"),
     (
       ["--table=pascal_layer"],
-      "configs/papers has no table 'pascal_layer'. Did you mean 'pascal/layers'",
+      "no paper has a table 'pascal_layer'. Did you mean 'pascal/layers'",
     ),
     (
       ["--table=pascal/layer"],

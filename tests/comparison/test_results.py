@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from results_made import made, summary
 
-from configs import systems
 from jaxsyn.comparison import report, results
 from jaxsyn.comparison.controls import CONTROLS
+from jaxsyn.configs import systems
 from jaxsyn.errors import InputError
 
 

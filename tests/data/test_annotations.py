@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from toy_folders import opened, values
 
-from configs import base
+from jaxsyn.configs import base
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.sentence import conllu, conllu_text
@@ -13,7 +13,7 @@ from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
-from preprocess import build, verify
+from jaxsyn.preprocess import build, verify
 
 # "zum" is a token of two words; "x" is no part of speech.
 TREES = """\

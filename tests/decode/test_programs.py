@@ -7,7 +7,7 @@ import pytest
 from models_under_test import batch_of, parameters, plan_of, sentence
 from tables_under_test import by, searched
 
-from configs.systems import SYSTEMS
+from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.decode.beam import beam_step
 from jaxsyn.decode.pool import Pool
 from jaxsyn.decode.programs import Programs, Size

@@ -15,7 +15,7 @@ from raw_corpora import corpus, records_of
 from jaxsyn import checksums, cli
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from preprocess import build, publish, verify
+from jaxsyn.preprocess import build, publish, verify
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_mended(whole, tmp_path, capsys, kind):
 
 def test_parser_and_what_is_used_again(prepared, tmp_path, capsys):
   """A flipped chunk of trees, or vocabulary, is made again, never used."""
-  from configs import quickstart
+  from jaxsyn.configs import quickstart
 
   shutil.copytree(
     prepared, tmp_path / "out", ignore=shutil.ignore_patterns("derived")

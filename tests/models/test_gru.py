@@ -17,8 +17,8 @@ from models_under_test import (
   sentence,
 )
 
-from configs import base, systems
 from jaxsyn.config import read_config
+from jaxsyn.configs import base, systems
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.models.gru_layers import INITIALISATIONS

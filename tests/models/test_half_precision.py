@@ -18,7 +18,7 @@ import pytest
 from flax import linen as nn
 from models_under_test import JOINT, batch_of, plan_of, sentence, windows_of
 
-from configs.systems import SYSTEMS
+from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.models.attention import Attention
 from jaxsyn.models.contract import view_of
 from jaxsyn.models.gru_decoder import Contexts

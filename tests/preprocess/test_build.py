@@ -20,7 +20,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
-from preprocess import build
+from jaxsyn.preprocess import build
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -356,7 +356,7 @@ def test_no_parser(tmp_path):
 CONFIG = """
 import sys
 sys.path.insert(0, "{root}")
-from configs import base
+from jaxsyn.configs import base
 
 def get_config():
   config = base.get_config()

@@ -10,7 +10,7 @@ import stage_runs
 from jaxsyn.data.options import Clean
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
-from preprocess import clean
+from jaxsyn.preprocess import clean
 
 OFF = Clean(
   empty=False,

@@ -7,10 +7,10 @@ import hashlib
 import pytest
 
 from jaxsyn.data.sentence import conllu, conllu_text
-from preprocess.toy import corpus, lexicon
-from preprocess.toy.grammar import Node
-from preprocess.toy.lexicon import Word
-from preprocess.toy.translation import Pair, read_out
+from jaxsyn.preprocess.toy import corpus, lexicon
+from jaxsyn.preprocess.toy.grammar import Node
+from jaxsyn.preprocess.toy.lexicon import Word
+from jaxsyn.preprocess.toy.translation import Pair, read_out
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
-from preprocess import build
+from jaxsyn.preprocess import build
 
 
 def write(config, name, lines):

@@ -9,8 +9,8 @@ from raw_corpora import chain
 from jaxsyn.data.options import Clean, Subwords, Trees
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parser import UDPipe
-from preprocess import parse
-from preprocess.work import Output, Work
+from jaxsyn.preprocess import parse
+from jaxsyn.preprocess.work import Output, Work
 
 LINES = [f"Sentence number {i} is here ." for i in range(2000)]
 

@@ -14,7 +14,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
-from preprocess import build, penn
+from jaxsyn.preprocess import build, penn
 
 DUCK = "(ROOT (S (NP (DT A) (NN duck)) (VP (VBZ waits)) (. .)))"
 

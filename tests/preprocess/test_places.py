@@ -9,7 +9,7 @@ import pytest
 from raw_corpora import corpus, records_of
 
 from jaxsyn.errors import InputError
-from preprocess import build, verify
+from jaxsyn.preprocess import build, verify
 
 
 @pytest.fixture(scope="module")

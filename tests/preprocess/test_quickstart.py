@@ -8,16 +8,16 @@ import sys
 
 import pytest
 
-from configs import quickstart as settings
-from configs import systems
 from jaxsyn.config import read_config
+from jaxsyn.configs import quickstart as settings
+from jaxsyn.configs import systems
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
-from preprocess import quickstart
-from preprocess.toy import corpus, neighbours, parser
-from preprocess.toy.translation import Pair
+from jaxsyn.preprocess import quickstart
+from jaxsyn.preprocess.toy import corpus, neighbours, parser
+from jaxsyn.preprocess.toy.translation import Pair
 
 SIZES = corpus.Sizes(train=150, validation=20, test=30, parser=150)
 

@@ -9,9 +9,9 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
-from preprocess import ranges
-from preprocess.ranges import Index, Units
-from preprocess.work import Output, Work
+from jaxsyn.preprocess import ranges
+from jaxsyn.preprocess.ranges import Index, Units
+from jaxsyn.preprocess.work import Output, Work
 
 
 def indexed(path, tmp_path, monkeypatch, *, size, form="lines", every=4):

@@ -9,7 +9,7 @@ import web_server
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
-from preprocess import raw
+from jaxsyn.preprocess import raw
 
 
 def write(path, data: bytes):

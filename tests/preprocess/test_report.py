@@ -3,7 +3,7 @@
 import numpy as np
 
 from jaxsyn.data.store.rows import Rows
-from preprocess import report
+from jaxsyn.preprocess import report
 
 
 def example(ids, word, head, parsed=1):

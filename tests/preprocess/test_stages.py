@@ -21,11 +21,11 @@ from jaxsyn import files, remote
 from jaxsyn.config import read_config
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from preprocess import beam, build, clean, inputs, ranges
-from preprocess import corpus as corpora
-from preprocess.toy import corpus as toy_corpus
-from preprocess.toy import parser
-from preprocess.work import Work
+from jaxsyn.preprocess import beam, build, clean, inputs, ranges
+from jaxsyn.preprocess import corpus as corpora
+from jaxsyn.preprocess.toy import corpus as toy_corpus
+from jaxsyn.preprocess.toy import parser
+from jaxsyn.preprocess.work import Work
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -191,7 +191,7 @@ def command(whole, tmp_path, *flags):
   page.write_text(
     "import sys\n"
     f"sys.path.insert(0, {str(ROOT)!r})\n"
-    "from configs import base\n"
+    "from jaxsyn.configs import base\n"
     "def get_config():\n"
     "  config = base.get_config()\n"
     f"  config.update({config.to_dict()!r})\n"

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from raw_corpora import chain, corpus, lines_of, records_of
 
-from configs import pud
+from jaxsyn.configs import pud
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
-from preprocess import build
+from jaxsyn.preprocess import build
 
 
 def test_conllu_beside_the_raw_files(tmp_path):

@@ -172,7 +172,7 @@ def test_buckets_of_the_command_are_of_the_source_language(files):
 
 
 def test_a_settled_config_names_its_tokeniser():
-  from configs import base
+  from jaxsyn.configs import base
 
   config = base.get_config()
   config.data.target_language = "zh-TW"
@@ -187,7 +187,7 @@ def test_a_settled_config_names_its_tokeniser():
 
 
 def test_smoothing_alone_ranks_as_nothing():
-  from configs import base
+  from jaxsyn.configs import base
 
   config = base.get_config()
   train = selection.settled(read_config(config)).train

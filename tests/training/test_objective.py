@@ -21,8 +21,8 @@ from models_under_test import (
   shape_of,
 )
 
-from configs.systems import SYSTEMS
 from jaxsyn.config import Mesh, Places
+from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.training.checkpoint import Progress

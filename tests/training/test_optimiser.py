@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import base
 from jaxsyn.config import read_config
+from jaxsyn.configs import base
 from jaxsyn.training import optimiser
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 

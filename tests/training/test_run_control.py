@@ -13,8 +13,8 @@ import orbax.checkpoint as ocp
 import pytest
 from jax.profiler import ProfileData
 
-from configs import quickstart as config_file
 from jaxsyn import train
+from jaxsyn.configs import quickstart as config_file
 from jaxsyn.data.loader.batch_plan import Planned
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.errors import InputError

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from models_under_test import batch_of, plan_of, sentence
 
-from configs import base
 from jaxsyn.config import Mesh, read_config
+from jaxsyn.configs import base
 from jaxsyn.models.layers import Dropout, keep_mask
 from jaxsyn.training import optimiser
 from jaxsyn.training.mesh import Layout, make_mesh, parameter_spec

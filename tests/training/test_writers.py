@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from configs import base
 from jaxsyn.config import Writers, read_config
+from jaxsyn.configs import base
 from jaxsyn.data.store import tfrecord
 from jaxsyn.errors import InputError
 from jaxsyn.training import log

@@ -3,7 +3,7 @@
 A line ends at "\\n" and nowhere else, so that line N of one file belongs to
 line N of another whatever the text holds. A byte order mark at the start is
 dropped, and so is one carriage return at the end of a line. What is packed by
-gzip is unpacked, by its content.
+gzip or Zstandard is unpacked, by its content.
 
 Input that is answered while it comes (`arriving_lines`) says where nothing more
 is there for the moment, and what a line is that is no text; `treated` is what
@@ -37,7 +37,8 @@ ERRORS = ("strict", "replace", "skip")
 
 _BLOCK = 1 << 20
 _GZIP = 31  # zlib's number for gzip's format with the largest window
-_MAGIC = b"\x1f\x8b"
+_MAGIC, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a file begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,15 +57,15 @@ class Faulty:
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-  """All lines of a UTF-8 file, plain or .gz; raises as `lines_of`."""
+  """All lines of a UTF-8 file, plain or packed; raises as `lines_of`."""
   return list(lines_of(path))
 
 
 def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
-  """The lines of UTF-8 text, plain or .gz, or of standard input ("-").
+  """The lines of UTF-8 text, plain or packed, or of standard input ("-").
 
   Raises:
-    InputError: the file is missing, no gzip, cut off, or not UTF-8, or a line
+    InputError: the file is missing, not packed as it says, cut off, or not UTF-8, or a line
       is longer than LONGEST; the message gives the line.
   """
   return whole(arriving_lines(path, nul=True))
@@ -83,7 +84,7 @@ def arriving_lines(
     nul: whether NUL is a character as others are, not the mark of UTF-16.
 
   Raises:
-    InputError: the file is missing, no gzip or cut off.
+    InputError: the file is missing, not packed as it says, or cut off.
   """
   name = name_of(path)
   number = 0
@@ -142,9 +143,10 @@ def decoded(raw: bytes, nul: bool = True) -> tuple[str, str]:
     line = raw.decode("utf-8")
   except UnicodeDecodeError as error:
     line = raw.decode("utf-8", "replace")
+    likely = "utf-16" if raw.startswith(_UTF_16) else "latin1"
     fault = fault or (
       f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not UTF-8. Mend "
-      "the line, or convert the file: iconv -f latin1 -t utf-8 (say which "
+      f"the line, or convert the file: iconv -f {likely} -t utf-8 (say which "
       "encoding it has)."
     )
   if not nul and "\0" in line:
@@ -168,7 +170,7 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
   Of a line of more than LONGEST bytes LONGEST + 1 are given.
 
   Raises:
-    InputError: the file is missing, no gzip or cut off.
+    InputError: the file is missing, not packed as it says, or cut off.
   """
   return _split(unpacked(path))
 
@@ -180,22 +182,33 @@ def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
     if name == "-":
       if sys.stdin is None:
         raise InputError("standard input is closed; name a file instead.")
-      yield from _unpacked(_arriving(sys.stdin.fileno()), False)
+      yield from _unpacked(_arriving(sys.stdin.fileno()), "")
       return
     if remote.is_remote(name):
       with files.open_read(name) as store:
         stored: Iterator[bytes | None] = iter(lambda: store.read(_BLOCK), b"")
-        yield from _unpacked(stored, name.endswith(".gz"))
+        yield from _unpacked(stored, name)
       return
     with open(name, "rb", buffering=0) as file:
-      blocks = _arriving(file.fileno())
-      yield from _unpacked(blocks, name.endswith(".gz"))
+      yield from _unpacked(_arriving(file.fileno()), name)
   except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
     raise InputError(f"{name_of(path)} is missing or no file.") from None
   except (EOFError, zlib.error) as error:
     raise InputError(
       f"{name_of(path)} cannot be unpacked ({error}). Copy or fetch it again."
     ) from None
+
+
+def packed_by(start: bytes, name: str) -> str:
+  """How a file is packed: ".gz", ".zst", or "", which is not.
+
+  Args:
+    start: its first four bytes, or more.
+    name: of it.
+  """
+  if start.startswith(_ZSTD) or name.endswith(".zst"):
+    return ".zst"
+  return ".gz" if start.startswith(_MAGIC) or name.endswith(".gz") else ""
 
 
 def _arriving(file: int) -> Iterator[bytes | None]:
@@ -215,12 +228,12 @@ def _arriving(file: int) -> Iterator[bytes | None]:
 
 
 def _unpacked(
-  blocks: Iterator[bytes | None], packed: bool
+  blocks: Iterator[bytes | None], name: str
 ) -> Iterator[bytes | None]:
-  """The bytes of blocks, which may be gzip's members one after another.
+  """The bytes of blocks, which may be packed.
 
   Args:
-    packed: they must be.
+    name: of the file: by .gz and .zst it must be so.
   """
   head = b""
   for block in blocks:
@@ -228,16 +241,24 @@ def _unpacked(
       yield PAUSE
       continue
     head += block
-    if head != _MAGIC[: len(head)]:  # else perhaps gzip's first byte
-      break
-  if not head.startswith(_MAGIC):
-    if packed:
-      raise zlib.error("it does not start as gzip does")
-    yield head
-    yield from blocks
-    return
+    if not (_MAGIC.startswith(head) or _ZSTD.startswith(head)):
+      break  # else perhaps their first bytes
+  whole = itertools.chain([head], blocks)
+  packing = packed_by(head, name)
+  if packing == ".gz" and not head.startswith(_MAGIC):
+    raise zlib.error("it does not start as gzip does")
+  if packing == ".zst":
+    yield from _of_zstandard(whole, name)
+  elif packing:
+    yield from _of_gzip(whole)
+  else:
+    yield from whole
+
+
+def _of_gzip(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
+  """The bytes of gzip's members one after another."""
   unpack = zlib.decompressobj(_GZIP)
-  for block in itertools.chain([head], blocks):
+  for block in blocks:
     if block is PAUSE:
       yield PAUSE
     while block:
@@ -249,6 +270,33 @@ def _unpacked(
       yield unpack.decompress(block, _BLOCK)
       block = unpack.unused_data or unpack.unconsumed_tail
   yield unpack.flush()
+  if not unpack.eof:
+    raise EOFError("it ends too early")
+
+
+def _of_zstandard(
+  blocks: Iterable[bytes | None], name: str
+) -> Iterator[bytes | None]:
+  """The bytes of Zstandard's frames one after another."""
+  try:
+    import zstandard
+  except ImportError:
+    raise InputError(
+      f"{name_of(name or '-')} is packed by Zstandard: pip install"
+      " 'jaxsyn[zstd]', or unpack it (zstd -d)."
+    ) from None
+  unpack = zstandard.ZstdDecompressor().decompressobj()
+  for block in blocks:
+    if block is PAUSE:
+      yield PAUSE
+    while block:
+      if unpack.eof:  # another frame follows
+        unpack = zstandard.ZstdDecompressor().decompressobj()
+      try:
+        yield unpack.decompress(block)
+      except zstandard.ZstdError as error:
+        raise EOFError(str(error)) from None
+      block = unpack.unused_data if unpack.eof else b""
   if not unpack.eof:
     raise EOFError("it ends too early")
 

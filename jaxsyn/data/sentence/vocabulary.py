@@ -72,12 +72,12 @@ class Vocabulary:
     except OSError as error:
       raise InputError(
         f"{path}: cannot read the vocabulary ({error.strerror}); run"
-        " python -m preprocess.build, or give the right folder."
+        " jaxsyn prepare, or give the right folder."
       ) from error
     except RuntimeError as error:
       raise InputError(
         f"{path}: not a (whole) SentencePiece model; make it again with"
-        " python -m preprocess.build."
+        " jaxsyn prepare."
       ) from error
     self.size = self._processor.vocab_size()
     p = self._processor

@@ -31,7 +31,7 @@ def read(directory: os.PathLike[str] | str) -> dict[str, Any]:
       another format, or says what no manifest may; names the field.
   """
   path = files.path_of(directory) / FILE
-  prepare = "Run python -m preprocess.build --config FILE"
+  prepare = "Run jaxsyn prepare --config FILE"
   try:
     page = files.read_json(path)
     found = page.get("format") if isinstance(page, dict) else None

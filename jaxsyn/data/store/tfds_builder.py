@@ -239,7 +239,7 @@ class Prepared(tfds.core.BuilderConfig):  # type: ignore[misc]  # untyped
   """Of which data set.
 
   Attributes:
-    directory: the folder that python -m preprocess.build has prepared.
+    directory: the folder that jaxsyn prepare has prepared.
   """
 
   directory: str = ""

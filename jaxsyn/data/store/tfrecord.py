@@ -25,9 +25,7 @@ from jaxsyn.errors import InputError
 
 HEADER = 12  # bytes before a payload
 FOOTER = 4  # bytes after it
-REMEDY = (
-  "Prepare the data again (python -m preprocess.build) or copy the file anew."
-)
+REMEDY = "Prepare the data again (jaxsyn prepare) or copy the file anew."
 
 
 def masked_crc(data: bytes) -> int:

@@ -121,7 +121,7 @@ def check_joined() -> None:
     raise InputError(
       f"{cluster} started {tasks} processes, and this one has not joined the "
       "others: call jax.distributed.initialize() before anything else is done "
-      "with JAX (python -m jaxsyn.train does), or start one task."
+      "with JAX (jaxsyn train does), or start one task."
     )
 
 

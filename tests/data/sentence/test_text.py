@@ -3,6 +3,7 @@
 import gzip
 
 import pytest
+import zstandard
 
 from jaxsyn.data.sentence.text import read_lines, writer
 from jaxsyn.errors import InputError
@@ -21,8 +22,9 @@ from jaxsyn.errors import InputError
 def test_lines_end_at_newlines_alone(tmp_path, content, lines):
   (tmp_path / "a").write_bytes(content)
   (tmp_path / "a.gz").write_bytes(gzip.compress(content))
-  assert read_lines(tmp_path / "a") == lines
-  assert read_lines(tmp_path / "a.gz") == lines
+  (tmp_path / "a.zst").write_bytes(zstandard.compress(content))
+  for name in ("a", "a.gz", "a.zst"):
+    assert read_lines(tmp_path / name) == lines
 
 
 def test_bad_files_are_named(tmp_path):
@@ -32,10 +34,21 @@ def test_bad_files_are_named(tmp_path):
     read_lines(bad)
   with pytest.raises(InputError, match="nowhere is missing"):
     read_lines(tmp_path / "nowhere")
+  bad.write_bytes("two lines\n".encode("utf-16"))
+  with pytest.raises(InputError, match=r"bad:1: byte 1 .* iconv -f utf-16"):
+    read_lines(bad)
+  cut = tmp_path / "cut.zst"
+  cut.write_bytes(zstandard.compress(b"a\n" * 1000)[:-3])
+  with pytest.raises(InputError, match="cannot be unpacked"):
+    read_lines(cut)
   cut = tmp_path / "cut.gz"
   cut.write_bytes(gzip.compress(b"a\n" * 1000)[:-9])
   with pytest.raises(InputError, match="cannot be unpacked"):
     read_lines(cut)
+  plain = tmp_path / "plain.zst"
+  plain.write_bytes(b"a\n")
+  with pytest.raises(InputError, match="cannot be unpacked"):
+    read_lines(plain)
   plain = tmp_path / "plain.gz"
   plain.write_bytes(b"a\n")
   with pytest.raises(InputError, match="does not start as gzip"):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.proto import tf_example_pb2
 
-from configs import base
+from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.store import (
   decoding,
@@ -19,7 +19,7 @@ from jaxsyn.data.store import (
   tfrecord,
 )
 from jaxsyn.errors import InputError
-from preprocess import build
+from jaxsyn.preprocess import build
 
 SIDES = ("source", "target")
 RELATIONS = {side: ["det", "root"] for side in SIDES}

@@ -1,0 +1,72 @@
+"""`jaxsyn COMMAND`, and `python -m jaxsyn COMMAND`.
+
+The same as `python -m` with the command's module. Nothing is imported before it
+is known which: --help answers at once.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+import jaxsyn
+from jaxsyn import exits
+from jaxsyn.commands import COMMANDS
+from jaxsyn.errors import InputError, did_you_mean
+
+_TOLD = ("jax", "jaxlib", "jax-cuda12-plugin", "libtpu", "flax")
+
+
+def main() -> None:
+  """Runs the command that the first word names."""
+  first, *rest = sys.argv[1:] or ["--help"]
+  if first in COMMANDS:
+    sys.argv[1:] = rest
+    module = COMMANDS[first].module
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+  else:
+    exits.guarded(lambda: print(_answer(first)))
+
+
+def _answer(word: str) -> str:
+  """What is printed for a word that is no command.
+
+  Raises:
+    InputError: it is no flag either.
+  """
+  if word in ("--help", "-h", "help"):
+    return _help()
+  if word == "--version":
+    return _version()
+  what = "flag" if word.startswith("-") else "command"
+  known = did_you_mean(word, [*COMMANDS, "--help", "--version"])
+  raise InputError(f"no {what} {word!r}. {known}")
+
+
+def _help() -> str:
+  width = max(map(len, COMMANDS))
+  rows = (f"  {n:{width}}  {c.meaning}" for n, c in COMMANDS.items())
+  return "\n".join(
+    [
+      f"{jaxsyn.__doc__}\n\nusage: jaxsyn COMMAND [flags]\n",
+      *rows,
+      "\njaxsyn COMMAND --help lists its flags; jaxsyn --version, versions.",
+    ]
+  )
+
+
+def _version() -> str:
+  import importlib.metadata as metadata
+
+  found = []
+  for name in _TOLD:
+    try:
+      found.append(f"{name} {metadata.version(name)}")
+    except metadata.PackageNotFoundError:
+      continue
+  python = sys.version.partition(" ")[0]
+  return f"jaxsyn {jaxsyn.__version__} ({', '.join(found)}, Python {python})"
+
+
+if __name__ == "__main__":
+  main()

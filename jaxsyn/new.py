@@ -1,0 +1,271 @@
+"""Looks at parallel text and writes a config for it: the first command of a corpus.
+
+  jaxsyn new mine --source text/train.en --target text/train.fr
+  jaxsyn new mine --source text/pairs.en-fr.tsv
+
+Line N of one file is the translation of line N of the other; plain text, .gz or
+.zst, UTF-8; or one .tsv of two columns. Without --dev_source or --test_source the
+first lines are held out for validation and for testing. What is chosen, and by
+which rule, is printed and stands in FOLDER/NAME.py, which is Python and yours; one
+that is there already is left alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import shlex
+from collections.abc import Iterator
+
+from absl import flags
+
+from jaxsyn import cli, commands, exits, files
+from jaxsyn.data import schema
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import options
+from jaxsyn.scoring import tokenizers
+from jaxsyn.survey import choices, config_file, findings
+from jaxsyn.survey import parsers as parsers_of
+from jaxsyn.survey import splits as splits_of
+from jaxsyn.survey.config_file import Plan
+from jaxsyn.survey.pairs import Files, Look, look
+from jaxsyn.survey.parsers import AUTO, NONE
+
+_SYSTEM = "pascal"  # that is trained first, where there are trees
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+  """What a user says of a corpus.
+
+  Attributes:
+    train, dev, test: files; None: held out of the training files.
+    source_language, target_language: codes; "": by file names, else by text.
+    source_parser, target_parser: "auto", "none", or a file of UDPipe.
+  """
+
+  train: Files
+  dev: Files | None = None
+  test: Files | None = None
+  source_language: str = ""
+  target_language: str = ""
+  source_parser: str = AUTO
+  target_parser: str = NONE
+
+
+@dataclasses.dataclass(frozen=True)
+class New:
+  """What came of it.
+
+  Attributes:
+    path: the config file.
+    plan: what it says.
+    told: what was found, line by line.
+    commands: the next ones, for a shell in the same folder.
+  """
+
+  path: pathlib.Path
+  plan: Plan
+  told: tuple[str, ...]
+  commands: tuple[str, ...]
+
+
+def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
+  """Writes FOLDER/NAME.py.
+
+  Args:
+    folder: of the config and of all that comes later; made if it is not there.
+    given: the files, and what is known of them.
+    name: of the data set; "": that of the folder.
+
+  Raises:
+    InputError: files that are no parallel text, too few lines, or a config
+      that is there already; says what to do.
+  """
+  exits.check_target(os.fspath(folder), "FOLDER", folder=True)
+  folder = pathlib.Path(folder)
+  name = _name(name, folder)
+  path = folder / f"{name}.py"
+  if path.exists():
+    raise InputError(f"{path} is there already. Choose another --name.")
+  splits = {"train": given.train, "validation": given.dev, "test": given.test}
+  splits_of.check([f for f in splits.values() if f])
+  looks = {split: look(files) for split, files in splits.items() if files}
+  train = looks["train"]
+  lacking = [split for split, files in splits.items() if not files]
+  held = splits_of.held_out(train, len(lacking))
+  said = (given.source_language, given.target_language)
+  codes, told = findings.of_languages(said, train)
+  told += findings.of_text(looks, held.value, lacking)
+  pairs = train.count - held.value * len(lacking)
+  vocabulary, coverage = choices.vocabulary(pairs, train)
+  asked = (given.source_parser, given.target_parser)
+  parsers = {
+    side: parsers_of.find(side, code, own, folder / "data" / "raw")
+    for side, code, own in zip(schema.SIDES, codes, asked)
+  }
+  trees = parsers["source"].there
+  raw_dir, entries = splits_of.entries(splits, folder, train, held.value)
+  steps = _commands(path, folder, _SYSTEM if trees else "", looks)
+  plan = Plan(
+    name=name,
+    languages=codes,
+    raw_dir=raw_dir,
+    splits=entries,
+    pairs=pairs,
+    held_out=held if lacking else None,
+    vocabulary=vocabulary,
+    coverage=coverage,
+    training=choices.training(pairs, train),
+    parsers=parsers,
+    tokenizer=tokenizers.told(codes[1]),
+    commands=steps,
+  )
+  try:
+    files.write_new(path, config_file.content(plan))
+  except FileExistsError:  # another process was first
+    raise InputError(f"{path} is there already.") from None
+  return New(path, plan, tuple(told), steps)
+
+
+def _name(name: str, folder: pathlib.Path) -> str:
+  """The name of the data set.
+
+  Raises:
+    InputError: TFDS or the prepared folder would not have it.
+  """
+  if not name:
+    own = re.sub("[^a-z0-9]+", "_", folder.absolute().resolve().name.lower())
+    name = own.strip("_")[:80] or "corpus"
+    if name in options.TAKEN or not name[0].isalpha():
+      name = f"corpus_{name}"
+  if not re.fullmatch("[a-z][a-z0-9_]{0,99}", name) or name in options.TAKEN:
+    raise InputError(
+      f"--name {name}: lower case letters, digits and underscores, a letter "
+      f"first, and none of {', '.join(options.TAKEN)}."
+    )
+  return name
+
+
+def _commands(
+  path: pathlib.Path,
+  folder: pathlib.Path,
+  system: str,
+  looks: dict[str, Look],
+) -> tuple[str, ...]:
+  """To prepare, to train, to translate a sentence."""
+  config, run_folder = shlex.quote(str(path)), folder / "runs" / "transformer"
+  if system:
+    run_folder = run_folder.with_name(system)
+  workdir = shlex.quote(str(run_folder))
+  trained = shlex.quote(f"{path}:{system}") if system else config
+  sentence = _sentence(list(looks.values())[-1].source.sample)
+  return (
+    f"{commands.again('prepare')} --config {config}",
+    f"{commands.again('train')} --config {trained} --workdir {workdir}",
+    f"echo {shlex.quote(sentence)} | {commands.again('translate')} --workdir "
+    f"{workdir}",
+  )
+
+
+def _sentence(sample: list[str]) -> str:
+  """One that a shell's echo prints as it is."""
+  for line in sample:
+    line = line.strip()
+    if (
+      8 < len(line) < 80 and line.isprintable() and not set(line) & {*"\\-'\""}
+    ):
+      return line
+  return "Hello."
+
+
+def _shown(new: New) -> Iterator[str]:
+  """What the command prints."""
+  plan = new.plan
+  yield from new.told
+  yield ""
+  yield f"training pairs: {plan.pairs:,}"
+  yield f"vocabulary: {plan.vocabulary.value:,} subwords ({plan.vocabulary.rule})"
+  model, updates = plan.training.model, plan.training.updates
+  yield f"model: {model}, {updates.value:,} updates ({updates.rule})"
+  yield from (parser.why for parser in plan.parsers.values())
+  yield f"BLEU of {plan.languages[1]}: {plan.tokenizer}"
+  yield ""
+  yield f"wrote {new.path}. Next:"
+  yield ""
+  yield from (f"  {line}" for line in new.commands)
+
+
+def _main(values: flags.FlagValues) -> None:
+  if not values.folder or not values.source:
+    raise InputError(
+      "name a folder and files: jaxsyn new FOLDER --source FILE --target FILE."
+    )
+  print(f"looking at {_split(values, '')}", flush=True)
+  given = Given(
+    _split(values, "") or Files(""),
+    dev=_split(values, "dev_"),
+    test=_split(values, "test_"),
+    source_language=values.source_language,
+    target_language=values.target_language,
+    source_parser=values.source_parser,
+    target_parser=values.target_parser,
+  )
+  print("\n".join(_shown(run(values.folder, given, values.name))))
+
+
+def _split(values: flags.FlagValues, which: str) -> Files | None:
+  """The files of a split that flags name; None where they do not."""
+  source, target = (
+    str(values[f"{which}{side}"].value or "") for side in schema.SIDES
+  )
+  if target and not source:
+    raise InputError(f"--{which}target needs --{which}source.")
+  return Files(source, target) if source else None
+
+
+def define_flags() -> None:
+  """Those of the command."""
+  flags.DEFINE_string(
+    "folder",
+    "",
+    "Of the config and of all that comes later; FOLDER alone will do.",
+  )
+  flags.DEFINE_string(
+    "source", "", "Training text of the source; or a .tsv of both sides."
+  )
+  flags.DEFINE_string("target", "", "Training text of the target.")
+  flags.DEFINE_string(
+    "dev_source",
+    "",
+    "The same of the validation set; without it lines of the training text.",
+  )
+  flags.DEFINE_string("dev_target", "", "Target of the validation set.")
+  flags.DEFINE_string("test_source", "", "The same of the test set, likewise.")
+  flags.DEFINE_string("test_target", "", "Target of the test set.")
+  flags.DEFINE_string(
+    "source_language",
+    "",
+    "Its code; else what the file's name ends in, or what the text looks like.",
+  )
+  flags.DEFINE_string("target_language", "", "The same of the target.")
+  flags.DEFINE_string(
+    "source_parser",
+    AUTO,
+    "Trees of the source: of a UDPipe model, a file; auto: the model of the language, where there is one and it can be fetched; none.",
+  )
+  flags.DEFINE_string(
+    "target_parser",
+    NONE,
+    "Likewise of the target, for systems that learn from its trees.",
+  )
+  flags.DEFINE_string(
+    "name", "", "Of the data set and of the config file; the folder's."
+  )
+
+
+if __name__ == "__main__":
+  define_flags()
+  cli.main(_main, word="folder")

@@ -1,0 +1,79 @@
+"""Which sides are parsed, and by what."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+
+from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.store import parser_models
+from jaxsyn.errors import InputError
+from jaxsyn.survey import languages
+
+AUTO, NONE = "auto", "none"
+
+
+@dataclasses.dataclass(frozen=True)
+class Parser:
+  """Where the trees of a side come from.
+
+  Attributes:
+    there: whether it has any.
+    model: for config.prepare.parse, a file or a name; "": that of the language.
+    why: in a sentence or two.
+  """
+
+  there: bool
+  model: str
+  why: str
+
+
+def find(side: str, code: str, asked: str, fetched: pathlib.Path) -> Parser:
+  """The parser of a side; a model is fetched at once.
+
+  Args:
+    side: of the pairs.
+    code: of its language.
+    asked: "auto", "none", or a file.
+    fetched: the folder where preparing looks for what is fetched.
+
+  Raises:
+    InputError: a file is no model of UDPipe.
+  """
+  if asked == AUTO:
+    return _of_language(side, code, fetched)
+  if asked == NONE and side == "target":
+    why = "The target is not parsed: few systems learn from its trees."
+    return Parser(False, "", why)
+  if asked == NONE:
+    return Parser(False, "", f"The {side} is not parsed. {_later(side)}")
+  if not os.path.isfile(asked):
+    raise InputError(f"--{side}_parser {asked}: there is no such file.")
+  UDPipe(asked)
+  why = f"The {side} is parsed by {os.path.basename(asked)}."
+  return Parser(True, os.path.abspath(asked), why)
+
+
+def _of_language(side: str, code: str, fetched: pathlib.Path) -> Parser:
+  """UDPipe's model of a language, if there is one and it can be had."""
+  name = languages.with_parser(code)
+  if not name:
+    why = f"UDPipe has no model of {code}: the {side} is not parsed."
+    return Parser(False, "", f"{why} {_later(side)}")
+  try:
+    path = parser_models.find("", name, fetched)
+  except InputError:
+    why = f"UDPipe's model of {code} could not be fetched: the {side} is not parsed."
+    return Parser(False, "", f"{why} {_later(side)}")
+  model = "" if name == code else name
+  return Parser(True, model, f"The {side} is parsed by UDPipe's {path.stem}.")
+
+
+def _later(side: str) -> str:
+  """How a side gets trees afterwards."""
+  return (
+    f'For trees later, add "{side}" to config.prepare.parse.sides, name a UDPipe '
+    f"file in config.prepare.parse.{side}_model (else that of the language is "
+    "fetched), and prepare again."
+  )
