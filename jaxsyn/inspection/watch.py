@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from jaxsyn import files
-from jaxsyn.data.loader.split import Change
+from jaxsyn.data.loader.change import Change
 from jaxsyn.data.sentence import conllu_text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.store import integrity
