@@ -15,7 +15,7 @@ import jax
 import pytest
 from absl import flags
 
-from benchmarks.hosts.processes import Processes, free_port
+from benchmarks.hosts.processes import FAULTY, Processes, free_port
 from benchmarks.hosts.runs import difference, steps
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts
@@ -177,7 +177,7 @@ def test_where_the_first_is_killed_the_other_says_so_and_ends(start, tmp_path):
 
 
 def test_a_fault_of_one_ends_all_and_is_shown(start, tmp_path):
-  run = start(tmp_path, OPTIONS, processes=2, devices=2, faulty=1)
+  run = start(tmp_path, OPTIONS, processes=2, devices=2, code={1: FAULTY})
   ended = run.end()
   assert ended.seconds < 30
   assert 0 not in ended.statuses
