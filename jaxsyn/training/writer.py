@@ -98,13 +98,14 @@ def _orbax(alone: bool) -> ocp.AsyncCheckpointer:
   options = ocp.options.MultiprocessingOptions(
     primary_host=me, active_processes={me}
   )
-  # What was taken is this process's own: no second copy of it.
-  arrays = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
+  kinds = ocp.type_handlers
+  registry = kinds.create_type_handler_registry(
+    # What was taken is this process's own: no second copy of it.
+    (np.ndarray, kinds.NumpyHandler(deepcopy_host_arrays=False)),
+    (jax.Array, kinds.ArrayHandler()),  # there are none, but Orbax would warn
+  )
   handler = ocp.PyTreeCheckpointHandler(
-    multiprocessing_options=options,
-    type_handler_registry=ocp.type_handlers.create_type_handler_registry(
-      (np.ndarray, arrays)
-    ),
+    multiprocessing_options=options, type_handler_registry=registry
   )
   return ocp.AsyncCheckpointer(handler, multiprocessing_options=options)
 
