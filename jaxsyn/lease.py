@@ -84,7 +84,7 @@ class Lease:
   """
 
   def __init__(self, folder: str):
-    self.folder, self.number = folder, 0
+    self.folder, self.number = folder.rstrip("/"), 0
     self.ended = threading.Event()
     self._token, self._signs = secrets.token_hex(8), 0
     self._since = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -139,11 +139,15 @@ class Lease:
     with contextlib.suppress(StoreError):
       remote.remove(self.folder, [_name(self.number)])
 
+  def signed(self) -> str:
+    """Who has the folder, as `jaxsyn.lock.signed` says."""
+    path = self._file(max(self._found(), default=0))
+    return remote.read(path).decode(errors="replace").partition(",")[0]
+
   def holder(self) -> str:
     """Who has the folder, in words."""
-    with contextlib.suppress(OSError, ValueError):
-      text = remote.read(self._file(max(self._found()))).decode()
-      return text.partition(",")[0]
+    with contextlib.suppress(OSError):
+      return self.signed()
     return "another process"
 
   def _is_left(self, number: int, tag: str) -> bool:

@@ -78,6 +78,18 @@ def alone(
       _mine.discard(name)
 
 
+def signed(folder: os.PathLike[str] | str) -> str:
+  """Who has a folder, in its own words, which stay the same as long as it does.
+
+  Raises:
+    OSError: there is no lock.
+  """
+  if remote.is_remote(folder):
+    return lease.Lease(os.fspath(folder)).signed()
+  path = pathlib.Path(folder) / FILE
+  return path.read_text(encoding="utf-8", errors="replace").strip()
+
+
 @contextlib.contextmanager
 def held(
   folder: os.PathLike[str] | str, how: int, waiting: str = ""

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, commands, exits, files, lock, remote, workdir
+from jaxsyn import cli, commands, exits, files, lock, workdir
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.loader.split import Split, open_split
@@ -69,12 +69,6 @@ def run(
   records = PreparedSplit(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   hosts.check_joined()
-  if remote.is_remote(folder) and jax.process_count() > 1:
-    raise InputError(
-      f"{folder}: of several processes each writes its part of a checkpoint, for "
-      "which they need one file system. Name a folder that all of them see, and "
-      "copy it to the store afterwards."
-    )
   told = flat(as_dict(config), "config.") | flat(
     workdir.hashes(records.manifest), "data."
   )
@@ -134,7 +128,7 @@ def run(
     checkpoints = Checkpoints(folder, config.train.keep)
     try:
       with enough_memory(_sizes(split), _LESS_MEMORY):
-        return loop.train(
+        end = loop.train(
           Training(
             config=config,
             recipe=plan.recipe,
@@ -146,6 +140,8 @@ def run(
             profile=profile,
           )
         )
+      checkpoints.wait_for_all()  # none leaves one alone that still saves
+      return end
     finally:
       checkpoints.close()
 

@@ -9,7 +9,7 @@ the next ones parsed meanwhile by processes of their own; those of a program or
 a terminal as they come. Line N answers line N.
 
 All devices of a machine search. So do several machines, each a share of the lines
-of a file that all can read; the first writes:
+of a file that all can read, on an object store too; the first writes:
 
   jaxsyn translate --workdir runs/pascal --input a.en --output a.de \
     --coordinator HOST:PORT --processes 2 --process 0    # and 1 on the other
@@ -28,7 +28,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, workdir
+from jaxsyn import cli, exits, files, workdir
 from jaxsyn.config import Decode
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.stream import Source
@@ -109,8 +109,8 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   if jax.process_count() > 1:
     _check_files(values)
     told = {name: values[name].value for name in _SAME}
-    there = os.path.isfile(values.input)
-    told["bytes of --input"] = os.path.getsize(values.input) if there else None
+    with contextlib.suppress(OSError):  # told when it is read
+      told["bytes of --input"] = files.size_of(values.input)
     hosts.check_same("command", told)
   names = ("beam", "alpha", "nbest")
   decode: dict[str, Any] = {
@@ -124,6 +124,11 @@ def _translate(values: flags.FlagValues) -> InputError | None:
     checkpoint=values.checkpoint,
     parser=values.parser,
     **decode,
+  )
+  hosts.check_same(
+    "checkpoint",
+    {"it": session.chosen},
+    advice="The run trains meanwhile: name one that stays (--checkpoint STEP).",
   )
   faults: list[str] = []
   sources = _sources(values, faults)

@@ -155,6 +155,19 @@ def made_once(tmp_path_factory):
   return folder
 
 
+@pytest.fixture(scope="module")
+def bucket():
+  """A store with an empty bucket; its name."""
+  import object_store
+
+  from jaxsyn import remote
+
+  port = object_store.free_port()
+  with object_store.running(object_store.moto(port), port):
+    remote.filesystem(object_store.BUCKET).mkdir(object_store.BUCKET)
+    yield object_store.BUCKET
+
+
 @pytest.fixture(scope="session")
 def prepared(made_once) -> pathlib.Path:
   """A small corpus, really prepared: grammar, UDPipe, SentencePiece, records.

@@ -69,6 +69,11 @@ def running(command: list[str], port: int):
     process.wait()
 
 
+def variables() -> dict[str, str]:
+  """By which another process finds the store that this one finds."""
+  return {name: os.environ[name] for name in (*KEYS, "AWS_ENDPOINT_URL")}
+
+
 @contextlib.contextmanager
 def found_at(url: str):
   """Libraries look for a store there, and hold none from before."""

@@ -31,15 +31,6 @@ from jaxsyn.training.folder import CheckpointFolder, Damaged
 from jaxsyn.training.reader import Reader
 
 
-@pytest.fixture(scope="module")
-def bucket():
-  """A store with an empty bucket; its name."""
-  port = object_store.free_port()
-  with object_store.running(object_store.moto(port), port):
-    remote.filesystem(object_store.BUCKET).mkdir(object_store.BUCKET)
-    yield object_store.BUCKET
-
-
 @pytest.fixture
 def folder(bucket, request):
   """A folder of its own for each test, with nothing in it."""
@@ -159,8 +150,11 @@ def test_who_holds_a_folder_is_told(folder, live_locks, capsys):
     assert not other.take()  # it is renewed meanwhile
     assert other.holder().startswith(f"process {os.getpid()} on ")
     assert f"{folder} was in use by process" in capsys.readouterr().err
+    assert lock.signed(f"{folder}/") == other.holder()  # whatever was renewed
     lease.check(f"{folder}/a")
   assert remote.tags(folder) == {}
+  with pytest.raises(FileNotFoundError):
+    lock.signed(folder)
   with lock.alone(folder):  # at once, since it was given back
     assert remote.tags(folder).keys() == {"lock-1"}
 
@@ -428,6 +422,21 @@ def test_a_copy_of_a_model_is_checked_and_kept(
   with pytest.raises(InputError, match="copy the folder anew"):
     fetch.local(path, digest)
   assert not copy.exists()
+
+
+def test_of_many_who_need_a_copy_one_makes_it(folder, tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  remote.write(f"{folder}/a", b"1" * 1_000_000)
+  digest = checksums.sha256_of(f"{folder}/a")
+  copied, copy = [], files.copy
+
+  def counted(source, target):
+    copied.append(source)
+    copy(source, target)
+
+  monkeypatch.setattr(files, "copy", counted)
+  found = remote.each(lambda _: fetch.local(f"{folder}/a", digest), range(8))
+  assert len(set(found)) == len(copied) == 1
 
 
 def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):

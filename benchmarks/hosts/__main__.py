@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import re
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from absl import flags
 import benchmarks.hosts
 from benchmarks.hosts import endings, layouts
 from benchmarks.hosts.processes import DEVICES
-from jaxsyn import cli
+from jaxsyn import cli, files
 from jaxsyn.data.store import integrity, manifests
 
 __doc__ = benchmarks.hosts.__doc__  # what --help shows
@@ -29,8 +28,7 @@ def _main(values: flags.FlagValues) -> None:
   )
   counts = [int(count) for count in values.processes]
   with tempfile.TemporaryDirectory() as made:
-    folder = pathlib.Path(values.folder or made)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = files.path_of(values.folder or made)
     tables = {
       "layouts": lambda: layouts.compare_layouts(
         words, folder, source[:20], counts, values.devices
@@ -53,5 +51,7 @@ if __name__ == "__main__":
   flags.DEFINE_multi_enum(
     "tables", TABLES, TABLES, "Which tables are made; may be repeated."
   )
-  flags.DEFINE_string("folder", "", "Keeps the runs and what they said.")
+  flags.DEFINE_string(
+    "folder", "", "Keeps the runs and what they said; local or on a store."
+  )
   cli.main(_main)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from benchmarks.hosts import runs
-from benchmarks.hosts.processes import Processes, finish
+from benchmarks.hosts.processes import FAULTY, Processes, finish
+from jaxsyn import files
 
 
 class Ending(NamedTuple):
@@ -64,13 +65,13 @@ def compare_endings(
       workdir,
       options,
       processes=2,
-      faulty=1 if ending.faulty else None,
+      code={1: FAULTY} if ending.faulty else {},
     )
     if ending.signals:
       run.wait_for("train +step 70 ")
     ended = run.end(ending.signals)
     for number, told in enumerate(ended.told):
-      (folder / f"{name}.{number}.log").write_text(told)
+      files.write_text(folder / f"{name}.{number}.log", told)
     saved = (runs.steps(workdir) or [0])[-1]
     after = "-"
     if ending.saves:

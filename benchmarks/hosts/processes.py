@@ -21,9 +21,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEVICES = 4
 PATIENCE = 300.0  # seconds after which a run that does not end is killed
 
-# The command, but that this process has a fault of its own after some batches.
-FAULTY = """
+COMMAND = """
 import runpy
+runpy.run_module("jaxsyn.train", run_name="__main__", alter_sys=True)
+"""
+# Before it: this process has a fault of its own after some batches.
+FAULTY = """
 from jaxsyn.data.loader import split
 
 changed, calls = split.changed, 0
@@ -36,7 +39,6 @@ def faulty(batch, change):
   return changed(batch, change)
 
 split.changed = faulty
-runpy.run_module("jaxsyn.train", run_name="__main__", alter_sys=True)
 """
 
 
@@ -65,7 +67,7 @@ class Processes:
     *,
     processes: int = 1,
     devices: int = DEVICES,
-    faulty: int | None = None,
+    code: Mapping[int, str] | None = None,
     own: Mapping[int, Sequence[str]] | None = None,
     environment: Mapping[str, str] | None = None,
   ):
@@ -77,7 +79,7 @@ class Processes:
       options: others of the config, without "config.".
       processes: how many, each with as many of the devices.
       devices: of all.
-      faulty: the process that is to raise an exception.
+      code: Python that some processes run before the command.
       own: further words of some processes.
       environment: None: this process's own.
     """
@@ -101,7 +103,7 @@ class Processes:
       subprocess.Popen(
         [
           sys.executable,
-          *(["-c", FAULTY] if i == faulty else ["-m", "jaxsyn.train"]),
+          *_program((code or {}).get(i, "")),
           *arguments,
           *([f"--process={i}"] if processes > 1 else []),
           *(own or {}).get(i, []),
@@ -157,6 +159,10 @@ class Processes:
     told = [self.told(i) for i in range(len(self.processes))]
     self._open.close()
     return Ended(seconds, statuses, told)
+
+
+def _program(code: str) -> list[str]:
+  return ["-c", code + COMMAND] if code else ["-m", "jaxsyn.train"]
 
 
 def free_port() -> int:

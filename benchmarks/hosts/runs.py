@@ -12,6 +12,7 @@ from typing import NamedTuple
 from benchmarks.hosts.processes import ROOT
 from jaxsyn.errors import InputError
 from jaxsyn.training import log
+from jaxsyn.training.reader import Reader
 
 SMALL = {
   "model.width": 32,
@@ -31,9 +32,7 @@ HALF = {"train.steps": SMALL["train.steps"] // 2}
 
 def steps(workdir: pathlib.Path) -> list[int]:
   """Of the checkpoints that a run has kept."""
-  folder = workdir / "checkpoints"
-  names = [path.name for path in folder.glob("*")] if folder.is_dir() else []
-  return sorted(int(name) for name in names if name.isdigit())
+  return Reader(workdir).steps()
 
 
 TIMES = ("time", "tokens_per_s", "waiting", "flops", "minutes", "seconds")

@@ -7,7 +7,7 @@ Beside the arrays of each stands a JSON page: position in the data, best score,
 minutes trained, the sums of every array and file; the page has a sum itself.
 All of it is written in the background to a temporary folder, flushed to the disk
 and renamed; then older ones go. So a kill at any moment leaves whole ones only.
-On an object store the folder is copied, its page last.
+On an object store the folder is copied, its page last, by the first process alone.
 One that was damaged afterwards is set aside as WORKDIR/damaged-STEP, or
 WORKDIR/damaged-best-STEP, in words.
 
@@ -26,21 +26,21 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
-from logging import LogRecord
 from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 from absl import logging
 from flax import traverse_util
 
 from jaxsyn import checksums, files, lease, remote
 from jaxsyn.errors import InputError
-from jaxsyn.training import hosts, sums
+from jaxsyn.training import hosts
 from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged, none_whole
 from jaxsyn.training.reader import Reader
+from jaxsyn.training.writer import Writer
 
 Tree = Any
 
@@ -88,21 +88,18 @@ class Checkpoints(Reader):
         kept.begin()
     # Where they are written first: object stores know no renaming.
     self._here = self._stack.enter_context(_staging(self.workdir))
-    self._writer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
+    self._writer = Writer(shared=self._here is None)
     self._pool = ThreadPoolExecutor(1, "checkpoints")
     self._saving: Future[None] | None = None
-    logging.get_absl_logger().addFilter(_is_news)
 
   def save(self, step: int, state: Tree, progress: Progress) -> None:
     """Starts saving; returns when the state may be changed again."""
-    if step not in self.last.steps():
-      content = dataclasses.asdict(progress)
-      self._save(self.last, step, tree=state, content=content)
+    content = dataclasses.asdict(progress)
+    self._save(self.last, step, tree=state, content=content)
 
   def save_best(self, step: int, params: Tree, score: dict[str, Any]) -> None:
     """Keeps these parameters as the best so far, and what they scored."""
-    if step not in self.best.steps():  # else evaluated again after a resume
-      self._save(self.best, step, tree=params, content=score)
+    self._save(self.best, step, tree=params, content=score)
 
   def _save(
     self,
@@ -112,24 +109,24 @@ class Checkpoints(Reader):
     tree: Tree,
     content: Mapping[str, Any],
   ) -> None:
+    self.wait_for_all()  # what is being written still takes its space
+    # It is there where a step was evaluated again after a resume. One asks, for
+    # all are to go the same way.
+    is_there = self._primary and step in kept.steps()
+    if hosts.everyone(is_there)[0]:
+      return
+    tree = self._writer.taken(tree)
+    if tree is None:
+      return
     self._check_space(tree)
-    take_sums = sums.held(tree)
-    together = None
-    if jax.process_count() > 1:
-      # Not in the background: all processes must speak in one order.
-      together = sums.merged(hosts.everyone(take_sums()))
-    folder = self._here or kept.folder
-    new = folder / f".{step}{files.PARTIAL}"  # in all processes the same
+    # In all processes that write the same.
+    new = (self._here or kept.folder) / f".{step}{files.PARTIAL}"
     with _disk_errors(self.workdir):
-      if self._primary:
-        new.mkdir()
-      hosts.everyone("the folder is there")
-      self._writer.save(new / kept.item, args=ocp.args.StandardSave(tree))
+      written = self._writer.begin(new, kept.item, tree)
 
     def finish() -> None:
       try:
-        page = {"content": content, "arrays": together or take_sums()}
-        self._writer.wait_until_finished()
+        page = {"content": content, "arrays": written()}
         if self._primary:
           paths = (path for path in new.rglob("*") if path.is_file())
           names = sorted(str(path.relative_to(new)) for path in paths)
@@ -160,7 +157,6 @@ class Checkpoints(Reader):
   def _check_space(self, tree: Tree) -> None:
     """Says that the disk is full before Orbax's threads find out."""
     needed = sum(x.nbytes for x in jax.tree.leaves(tree))
-    self.wait()  # what is being written still takes its space
     folder = self._here or self.workdir
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -181,6 +177,12 @@ class Checkpoints(Reader):
       with _disk_errors(self.workdir):
         saving.result()
 
+  def wait_for_all(self) -> None:
+    """As `wait`, until no process writes any more; called by all of them."""
+    saving = [self._saving] if self._saving else []
+    hosts.meet(lambda: not futures.wait(saving, timeout=hosts.POLL).not_done)
+    self.wait()
+
   def close(self) -> None:
     """Waits, and gives the threads back."""
     try:
@@ -189,7 +191,6 @@ class Checkpoints(Reader):
       self._writer.close()
       self._pool.shutdown()
       self._stack.close()
-      logging.get_absl_logger().removeFilter(_is_news)
 
   def restore(self, abstract: Tree) -> tuple[int, Tree, Progress] | None:
     """The newest checkpoint that is whole, or None where there is none.
@@ -248,12 +249,6 @@ class Checkpoints(Reader):
       remote.move(kept.path(step), place, last=PAGE)
     elif self._primary:
       os.rename(kept.path(step), place)
-
-
-def _is_news(record: LogRecord) -> bool:
-  """Not the tracebacks, 200 lines for a full disk, that Orbax's threads log:
-  `Checkpoints.wait` raises the same."""
-  return not (record.exc_info and "orbax" in record.pathname)
 
 
 @contextlib.contextmanager

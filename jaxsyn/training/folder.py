@@ -195,7 +195,6 @@ class CheckpointFolder:
     item = jax.tree.map(_placed, abstract)
     item = {part: item} if part else item
     try:
-      # Not StandardRestore, as it was written: that reads no part of a tree.
       with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         tree = reader.restore(
           place / self.item,

@@ -285,7 +285,7 @@ class _Loop:
     self._meter.steps(fetched)
 
   def _no_number(self, what: str, step: int) -> InputError:
-    self._checkpoints.wait()
+    self._checkpoints.wait_for_all()  # for whom it is no number either
     kept = self._checkpoints.steps()
     return InputError(
       f"the {what} became NaN or infinite at step {step}. Last good checkpoint: "

@@ -1,6 +1,6 @@
 """Several processes train one model: how they join, and how they end.
 
-Real processes on simulated devices, real signals. `benchmarks.hosts` has the
+Real processes on simulated devices, real signals, a real server of objects. `benchmarks.hosts` has the
 tables of all layouts and all ends.
 """
 
@@ -12,13 +12,16 @@ import socket
 import time
 
 import jax
+import object_store
 import pytest
 from absl import flags
 
-from benchmarks.hosts.processes import Processes, free_port
+from benchmarks.hosts.processes import FAULTY, Processes, free_port
 from benchmarks.hosts.runs import difference, steps
+from jaxsyn import remote
 from jaxsyn.errors import InputError
-from jaxsyn.training import hosts
+from jaxsyn.training import hosts, log
+from jaxsyn.training.reader import Reader
 
 OPTIONS = {
   "model.width": 16,
@@ -42,6 +45,13 @@ def start(prepared, environment):
   words = ["--config", "configs/quickstart.py:pascal"]
   words += [f"--config.data.directory={prepared}"]
   return functools.partial(Processes, words, environment=environment)
+
+
+@pytest.fixture
+def start_on_store(start, environment, bucket):
+  """The same for folders there."""
+  environment = environment | object_store.variables()
+  return functools.partial(start, environment=environment)
 
 
 def join(*words):
@@ -177,9 +187,79 @@ def test_where_the_first_is_killed_the_other_says_so_and_ends(start, tmp_path):
 
 
 def test_a_fault_of_one_ends_all_and_is_shown(start, tmp_path):
-  run = start(tmp_path, OPTIONS, processes=2, devices=2, faulty=1)
+  run = start(tmp_path, OPTIONS, processes=2, devices=2, code={1: FAULTY})
   ended = run.end()
   assert ended.seconds < 30
   assert 0 not in ended.statuses
   assert "a fault of this process alone" in ended.told[1]
   assert re.search(LOST.format(0), ended.told[0]), ended.told[0]
+
+
+# Who was killed is watched for seconds here, and not for a minute.
+SOON = """
+from jaxsyn import lease
+
+take, usual = lease.Lease.take, lease.LAPSE
+
+def soon(self):
+  lease.LAPSE = 4.0
+  taken = take(self)
+  lease.LAPSE = usual
+  return taken
+
+lease.Lease.take = soon
+"""
+# The second checkpoint comes to the store by half.
+HALF = """
+import time
+from jaxsyn import remote
+
+upload = remote.upload
+
+def half(folder, target, names, last=""):
+  if "/checkpoints/10" not in str(target):
+    return upload(folder, target, names, last)
+  upload(folder, target, [n for n in names if n != last][::2])
+  print("half of it is there", flush=True)
+  time.sleep(100)
+
+remote.upload = half
+"""
+
+
+def test_a_run_is_killed_ended_and_gone_on_with_there(
+  start_on_store, bucket, tmp_path
+):
+  """As one that was never stopped, of one process, in a local folder."""
+  folder = f"{bucket}/run"
+  options = OPTIONS | {"train.selection": "log_likelihood"}
+  run = start_on_store(folder, options, processes=2, devices=2, code={0: HALF})
+  run.wait_for("half of it is there")
+  ended = run.end({1: signal.SIGKILL})
+  assert ended.seconds < 30
+  assert 0 not in ended.statuses, ended.told
+  assert any(
+    name.startswith("10/") for name in remote.tags(f"{folder}/checkpoints")
+  )
+  assert steps(folder) == [5]
+
+  run = start_on_store(folder, options, processes=2, devices=2, code={0: SOON})
+  run.wait_for("train +step 12 ")
+  ended = run.end({1: signal.SIGTERM})
+  assert ended.statuses == [0, 0], ended.told
+  assert "going on from step 5\n" in ended.told[0]
+  last = steps(folder)[-1]
+  assert f"stopped at step {last} (SIGTERM)" in ended.told[0]
+  assert remote.tags(folder, "lock-") == {}
+
+  straight = options | {"train.steps": last}
+  ended = start_on_store(tmp_path, straight, devices=2).end()
+  assert ended.statuses == [0], ended.told
+  one, other = (
+    (
+      [r["loss"] for r in log.records(place)[0] if r["kind"] == "train"],
+      Reader(place).last.page(last)["arrays"],
+    )
+    for place in (folder, tmp_path)
+  )
+  assert len(one[0]) == last and one == other

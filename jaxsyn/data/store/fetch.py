@@ -111,20 +111,24 @@ def local(path: PathLike, sha256: str = "") -> pathlib.Path:
     place = private.temporary()
   copy = place / "files" / sha256 / os.fspath(path).rpartition("/")[2]
   copy.parent.mkdir(parents=True, exist_ok=True)
-  # Of the processes of a machine one copies it, the others wait.
+  # Of several processes of a machine one copies it, the others wait.
   with lock.held(copy.parent, fcntl.LOCK_EX):
     if not (copy.is_file() and checksums.sha256_of(copy) == sha256):
-      try:
-        files.copy(path, copy)
-      except FileNotFoundError:
-        raise InputError(f"{path} is missing; copy the folder anew.") from None
-      if (found := checksums.sha256_of(copy)) != sha256:
-        copy.unlink()
-        raise InputError(
-          f"{path} has the SHA-256 {found} and not {sha256}, as the manifest of "
-          "its folder says; copy the folder anew."
-        )
+      _copy(path, copy, sha256)
   return copy
+
+
+def _copy(path: PathLike, copy: pathlib.Path, sha256: str) -> None:
+  try:
+    files.copy(path, copy)
+  except FileNotFoundError:
+    raise InputError(f"{path} is missing; copy the folder anew.") from None
+  if (found := checksums.sha256_of(copy)) != sha256:
+    copy.unlink()
+    raise InputError(
+      f"{path} has the SHA-256 {found} and not {sha256}, as the manifest of "
+      "its folder says; copy the folder anew."
+    )
 
 
 def record(path: pathlib.Path) -> str:

@@ -9,18 +9,21 @@ Before this folder: nothing. After it: everything that asks which process this i
 """
 
 from jaxsyn.training.hosts.agree import (
+  POLL,
   Meetings,
   agreed,
   by_the_first,
   check_same,
   check_shared,
   everyone,
+  meet,
   until,
 )
 from jaxsyn.training.hosts.end import together
 from jaxsyn.training.hosts.join import check_joined, define_flags, join
 
 __all__ = [
+  "POLL",
   "Meetings",
   "agreed",
   "by_the_first",
@@ -30,6 +33,7 @@ __all__ = [
   "define_flags",
   "everyone",
   "join",
+  "meet",
   "together",
   "until",
 ]

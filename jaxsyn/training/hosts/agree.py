@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import json
 import os
-import pathlib
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from jax._src import (
 from jax.experimental import multihost_utils
 
 from jaxsyn import exits, lock
-from jaxsyn.errors import InputError
+from jaxsyn.errors import InputError, StoreError
 
 T = TypeVar("T")
 _waits = itertools.count()  # the same in all processes
@@ -54,28 +53,35 @@ def by_the_first(action: Callable[[], T]) -> T | None:
   """Process 0 does it while the others wait; what it returns, None in others.
 
   Raises:
-    InputError: that of process 0, in all of them; also of the system's errors.
+    InputError: that of process 0, in all of them; also of the errors of the
+      system and of stores.
   """
   result, reason = None, ""
   if jax.process_index() == 0:
     try:
       result = action()
-    except (InputError, OSError) as error:
+    except (InputError, StoreError, OSError) as error:
       known = exits.told(error)
       if known is None:
         raise
       reason = known[0].removeprefix("error: ")
+  meet()  # it may take minutes
   if reason := agreed(reason):
     raise InputError(reason)
   return result
 
 
-def check_same(what: str, own: Mapping[str, Any]) -> None:
+def check_same(
+  what: str,
+  own: Mapping[str, Any],
+  advice: str = "Start all with the same command.",
+) -> None:
   """All processes were told the same.
 
   Args:
     what: it is, for the message.
     own: what this process was told; plain JSON.
+    advice: what the message says to do.
 
   Raises:
     InputError: in all of them; it names the first that differs, and what in.
@@ -90,7 +96,7 @@ def check_same(what: str, own: Mapping[str, Any]) -> None:
     if differing:
       raise InputError(
         f"process {number} was given another {what} than process 0: "
-        f"{'; '.join(differing[:5])}. Start all with the same command."
+        f"{'; '.join(differing[:5])}. {advice}"
       )
 
 
@@ -102,11 +108,10 @@ def check_shared(folder: os.PathLike[str] | str) -> None:
   """
   if jax.process_count() == 1:
     return
-  file = pathlib.Path(folder) / lock.FILE
 
   def seen() -> str:
     try:
-      return file.read_text(encoding="utf-8")
+      return lock.signed(folder)
     except OSError as error:
       return error.strerror or "nothing"
 
@@ -118,13 +123,23 @@ def check_shared(folder: os.PathLike[str] | str) -> None:
     ""
     if told == holder
     else (
-      f"{file} on {socket.gethostname()} (process {jax.process_index()}) is not "
-      f"the file that process 0 wrote (here: {told.strip()!r}; there: "
-      f"{holder.strip()!r}). --workdir must be a folder that all processes share."
+      f"the lock in {folder} on {socket.gethostname()} (process "
+      f"{jax.process_index()}) is not the one that process 0 made (here: "
+      f"{told!r}; there: {holder!r}). --workdir must be a folder that all "
+      "processes share."
     )
   )
   if reason := agreed(reason):
     raise InputError(reason)
+
+
+def meet(ready: Callable[[], bool] = lambda: True) -> None:
+  """Waits, however long, until something is ready in all processes.
+
+  Args:
+    ready: as of `until`.
+  """
+  until(ready, lambda: "")
 
 
 def until(ready: Callable[[], bool], asked: Callable[[], str]) -> str:
