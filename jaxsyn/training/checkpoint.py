@@ -38,9 +38,9 @@ from flax import traverse_util
 from jaxsyn import checksums, files, lease, remote
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts
+from jaxsyn.training.array_writer import ArrayWriter
 from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged, none_whole
 from jaxsyn.training.reader import Reader
-from jaxsyn.training.writer import Writer
 
 Tree = Any
 
@@ -88,7 +88,7 @@ class Checkpoints(Reader):
         kept.begin()
     # Where they are written first: object stores know no renaming.
     self._here = self._stack.enter_context(_staging(self.workdir))
-    self._writer = Writer(shared=self._here is None)
+    self._writer = ArrayWriter(shared=self._here is None)
     self._pool = ThreadPoolExecutor(1, "checkpoints")
     self._saving: Future[None] | None = None
 

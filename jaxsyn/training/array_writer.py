@@ -25,7 +25,7 @@ from jaxsyn.training import hosts, sums
 Tree = Any
 
 
-class Writer:
+class ArrayWriter:
   """Writes one tree of arrays after the other.
 
   Attributes:
@@ -138,5 +138,5 @@ def _on_the_first(tree: Tree) -> Tree | None:
 
 def _is_news(record: LogRecord) -> bool:
   """Not the tracebacks, 200 lines for a full disk, that Orbax's threads log:
-  `Writer.begin`'s function raises the same."""
+  `ArrayWriter.begin`'s function raises the same."""
   return not (record.exc_info and "orbax" in record.pathname)
