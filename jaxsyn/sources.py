@@ -25,7 +25,8 @@ from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.workers import Workers, cores
 
-if TYPE_CHECKING:  # they load JAX
+if TYPE_CHECKING:  # they load JAX, or come after
+  from jaxsyn.ensemble_sources import EnsembleReader
   from jaxsyn.plan import Plan
   from jaxsyn.workdir import Run
 
@@ -202,13 +203,13 @@ class ParallelReader:
     reader: as given.
   """
 
-  def __init__(self, reader: SourceReader):
+  def __init__(self, reader: SourceReader | EnsembleReader):
     self.reader = reader
-    self._workers: Workers[SourceReader] | None = None
+    self._workers: Workers[Any] | None = None
 
   def begin(
     self, sources: Sequence[Source]
-  ) -> Callable[[], list[tuple[Example, bool]]]:
+  ) -> Callable[[], list[tuple[Any, bool]]]:
     """Starts to read a block.
 
     Of more than FEW lines the parsing is done by processes, one a core, that
@@ -229,7 +230,7 @@ class ParallelReader:
       make = self.reader.opened
       self._workers = Workers(make, cores(), died=_DIED)
     blocks = [
-      self._workers.submit(SourceReader.read_all, sources[i : i + _BLOCK])
+      self._workers.submit(type(self.reader).read_all, sources[i : i + _BLOCK])
       for i in range(0, len(sources), _BLOCK)
     ]
     return lambda: [one for block in blocks for one in block.result()]

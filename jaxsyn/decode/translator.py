@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,16 +20,15 @@ from jax.sharding import SingleDeviceSharding
 
 from jaxsyn.config import Decode
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.columns import Batch, pad, words_of
-from jaxsyn.data.loader.split import Change, changed
+from jaxsyn.data.loader.split import Change
 from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.decode.ensemble import Ensemble
+from jaxsyn.decode.examples import Batcher, Batches, Example
 from jaxsyn.decode.pool import ROOM, Pool, grown
 from jaxsyn.decode.programs import SMALL, Programs, Size
 from jaxsyn.decode.rank import NEVER
-from jaxsyn.decode.search import Hypotheses
+from jaxsyn.decode.search import Asked, Hypotheses
 from jaxsyn.models.contract import EncoderDecoder
-
-Example = Mapping[str, np.ndarray]
 
 # Padded source lengths double: a program each, and little is lost, because a
 # source position costs far less than a step of the search.
@@ -79,11 +78,12 @@ class Translator:
 
   def __init__(
     self,
-    model: EncoderDecoder,
+    model: EncoderDecoder | Ensemble,
     vocabulary: Vocabulary,
     config: Decode,
     *,
     features: Sequence[str] = (),
+    members: Sequence[Sequence[str]] = (),
     change: Change | None = None,
     devices: Sequence[jax.Device] = (),
   ):
@@ -94,12 +94,13 @@ class Translator:
       vocabulary: of the target side.
       config: how to search.
       features: of the source side that the model reads, beyond the ids.
+      members: of an ensemble, those of each member instead.
       change: a caller's own function on every host batch.
       devices: that search, all of one kind; none: where the parameters are.
     """
     self._vocabulary, self._config = vocabulary, config
-    self._features = tuple(dict.fromkeys(("source_id", *features)))
-    self._change = change
+    self._hypotheses = config.search.hypotheses(config)
+    self._batcher = Batcher(features, members=members, change=change)
     self._programs = Programs(model, config, lambda size: self._batch([], size))
     # The loop of a search keeps one core busy, so on a CPU as many batches
     # run as there are cores.
@@ -114,20 +115,28 @@ class Translator:
   def compilations(self) -> int:
     return self._programs.compilations
 
+  def subwords(self, example: Example) -> int:
+    """Of the source as the model reads it, the end sign included."""
+    return self._batcher.subwords(example)
+
   def __call__(
-    self, params: Any, examples: Sequence[Example]
+    self,
+    params: Any,
+    examples: Sequence[Example],
+    places: Sequence[int] | None = None,
   ) -> list[list[Translation]]:
     """The n best translations of each example, in the order given.
 
     Args:
       params: of the model.
       examples: of `jaxsyn.data.sentence.example.encode`; targets are not read.
+      places: of each in the input, on which its samples depend; from 0 on.
     """
+    places = range(len(examples)) if places is None else places
 
-    def batch_of(
-      numbers: Sequence[int], size: Size
-    ) -> tuple[Batch, np.ndarray]:
-      return self._batch([examples[number] for number in numbers], size)
+    def batch_of(numbers: Sequence[int], size: Size) -> tuple[Batches, Asked]:
+      chosen = [(examples[number], places[number]) for number in numbers]
+      return self._batch(chosen, size)
 
     def search(job: _Job, params: Any) -> list[tuple[int, Hypotheses]]:
       pool = Pool(
@@ -196,15 +205,16 @@ class Translator:
     """Which examples are searched together, where, and in which size."""
 
     alike: dict[int, list[int]] = collections.defaultdict(list)
+    lengths = [self._batcher.subwords(example) for example in examples]
     for number, example in enumerate(examples):
-      if (length := len(example["source_id"])) > 1:  # else an empty line
+      if (length := lengths[number]) > 1:  # else an empty line
         # Seldom wider than its subwords, so that sizes stay few.
-        width = max(length, words_of(example, self._features))
+        width = max(length, self._batcher.words(example))
         alike[doubled(width, SHORTEST)].append(number)
     # The widest first: what does not fit into memory is told at once.
     for words, numbers in sorted(alike.items(), reverse=True):
-      numbers.sort(key=lambda i: (-len(examples[i]["source_id"]), i))
-      source = doubled(len(examples[numbers[0]]["source_id"]), SHORTEST)
+      numbers.sort(key=lambda i: (-lengths[i], i))
+      source = doubled(lengths[numbers[0]], SHORTEST)
       # Very wide sentences come fewer together, within the same memory.
       together = self._config.sentences
       most = max(1, min(together, together * 128 // words))
@@ -223,7 +233,7 @@ class Translator:
         length=length,
         places=places,
         # Small caches are not worth a program for each room.
-        room=length if places * self._config.beam <= SMALL else ROOM,
+        room=length if places * self._hypotheses <= SMALL else ROOM,
         rows=min(doubled(share, few), READ, most),
         few=few,
       )
@@ -237,7 +247,7 @@ class Translator:
     nbest = []
     for n in range(self._config.nbest):
       if hypotheses.score_BN[n] <= NEVER / 2:
-        break
+        continue
       token_T = hypotheses.token_BNT[n]
       ids = tuple(int(t) for t in token_T[: np.count_nonzero(token_T) - 1])
       nbest.append(
@@ -251,20 +261,23 @@ class Translator:
     return nbest
 
   def _batch(
-    self, examples: Sequence[Example], size: Size
-  ) -> tuple[Batch, np.ndarray]:
-    """The facts, and limit_B."""
-    batch = pad(
-      examples,
-      self._features,
+    self, chosen: Sequence[tuple[Example, int]], size: Size
+  ) -> tuple[Batches, Asked]:
+    """The facts of examples with their places, and what is asked."""
+    batch = self._batcher(
+      [example for example, _ in chosen],
       subwords=size.source,
       words=size.words,
       rows=size.rows,
     )
     limit_B = np.ones(size.rows, np.int32)
-    for row, example in enumerate(examples):
-      limit_B[row] = longest_output(self._config, len(example["source_id"]))
-    return changed(batch, self._change), limit_B
+    place_B = np.zeros(size.rows, np.int32)
+    for row, (example, place) in enumerate(chosen):
+      limit_B[row] = longest_output(
+        self._config, self._batcher.subwords(example)
+      )
+      place_B[row] = place
+    return batch, Asked(limit_B, place_B)
 
 
 def longest_output(config: Decode, subwords: int) -> int:

@@ -1,0 +1,120 @@
+"""Flags of a run, or an ensemble, that translates, and of how it searches.
+
+Each option of a search (`jaxsyn.decode.searches`) is a flag by its own name, with
+the option's bounds and meaning, so that a new search has its flags.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from absl import flags
+
+from jaxsyn import workdir
+from jaxsyn.config import Decode
+from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.errors import InputError
+from jaxsyn.member import address
+from jaxsyn.options.fields import fields_of, said
+from jaxsyn.options.flags import field_flag
+from jaxsyn.session import Session
+
+flags.disclaim_key_flags()  # they show in the help of the command
+
+
+def define_run() -> None:
+  """Flags that name runs: --workdir and those beside it."""
+  flags.DEFINE_string("workdir", None, "Folder of a trained run.")
+  flags.DEFINE_list(
+    "ensemble",
+    [],
+    "More runs, FOLDER or FOLDER@CHECKPOINT, that choose each subword with it; "
+    "of any systems, with the same target vocabulary.",
+  )
+  flags.DEFINE_list(
+    "weights", [], "Of --workdir and of each of --ensemble; all equal."
+  )
+  flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
+  flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
+
+
+def define_search() -> None:
+  """Flags of the search, instead of what the run's config says."""
+  flags.DEFINE_enum(
+    "search",
+    None,
+    list(SEARCHES),
+    "How to search, instead of the config's: the best by beam, samples, or a "
+    "beam of diverse groups.",
+  )
+  field_flag(Decode, "beam", "Beam size, instead of the config's.")
+  field_flag(Decode, "alpha", "Length penalty, instead of the config's.", float)
+  for name, spec in SEARCHES.items():
+    for option, (field, hint) in fields_of(spec).items():
+      kind = hint.__origin__
+      field_flag(spec, option, f"--search {name}: {said(field).meaning}", kind)
+
+
+# What several processes must agree on; the folder may be a copy.
+NAMES = (
+  *("ensemble", "weights", "checkpoint", "search", "beam", "alpha", "nbest"),
+  *(option for spec in SEARCHES.values() for option in fields_of(spec)),
+)
+
+
+def session_of(values: flags.FlagValues) -> Session:
+  """The session that the flags ask for.
+
+  Raises:
+    InputError: no --workdir, a flag of a search that is not made, or as
+      `Session`.
+  """
+  if not values.workdir:
+    raise InputError("--workdir is missing: name the folder of a trained run.")
+  try:
+    weights = [float(weight) for weight in values.weights]
+  except ValueError:
+    raise InputError(
+      f"--weights={','.join(values.weights)}: numbers, as in 0.7,0.3."
+    ) from None
+  return Session(
+    [values.workdir, *values.ensemble] if values.ensemble else values.workdir,
+    checkpoint=values.checkpoint,
+    parser=values.parser,
+    weights=weights,
+    **_decode(values),
+  )
+
+
+def _decode(values: flags.FlagValues) -> dict[str, Any]:
+  """Fields of config.decode that flags change."""
+  names = [n for n in ("search", "beam", "alpha", "nbest") if n in values]
+  decode: dict[str, Any] = {
+    n: values[n].value for n in names if values[n].value is not None
+  }
+  given = {
+    name: own for name, spec in SEARCHES.items() if (own := _own(values, spec))
+  }
+  if not (given or decode.get("nbest")):
+    return decode
+  config = workdir.open_run(address(values.workdir)[0]).config.decode
+  search = decode.get("search", SEARCHES.name_of(config.search))
+  for name, own in given.items():
+    if name != search:
+      raise InputError(
+        f"--{next(iter(own))} is for --search {name}; here it is {search}."
+      )
+  if "nbest" in decode and "beam" not in decode:
+    decode["beam"] = max(config.beam, decode["nbest"])
+  return decode | given
+
+
+def _own(values: flags.FlagValues, spec: type) -> dict[str, Any]:
+  """The options of a search that flags say."""
+  names = [field.name for field in dataclasses.fields(spec)]
+  return {
+    name: values[name].value
+    for name in names
+    if name in values and values[name].value is not None
+  }
