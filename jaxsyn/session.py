@@ -22,8 +22,11 @@ from jaxsyn.decode.ensemble import Ensemble, ensemble, params_of
 from jaxsyn.decode.examples import Example
 from jaxsyn.decode.forced import Forced, Scored
 from jaxsyn.decode.rank import penalised
+from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.decode.terms import Terms
 from jaxsyn.decode.translator import Translation, Translator
 from jaxsyn.ensemble_sources import EnsembleReader
+from jaxsyn.errors import InputError
 from jaxsyn.member import Folder, check_targets, check_weights, open_member
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.requests import Request, request
@@ -77,6 +80,7 @@ class Session:
     folders = (
       [folder] if isinstance(folder, (str, os.PathLike)) else list(folder)
     )
+    weights = [float(weight) for weight in weights]
     check_weights(folders, weights)
     self.members = tuple(
       open_member(
@@ -133,8 +137,33 @@ class Session:
     searched: see `jaxsyn.sources.ParallelReader`.
     """
     requests = [request(source) for source in sources]
+    terms = [self._terms(*pair) for pair in enumerate(requests)]
     examples = self.begin_examples([one.source for one in requests])
-    return lambda: self.search(examples(), requests)
+    return lambda: self.search(examples(), terms)
+
+  def _terms(self, number: int, asked: Request) -> Terms:
+    """What is asked of a translation, in subwords.
+
+    Args:
+      number: its place, where the request says none.
+      asked: what is.
+
+    Raises:
+      InputError: it cannot be met; the message names the line.
+    """
+    place = number if asked.place is None else asked.place
+    search = self.plan.config.decode.search
+    try:
+      if asked.constraints and not search.constrains:
+        raise InputError(
+          f"constraints are for the search 'beam', not for "
+          f"{SEARCHES.name_of(search)!r}."
+        )
+      return self._translate.wording(
+        place, asked.prefix, asked.constraints, asked.avoid
+      )
+    except InputError as error:
+      raise InputError(f"line {place + 1} of the input: {error}") from None
 
   def begin_examples(
     self, sources: Sequence[Source]
@@ -156,20 +185,15 @@ class Session:
   def search(
     self,
     examples: Sequence[Example],
-    requests: Sequence[Request] | None = None,
+    terms: Sequence[Terms] | None = None,
   ) -> list[list[Translation]]:
     """The n best translations of examples that are made already.
 
     Args:
       examples: of `begin_examples`.
-      requests: what is asked of each; None: nothing more.
+      terms: what is asked of each; None: nothing more.
     """
     decode = self.plan.config.decode
-    requests = [Request("")] * len(examples) if requests is None else requests
-    places = [
-      number if one.place is None else one.place
-      for number, one in enumerate(requests)
-    ]
     longest = max(map(self._translate.subwords, examples), default=0)
     with enough_memory(
       f"translating {decode.sentences} sentences at a time with "
@@ -177,7 +201,7 @@ class Session:
       f"{longest} subwords",
       "config.decode.sentences or config.decode.beam (--beam)",
     ):
-      return self._translate(self.params, examples, places)
+      return self._translate(self.params, examples, terms)
 
   def force(
     self,
@@ -197,7 +221,11 @@ class Session:
       vocabulary.ids(one) if isinstance(one, str) else list(one)
       for one in targets
     ]
-    examples = self.begin_examples(list(sources))()
+    # Of an n-best list each source is read once.
+    given = list(sources)
+    keys = {_key(source): source for source in given}
+    read = dict(zip(keys, self.begin_examples(list(keys.values()))()))
+    examples = [read[_key(source)] for source in given]
     with enough_memory("scoring", "the number of other programs that run here"):
       log_p = self._forced(self.params, examples, ids)
     scored = []
@@ -212,3 +240,8 @@ class Session:
   def compilations(self) -> int:
     """Programs made so far, one a shape."""
     return self._translate.compilations
+
+
+def _key(source: Source) -> str | int:
+  """By which sources are the same."""
+  return source if isinstance(source, str) else id(source)

@@ -41,10 +41,13 @@ from jaxsyn.requests import Request, request
 from jaxsyn.session import Session
 from jaxsyn.training import hosts
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.translating import inputs, outputs, search_flags
+from jaxsyn.translating import inputs, outputs, run_flags, search_flags
 
-# What several processes must agree on, beside what is searched and how.
-_SAME = ("conllu", "json", "scores", "buffer", "errors")
+# What several processes must agree on; the folder may be a copy.
+_SAME = (
+  *("conllu", "json", "scores", "buffer", "errors"),
+  *(*run_flags.NAMES, *search_flags.NAMES),
+)
 
 Given = Source | Request | Faulty | None
 Translate = Callable[[], list[list[Translation]]]
@@ -98,8 +101,7 @@ def _placed(given: Source | Request | Faulty, place: int) -> Request | None:
 
 
 def _main(values: flags.FlagValues) -> None:
-  if not values.workdir:
-    raise InputError("--workdir is missing: name the folder of a trained run.")
+  run_flags.check(values)
   logging.set_verbosity(logging.ERROR)
   hosts.join(values)
   set_up_jax()
@@ -116,7 +118,7 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   )
   if jax.process_count() > 1:
     _check_files(values)
-    told = {name: values[name].value for name in (*_SAME, *search_flags.NAMES)}
+    told = {name: values[name].value for name in _SAME}
     there = os.path.isfile(values.input)
     told["bytes of --input"] = os.path.getsize(values.input) if there else None
     hosts.check_same("command", told)
@@ -221,8 +223,8 @@ def _tell(
 
 
 if __name__ == "__main__":
-  search_flags.define_run()
-  search_flags.define_search()
+  run_flags.define()
+  search_flags.define()
   flags.DEFINE_string("input", "-", "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
   flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")

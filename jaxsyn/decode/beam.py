@@ -4,7 +4,8 @@ A sentence's result depends on nothing but itself: it stops taking part when
 it is finished or at its own limit, whatever its neighbours in the batch do.
 By config.decode.stop it is finished when N hypotheses have ended ("first",
 fairseq's rule; where the last step ends more than were missing, the best N of
-all stay), or when no open one can still win ("bound").
+all stay), or when no open one can still win ("bound"). Where words must be in a
+translation they share the beam: see `jaxsyn.decode.phrases`.
 
 Letters: C continuation, of the 2·N best of a sentence.
 """
@@ -12,6 +13,7 @@ Letters: C continuation, of the 2·N best of a sentence.
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ from jax import Array
 
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import EOS
+from jaxsyn.decode.phrases import allocated
 from jaxsyn.decode.rank import NEVER, continuations, score
 from jaxsyn.decode.search import Decoding, Hypotheses, Search
 from jaxsyn.decode.spec import SearchSpec
@@ -30,17 +33,20 @@ from jaxsyn.models.contract import taken
 class Beam(SearchSpec):
   """The N best hypotheses at each step."""
 
+  constrains: ClassVar[bool] = True
+
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
-    new = decoding.advance(search)
+    new, last_B = decoding.advance(search), is_last(search)
     # All continuations of a sentence compete; 2N leave N open ones even if N
     # of them end.
-    best = Continuations(
-      *continuations(
-        *(new.logits_BNV, new.lse_BN, search.log_p_BN, is_last(search)),
-        2 * decode.beam,
-      )
+    best = continuations(
+      new.logits_BNV, new.lse_BN, search.log_p_BN, last_B, 2 * decode.beam
     )
-    kept = keep(search, best, decode, search.open_B)
+    if search.phrases is not None:
+      before_BN1 = (search.log_p_BN - new.lse_BN)[..., None]
+      log_p_BNV = before_BN1 + new.logits_BNV
+      best = allocated(search.phrases, best, log_p_BNV, last_B)
+    kept = keep(search, Continuations(*best), decode, search.open_B)
     return decoding.follow(
       search,
       new.cache,

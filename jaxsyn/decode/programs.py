@@ -44,6 +44,7 @@ class Size:
     room: outputs that the cache has room for.
     rows: R, sentences that are read together.
     few: P, sentences that take their places together.
+    asked: of prefixes and of phrases, of `jaxsyn.decode.terms`.
   """
 
   source: int
@@ -53,6 +54,7 @@ class Size:
   room: int
   rows: int
   few: int
+  asked: tuple[tuple[int, int] | None, tuple[int, int] | None] = None, None
 
 
 class Programs:
@@ -69,6 +71,7 @@ class Programs:
     model: EncoderDecoder | Ensemble,
     decode: Decode,
     nothing: Callable[[Size], tuple[Batches, Asked]],
+    ranks: Callable[[], np.ndarray] | None = None,
   ):
     """Sets it up.
 
@@ -76,8 +79,10 @@ class Programs:
       model: that translates.
       decode: how to search.
       nothing: a batch of padding of a size, and what is asked of it.
+      ranks: of `Decoding`.
     """
     self._model, self._decode, self._nothing = model, decode, nothing
+    self._ranks = ranks
     self._functions: dict[Any, Any] = {}
     self._programs: dict[Any, Any] = {}
     self._sizes: dict[Size, Any] = {}
@@ -183,9 +188,12 @@ class Programs:
     asked: Asked,
   ) -> Search:
     sources = sources_of(batch, asked)
-    decoding, decode = Decoding(self._model, params), self._decode
+    decoding, decode = self._decoding(params), self._decode
     search = decoding.begin(sources, decode, length=size.length, room=size.room)
     return decode.search.step(decoding, search, decode)
+
+  def _decoding(self, params: Any) -> Decoding:
+    return Decoding(self._model, params, self._ranks)
 
   def _read_program(self, size: Size, *arguments: Any) -> Any:
     # With room for the first subword alone, whatever room they find then.
@@ -211,7 +219,7 @@ class Programs:
         search,
         read,
       )
-      decoding = Decoding(self._model, params)
+      decoding = self._decoding(params)
 
       def goes_on(search: Search) -> Array:
         # Limits end a sentence before the largest room is too small.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax import Array
 
@@ -14,6 +16,8 @@ from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batches
+from jaxsyn.decode.phrases import Phrases
+from jaxsyn.decode.prefix import Prefix
 from jaxsyn.decode.rank import NEVER
 from jaxsyn.models.contract import EncoderDecoder, view_of
 from jaxsyn.syntax import View
@@ -27,10 +31,14 @@ class Asked:
     limit_B: longest output of each in subwords, the end sign included, from 1 to
       the length of the search: hypotheses that reach it are ended there.
     place_B: place of each in the input, from 0: what is drawn depends on it.
+    prefix: what each begins with; None where nothing is asked.
+    phrases: what must be in each, or must not; None where nothing is asked.
   """
 
   limit_B: Array
   place_B: Array
+  prefix: Prefix | None = None
+  phrases: Phrases | None = None
 
 
 @struct.dataclass
@@ -102,6 +110,7 @@ class Search:
     last_BN: their last subwords.
     cache: what the model remembers of them.
     ended: the best hypotheses that have ended.
+    prefix, phrases: of `Asked`, and how far open hypotheses are in them.
     own: what the search itself remembers, of `SearchSpec.begin`.
   """
 
@@ -114,6 +123,8 @@ class Search:
   last_BN: Array
   cache: Any
   ended: Hypotheses
+  prefix: Prefix | None = None
+  phrases: Phrases | None = None
   own: Any = None
 
 
@@ -122,7 +133,8 @@ class Next:
   """What may follow the open hypotheses.
 
   Attributes:
-    logits_BNV: of the next subword, in single precision.
+    logits_BNV: of the next subword, in single precision; NEVER where it is not
+      what was asked.
     lse_BN: log of the sum of their exponentials: log probabilities are the
       logits less it, over the whole vocabulary as in training.
     cache: what the model remembers now.
@@ -136,8 +148,18 @@ class Next:
 class Decoding:
   """A model and its parameters: see `jaxsyn.models.contract`."""
 
-  def __init__(self, model: EncoderDecoder | Ensemble, params: Any):
-    self._model, self._params = model, params
+  def __init__(
+    self,
+    model: EncoderDecoder | Ensemble,
+    params: Any,
+    ranks: Callable[[], np.ndarray] | None = None,
+  ):
+    """Args:
+    model: that translates.
+    params: of it.
+    ranks: rank_V of `Prefixes`, where there are prefixes.
+    """
+    self._model, self._params, self._ranks = model, params, ranks
 
   def begin(
     self, sources: Sources, decode: Decode, *, length: int, room: int
@@ -169,6 +191,8 @@ class Decoding:
       last_BN=jnp.full((B, 1), BOS, jnp.int32),
       cache=self._call("start", encoded, 1, room),
       ended=Hypotheses(nothing_BNT, never_BN, never_BN),
+      prefix=asked.prefix,
+      phrases=asked.phrases,
       own=decode.search.begin(asked, decode),
     )
 
@@ -186,6 +210,10 @@ class Decoding:
     # Of bfloat16 each log probability was 0.016 off, of 32,000 subwords.
     logits_BNV = logits_BNV.astype(jnp.float32)
     lse_BN = jax.nn.logsumexp(logits_BNV, axis=-1)
+    if search.prefix is not None and self._ranks is not None:
+      logits_BNV = search.prefix.restricted(logits_BNV, self._ranks())
+    if search.phrases is not None:
+      logits_BNV = search.phrases.restricted(logits_BNV)
     return Next(logits_BNV, lse_BN, cache)
 
   def follow(
@@ -207,6 +235,12 @@ class Decoding:
     """
     if beam_BN is not None:
       cache = self._call("reorder", cache, beam_BN)
+    else:
+      beam_BN = jnp.broadcast_to(jnp.arange(last_BN.shape[1]), last_BN.shape)
+    if search.prefix is not None:
+      changes["prefix"] = search.prefix.followed(beam_BN, last_BN)
+    if search.phrases is not None:
+      changes["phrases"] = search.phrases.followed(beam_BN, last_BN)
     return dataclasses.replace(
       search,
       at_B=search.at_B + search.open_B,

@@ -7,7 +7,7 @@ sentences, models and hypotheses are to it stands in `jaxsyn.decode.search`.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxsyn.options import At, Choice
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 @dataclasses.dataclass(frozen=True)
 class SearchSpec(Choice):
   """Base of the searches."""
+
+  constrains: ClassVar[bool] = False  # it sees to words that must be there
 
   def hypotheses(self, decode: Decode) -> int:
     """N, hypotheses kept of a sentence."""

@@ -28,6 +28,7 @@ from jaxsyn.decode.pool import ROOM, Pool, grown
 from jaxsyn.decode.programs import SMALL, Programs, Size
 from jaxsyn.decode.rank import NEVER
 from jaxsyn.decode.search import Asked, Hypotheses
+from jaxsyn.decode.terms import Terms, Wording, asked_of, sizes_of
 from jaxsyn.models.contract import EncoderDecoder
 
 # Padded source lengths double: a program each, and little is lost, because a
@@ -74,6 +75,7 @@ class Translator:
 
   Attributes:
     compilations: programs made so far.
+    wording: makes terms, of the vocabulary.
   """
 
   def __init__(
@@ -101,7 +103,11 @@ class Translator:
     self._vocabulary, self._config = vocabulary, config
     self._hypotheses = config.search.hypotheses(config)
     self._batcher = Batcher(features, members=members, change=change)
-    self._programs = Programs(model, config, lambda size: self._batch([], size))
+    self.wording = Wording(vocabulary)
+    self._programs = Programs(
+      *(model, config, lambda size: self._batch([], size)),
+      ranks=lambda: self.wording.prefixes.rank_V,
+    )
     # The loop of a search keeps one core busy, so on a CPU as many batches
     # run as there are cores.
     cpu = jax.default_backend() == "cpu"
@@ -123,19 +129,21 @@ class Translator:
     self,
     params: Any,
     examples: Sequence[Example],
-    places: Sequence[int] | None = None,
+    terms: Sequence[Terms] | None = None,
   ) -> list[list[Translation]]:
     """The n best translations of each example, in the order given.
 
     Args:
       params: of the model.
       examples: of `jaxsyn.data.sentence.example.encode`; targets are not read.
-      places: of each in the input, on which its samples depend; from 0 on.
+      terms: what is asked of each, of `wording`; None: nothing, and they stand
+        at 0, 1, 2, ...
     """
-    places = range(len(examples)) if places is None else places
+    if terms is None:
+      terms = [Terms(place) for place in range(len(examples))]
 
     def batch_of(numbers: Sequence[int], size: Size) -> tuple[Batches, Asked]:
-      chosen = [(examples[number], places[number]) for number in numbers]
+      chosen = [(examples[number], terms[number]) for number in numbers]
       return self._batch(chosen, size)
 
     def search(job: _Job, params: Any) -> list[tuple[int, Hypotheses]]:
@@ -144,7 +152,7 @@ class Translator:
       )
       return list(pool())
 
-    jobs = list(self._jobs(examples))
+    jobs = list(self._jobs(examples, terms))
     translations = [[NOTHING] for _ in examples]
     for finished in self._run(search, jobs, params):
       for number, hypotheses in finished:
@@ -201,18 +209,21 @@ class Translator:
       for larger in grown(self._programs, size, shapes):
         self._programs.compile(larger, shapes)
 
-  def _jobs(self, examples: Sequence[Example]) -> Iterator[_Job]:
+  def _jobs(
+    self, examples: Sequence[Example], terms: Sequence[Terms] = ()
+  ) -> Iterator[_Job]:
     """Which examples are searched together, where, and in which size."""
-
-    alike: dict[int, list[int]] = collections.defaultdict(list)
+    terms = terms or [Terms()] * len(examples)
+    alike: dict[tuple[int, tuple[bool, bool]], list[int]]
+    alike = collections.defaultdict(list)
     lengths = [self._batcher.subwords(example) for example in examples]
     for number, example in enumerate(examples):
       if (length := lengths[number]) > 1:  # else an empty line
         # Seldom wider than its subwords, so that sizes stay few.
         width = max(length, self._batcher.words(example))
-        alike[doubled(width, SHORTEST)].append(number)
+        alike[doubled(width, SHORTEST), terms[number].kind].append(number)
     # The widest first: what does not fit into memory is told at once.
-    for words, numbers in sorted(alike.items(), reverse=True):
+    for (words, _), numbers in sorted(alike.items(), reverse=True):
       numbers.sort(key=lambda i: (-lengths[i], i))
       source = doubled(lengths[numbers[0]], SHORTEST)
       # Very wide sentences come fewer together, within the same memory.
@@ -225,7 +236,10 @@ class Translator:
       devices = max(1, min(len(self._devices), len(numbers) // most))
       shares = max(1, min(devices * self._threads, len(numbers) // few))
       share = -(-len(numbers) // shares)
+      own = [terms[number] for number in numbers]
       length = longest_output(self._config, source)
+      needed = max(self._limit(source, one) for one in own)
+      length = length if needed <= length else doubled(needed, length)
       places = min(doubled(share, few), most)
       size = Size(
         source=source,
@@ -236,6 +250,7 @@ class Translator:
         room=length if places * self._hypotheses <= SMALL else ROOM,
         rows=min(doubled(share, few), READ, most),
         few=few,
+        asked=sizes_of(own),
       )
       for first in range(shares):
         # Few are searched by one device, for each width by another, and in the
@@ -261,23 +276,29 @@ class Translator:
     return nbest
 
   def _batch(
-    self, chosen: Sequence[tuple[Example, int]], size: Size
+    self, chosen: Sequence[tuple[Example, Terms]], size: Size
   ) -> tuple[Batches, Asked]:
-    """The facts of examples with their places, and what is asked."""
+    """The facts of examples, and what is asked of them."""
     batch = self._batcher(
       [example for example, _ in chosen],
       subwords=size.source,
       words=size.words,
       rows=size.rows,
     )
-    limit_B = np.ones(size.rows, np.int32)
-    place_B = np.zeros(size.rows, np.int32)
-    for row, (example, place) in enumerate(chosen):
-      limit_B[row] = longest_output(
-        self._config, self._batcher.subwords(example)
-      )
-      place_B[row] = place
-    return batch, Asked(limit_B, place_B)
+    asked = asked_of(
+      [self._limit(self.subwords(example), own) for example, own in chosen],
+      [own for _, own in chosen],
+      rows=size.rows,
+      sizes=size.asked,
+    )
+    return batch, asked
+
+  def _limit(self, subwords: int, terms: Terms) -> int:
+    """Longest output; what is asked of a translation has room in it."""
+    limit = longest_output(self._config, subwords)
+    if not any(terms.kind):
+      return limit
+    return max(limit, terms.least + self._config.max_length_offset)
 
 
 def longest_output(config: Decode, subwords: int) -> int:

@@ -1,4 +1,4 @@
-"""Flags of a run, or an ensemble, that translates, and of how it searches.
+"""Flags of how a run, or an ensemble, searches.
 
 Each option of a search (`jaxsyn.decode.searches`) is a flag by its own name, with
 the option's bounds and meaning, so that a new search has its flags.
@@ -19,27 +19,12 @@ from jaxsyn.member import address
 from jaxsyn.options.fields import fields_of, said
 from jaxsyn.options.flags import field_flag
 from jaxsyn.session import Session
+from jaxsyn.translating import run_flags
 
 flags.disclaim_key_flags()  # they show in the help of the command
 
 
-def define_run() -> None:
-  """Flags that name runs: --workdir and those beside it."""
-  flags.DEFINE_string("workdir", None, "Folder of a trained run.")
-  flags.DEFINE_list(
-    "ensemble",
-    [],
-    "More runs, FOLDER or FOLDER@CHECKPOINT, that choose each subword with it; "
-    "of any systems, with the same target vocabulary.",
-  )
-  flags.DEFINE_list(
-    "weights", [], "Of --workdir and of each of --ensemble; all equal."
-  )
-  flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
-  flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
-
-
-def define_search() -> None:
+def define() -> None:
   """Flags of the search, instead of what the run's config says."""
   flags.DEFINE_enum(
     "search",
@@ -58,33 +43,20 @@ def define_search() -> None:
 
 # What several processes must agree on; the folder may be a copy.
 NAMES = (
-  *("ensemble", "weights", "checkpoint", "search", "beam", "alpha", "nbest"),
+  *("search", "beam", "alpha", "nbest"),
   *(option for spec in SEARCHES.values() for option in fields_of(spec)),
 )
 
 
 def session_of(values: flags.FlagValues) -> Session:
-  """The session that the flags ask for.
+  """The session that all these flags ask for.
 
   Raises:
     InputError: no --workdir, a flag of a search that is not made, or as
       `Session`.
   """
-  if not values.workdir:
-    raise InputError("--workdir is missing: name the folder of a trained run.")
-  try:
-    weights = [float(weight) for weight in values.weights]
-  except ValueError:
-    raise InputError(
-      f"--weights={','.join(values.weights)}: numbers, as in 0.7,0.3."
-    ) from None
-  return Session(
-    [values.workdir, *values.ensemble] if values.ensemble else values.workdir,
-    checkpoint=values.checkpoint,
-    parser=values.parser,
-    weights=weights,
-    **_decode(values),
-  )
+  run_flags.check(values)
+  return run_flags.session_of(values, **_decode(values))
 
 
 def _decode(values: flags.FlagValues) -> dict[str, Any]:

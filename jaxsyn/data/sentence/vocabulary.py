@@ -130,6 +130,10 @@ class Vocabulary:
       [offset[j] for _, j in spans],
     )
 
+  def written(self, text: str) -> str:
+    """The text as subwords write it: normalised, "▁" for its blanks."""
+    return self._processor.normalize(text)
+
   def pieces(self, ids: Iterable[int]) -> list[str]:
     """Subwords as they are written, "▁" for a blank before them.
 
