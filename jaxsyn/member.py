@@ -115,8 +115,9 @@ def _plan(run: workdir.Run, changes: Mapping[str, Any]) -> Plan:
   fields = as_dict(run.config.decode)
   for name, value in changes.items():
     inner = fields.get(name)
-    both = isinstance(inner, Mapping) and isinstance(value, Mapping)
-    fields[name] = {**inner, **value} if both else value
+    if isinstance(inner, Mapping) and isinstance(value, Mapping):
+      value = {**inner, **value}  # of a search, what is not said stays
+    fields[name] = value
   decode = from_config(Decode, fields, At("decode"))
   try:
     return resolve(dataclasses.replace(run.config, decode=decode), run.manifest)

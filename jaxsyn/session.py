@@ -33,12 +33,18 @@ from jaxsyn.requests import Request, request
 from jaxsyn.sources import ParallelReader, SourceReader
 from jaxsyn.training.memory import enough_memory
 
+Finish = Callable[
+  [Sequence[Request], Sequence[Example], list[list[Translation]]],
+  list[list[Translation]],
+]
+
 
 class Session:
   """A run that translates, or an ensemble of several.
 
   Attributes:
     members: the runs.
+    weights: of each; they add up to 1.
     run, plan, sources, chosen: of the first; see `jaxsyn.member.Member`.
     params: of the run; of an ensemble, as `jaxsyn.decode.ensemble` has them.
     notes: why parameters are not those that were asked for, in sentences, which
@@ -82,6 +88,8 @@ class Session:
     )
     weights = [float(weight) for weight in weights]
     check_weights(folders, weights)
+    total = sum(weights) or len(folders)
+    self.weights = [w / total for w in weights or [1.0] * len(folders)]
     self.members = tuple(
       open_member(
         one,
@@ -105,7 +113,8 @@ class Session:
     self.params = first.params
     if len(self.members) > 1:
       reader = EnsembleReader([one.sources for one in self.members])
-      model = ensemble([m.plan.recipe.model for m in self.members], weights)
+      models = [one.plan.recipe.model for one in self.members]
+      model = ensemble(models, self.weights)
       self.params = params_of([one.params for one in self.members])
       features = {"members": [one.sources.features for one in self.members]}
     self._reader = ParallelReader(reader)
@@ -117,8 +126,11 @@ class Session:
     )
     self._forced = Forced(model, change=change, **features)
 
-  def example(self, source: Source) -> Example:
-    """The arrays of one source sentence, a raw line or its parse."""
+  def example(self, source: Source) -> Any:
+    """The arrays of one source sentence, a raw line or its parse.
+
+    Returns: of a run a dict, of an ensemble a tuple with one of each.
+    """
     (example,) = self.begin_examples([source])()
     return example
 
@@ -129,17 +141,28 @@ class Session:
     return self.begin(list(sources))()
 
   def begin(
-    self, sources: Sequence[Source | Request]
+    self, sources: Sequence[Source | Request], finish: Finish | None = None
   ) -> Callable[[], list[list[Translation]]]:
     """Starts to parse sentences; the function that is returned translates them.
 
     So the next block is parsed, by processes beside this one, while one is
     searched: see `jaxsyn.sources.ParallelReader`.
+
+    Args:
+      sources: raw lines, parses or requests.
+      finish: what is done with what was found: a function of the requests, their
+        examples and their translations; see `jaxsyn.translating.finishing`.
     """
     requests = [request(source) for source in sources]
     terms = [self._terms(*pair) for pair in enumerate(requests)]
-    examples = self.begin_examples([one.source for one in requests])
-    return lambda: self.search(examples(), terms)
+    reading = self.begin_examples([one.source for one in requests])
+
+    def translate() -> list[list[Translation]]:
+      examples = reading()
+      found = self.search(examples, terms)
+      return finish(requests, examples, found) if finish else found
+
+    return translate
 
   def _terms(self, number: int, asked: Request) -> Terms:
     """What is asked of a translation, in subwords.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -229,7 +230,7 @@ class ParallelReader:
     if self._workers is None:
       make = self.reader.opened
       self._workers = Workers(make, cores(), died=_DIED)
-    blocks = [
+    blocks: list[Future[Any]] = [
       self._workers.submit(type(self.reader).read_all, sources[i : i + _BLOCK])
       for i in range(0, len(sources), _BLOCK)
     ]

@@ -38,15 +38,21 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import field_flag, number_flag
 from jaxsyn.requests import Request, request
-from jaxsyn.session import Session
+from jaxsyn.session import Finish, Session
 from jaxsyn.training import hosts
 from jaxsyn.training.mesh import set_up_jax
-from jaxsyn.translating import inputs, outputs, run_flags, search_flags
+from jaxsyn.translating import (
+  finishing,
+  inputs,
+  outputs,
+  run_flags,
+  search_flags,
+)
 
 # What several processes must agree on; the folder may be a copy.
 _SAME = (
   *("conllu", "json", "scores", "buffer", "errors"),
-  *(*run_flags.NAMES, *search_flags.NAMES),
+  *(*run_flags.NAMES, *search_flags.NAMES, *finishing.NAMES),
 )
 
 Given = Source | Request | Faulty | None
@@ -54,7 +60,10 @@ Translate = Callable[[], list[list[Translation]]]
 
 
 def run(
-  session: Session, sources: Iterable[Given], buffer: int = 1000
+  session: Session,
+  sources: Iterable[Given],
+  buffer: int = 1000,
+  finish: Finish | None = None,
 ) -> Iterator[list[Translation]]:
   """Translates a stream in order; the n best of each sentence.
 
@@ -64,15 +73,19 @@ def run(
       `jaxsyn.translating.inputs`, answered as they come.
     buffer: at most so many sentences for each device are sorted by length and
       translated together.
+    finish: what is done with what was found; see `Session.begin`.
   """
   buffer *= len(session.devices)
-  for given, translate in _begun(session, sources, buffer):
+  for given, translate in _begun(session, sources, buffer, finish):
     translations = iter(translate())
     yield from ([NOTHING] if s is None else next(translations) for s in given)
 
 
 def _begun(
-  session: Session, sources: Iterable[Given], buffer: int
+  session: Session,
+  sources: Iterable[Given],
+  buffer: int,
+  finish: Finish | None,
 ) -> Iterator[tuple[list[Request | None], Translate]]:
   """Blocks to be searched; one more is being parsed already, if it is there."""
   blocks: collections.deque[tuple[list[Request | None], Translate]]
@@ -81,7 +94,7 @@ def _begun(
     for chunk in stream.chunks(sources, buffer):
       given = [_placed(one, next(places)) for one in chunk]
       real = [s for s in given if s is not None]
-      blocks.append((given, session.begin(real)))
+      blocks.append((given, session.begin(real, finish)))
       # A writer that pauses waits for all answers.
       while len(blocks) > (len(chunk) == buffer):
         yield blocks.popleft()
@@ -123,13 +136,14 @@ def _translate(values: flags.FlagValues) -> InputError | None:
     told["bytes of --input"] = os.path.getsize(values.input) if there else None
     hosts.check_same("command", told)
   session = search_flags.session_of(values)
+  finish = finishing.of_flags(values, session)
   faults: list[str] = []
   sources = inputs.of_flags(values, faults)
   is_first = jax.process_index() == 0
   writer = text.writer(values.output) if is_first else _nowhere()
   try:
     with contextlib.closing(session), writer as write:
-      for lines in _answers(session, sources, values):
+      for lines in _answers(session, sources, values, finish):
         for line in lines:
           write(line)
   except _MetByAll as fault:
@@ -167,7 +181,10 @@ def _check_files(values: flags.FlagValues) -> None:
 
 
 def _answers(
-  session: Session, sources: Iterable[Given], values: flags.FlagValues
+  session: Session,
+  sources: Iterable[Given],
+  values: flags.FlagValues,
+  finish: Finish,
 ) -> Iterator[list[str]]:
   """What is written for each sentence, in order.
 
@@ -180,7 +197,7 @@ def _answers(
   own = itertools.islice(sources, me, None, processes)
   answers = (
     list(outputs.lines(me + number * processes, nbest, values))
-    for number, nbest in enumerate(run(session, own, values.buffer))
+    for number, nbest in enumerate(run(session, own, values.buffer, finish))
   )
   if processes == 1:
     yield from answers
@@ -225,6 +242,7 @@ def _tell(
 if __name__ == "__main__":
   run_flags.define()
   search_flags.define()
+  finishing.define()
   flags.DEFINE_string("input", "-", "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
   flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")

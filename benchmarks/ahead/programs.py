@@ -167,7 +167,7 @@ def compile_search(task: Task, machine: Machine) -> tuple[Program, Program]:
     batch = pad(
       [], task.reads, subwords=size.source, words=size.words, rows=size.rows
     )
-    ones_R = np.ones(size.rows, np.int32)
+    ones_R: Any = np.ones(size.rows, np.int32)
     return batch, Asked(ones_R, ones_R)
 
   one = SingleDeviceSharding(machine.devices[0])

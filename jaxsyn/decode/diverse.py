@@ -93,10 +93,11 @@ class Diverse(SearchSpec):
       x = jnp.stack(parts, 2)
       return x.reshape(x.shape[0], -1, *x.shape[3:])
 
-    open_BG = jnp.stack([one.open_B for one in kept], 1)
-    all_of = jax.tree.map(
-      joined, *(dataclasses.replace(one, open_B=None) for one in kept)
+    all_of: Kept = jax.tree.map(
+      joined,
+      *(dataclasses.replace(one, open_B=one.open_B[:, None]) for one in kept),
     )
+    open_BG = all_of.open_B
     return decoding.follow(
       search,
       new.cache,

@@ -16,7 +16,9 @@ different source vocabularies; that of the target is one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -81,11 +83,11 @@ class Ensemble(nn.Module):
     that all have.
     """
     V = min(x.shape[-1] for x in logits)
-    total = 0.0
-    for weight, x in zip(self.weights, logits):
-      log_p = jax.nn.log_softmax(x.astype(jnp.float32), axis=-1)
-      total += weight * log_p[..., :V]
-    return total
+    parts = [
+      weight * jax.nn.log_softmax(x.astype(jnp.float32), axis=-1)[..., :V]
+      for weight, x in zip(self.weights, logits)
+    ]
+    return functools.reduce(operator.add, parts)
 
   def _each(self, method: str, *arguments: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(
@@ -101,14 +103,9 @@ def ensemble(
 
   Args:
     models: any; the same may be there twice.
-    weights: above 0, one of each; none: all are equal.
+    weights: of each; they add up to 1.
   """
-  weights = weights or [1.0] * len(models)
-  total = sum(weights)
-  return Ensemble(
-    tuple(model.clone() for model in models),
-    tuple(weight / total for weight in weights),
-  )
+  return Ensemble(tuple(model.clone() for model in models), tuple(weights))
 
 
 def params_of(params: Sequence[Any]) -> dict[str, Any]:
@@ -116,10 +113,7 @@ def params_of(params: Sequence[Any]) -> dict[str, Any]:
   return {f"members_{number}": own for number, own in enumerate(params)}
 
 
-def forward(
-  model: EncoderDecoder | Ensemble,
-  batch: Mapping[str, Array] | tuple[Mapping[str, Array], ...],
-) -> Array:
+def forward(model: EncoderDecoder | Ensemble, batch: Any) -> Array:
   """logits_BTV of every target position, given the true past.
 
   Used as a method: `model.apply(variables, batch, method=forward)`.

@@ -19,7 +19,7 @@ from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.split import Change
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.decode.ensemble import Ensemble, forward
-from jaxsyn.decode.examples import Batcher, Batches, Example
+from jaxsyn.decode.examples import Batcher, Example
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.training.losses import token_log_probability
 
@@ -47,12 +47,12 @@ class Forced:
     """
     self._batcher = Batcher(features, members=members, change=change)
 
-    def log_p(params: Any, batch: Batches, id_BT: jax.Array) -> jax.Array:
+    def log_p(params: Any, batch: Any, id_BT: jax.Array) -> jax.Array:
       if isinstance(batch, tuple):
         batch = tuple({**own, "target_id_BT": id_BT} for own in batch)
       else:
         batch = {**batch, "target_id_BT": id_BT}
-      logits_BTV = model.apply({"params": params}, batch, method=forward)
+      logits_BTV: Any = model.apply({"params": params}, batch, method=forward)
       return token_log_probability(logits_BTV, id_BT)
 
     self._log_p = jax.jit(log_p)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -201,7 +202,8 @@ def batch_of(
             phrase[:begun] == phrase[had - begun : had]
           )
   met_B1P = np.zeros((B, 1, P), np.int32)
-  return Phrases(token_BPL, length_BP, must_BP, border_BPLL, met_B1P)
+  made: Any = token_BPL, length_BP, must_BP, border_BPLL, met_B1P
+  return Phrases(*made)
 
 
 def sizes_of(phrases: Sequence[Sequence[Phrase]]) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -180,7 +181,8 @@ def batch_of(automata: Sequence[Automaton], sizes: tuple[int, int]) -> Prefix:
         token_BXE[row, x, e], next_BXE[row, x, e] = token, to
   length_B = np.array([len(states) for states in automata], np.int32)
   state_B1 = np.zeros((B, 1), np.int32)
-  return Prefix(range_BX2, token_BXE, next_BXE, length_B, state_B1)
+  made: Any = range_BX2, token_BXE, next_BXE, length_B, state_B1
+  return Prefix(*made)
 
 
 def sizes_of(automata: Sequence[Automaton]) -> tuple[int, int]:

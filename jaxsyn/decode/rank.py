@@ -6,10 +6,10 @@ Letters: C continuation; J chunk of the vocabulary; X subword of a chunk.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxsyn.config import Decode
@@ -46,7 +46,8 @@ def score(log_p: Array, length: Array, decode: Decode) -> Array:
 
 def penalised(log_p: float, length: int, decode: Decode) -> float:
   """The same of one hypothesis, on the host."""
-  return float(score(np.float64(log_p), np.array(length), decode))
+  penalty: Callable[..., Any] = PENALTIES[decode.length_penalty]
+  return float(log_p / penalty(float(length), decode.alpha))
 
 
 def continuations(

@@ -37,6 +37,8 @@ from jaxsyn.decode.spec import SearchSpec
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import CountOrOff, Positive, Probability, Seed
 
+MOST = 640  # samples that are drawn together, of one sentence or of several
+
 
 @dataclasses.dataclass(frozen=True)
 class Sample(SearchSpec):
@@ -62,6 +64,9 @@ class Sample(SearchSpec):
 
   def hypotheses(self, decode: Decode) -> int:
     return decode.nbest
+
+  def together(self, decode: Decode) -> int:
+    return max(1, min(decode.sentences, MOST // decode.nbest))
 
   def begin(self, asked: Asked, decode: Decode) -> Array:
     return asked.place_B

@@ -15,7 +15,6 @@ from jax import Array
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.decode.ensemble import Ensemble
-from jaxsyn.decode.examples import Batches
 from jaxsyn.decode.phrases import Phrases
 from jaxsyn.decode.prefix import Prefix
 from jaxsyn.decode.rank import NEVER
@@ -62,7 +61,7 @@ class Sources:
     return first.real_BS.any(1)
 
 
-def sources_of(batch: Batches, asked: Asked) -> Sources:
+def sources_of(batch: Any, asked: Asked) -> Sources:
   """The sentences of a batch.
 
   Args:
@@ -71,9 +70,10 @@ def sources_of(batch: Batches, asked: Asked) -> Sources:
   """
   if not isinstance(batch, tuple):
     return Sources(batch["source_id_BS"], view_of(batch, "source"), asked)
-  each = [sources_of(own, asked) for own in batch]
   return Sources(
-    tuple(own.id_BS for own in each), tuple(own.view for own in each), asked
+    tuple(own["source_id_BS"] for own in batch),
+    tuple(view_of(own, "source") for own in batch),
+    asked,
   )
 
 

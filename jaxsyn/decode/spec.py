@@ -26,6 +26,10 @@ class SearchSpec(Choice):
     """N, hypotheses kept of a sentence."""
     return decode.beam
 
+  def together(self, decode: Decode) -> int:
+    """Sentences that are searched together."""
+    return decode.sentences
+
   def begin(self, asked: Asked, decode: Decode) -> Any:
     """What it remembers itself of sentences, `Search.own`: arrays, B first.
 

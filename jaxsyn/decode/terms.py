@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -129,10 +130,11 @@ def asked_of(
   padded = [*terms, *[Terms()] * (rows - len(terms))]
   limit_B = np.ones(rows, np.int32)
   limit_B[: len(limits)] = limits
+  place_B = np.array([one.place for one in padded], np.int32)
   of_prefix, of_phrases = sizes
+  made: Any = limit_B, place_B
   return Asked(
-    limit_B,
-    np.array([one.place for one in padded], np.int32),
+    *made,
     of_prefix and prefix.batch_of([one.prefix for one in padded], of_prefix),
     of_phrases
     and phrases.batch_of(

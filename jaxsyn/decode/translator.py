@@ -47,12 +47,15 @@ class Translation:
     score: log probability divided by the length penalty.
     log_p: log probability of its subwords, the end sign included.
     ids: its subwords, without the end sign.
+    links: (word of the source, word of the text) between blanks, from 0, where
+      they were asked for: see `jaxsyn.translating.alignments`.
   """
 
   text: str
   score: float
   log_p: float
   ids: tuple[int, ...]
+  links: tuple[tuple[int, int], ...] = ()
 
 
 NOTHING = Translation("", score=0.0, log_p=0.0, ids=())  # of an empty line
@@ -227,7 +230,7 @@ class Translator:
       numbers.sort(key=lambda i: (-lengths[i], i))
       source = doubled(lengths[numbers[0]], SHORTEST)
       # Very wide sentences come fewer together, within the same memory.
-      together = self._config.sentences
+      together = self._config.search.together(self._config)
       most = max(1, min(together, together * 128 // words))
       few = min(FEW if len(numbers) > 1 else 1, most)
       # Shares are fixed and not taken by who is first: a sentence keeps its

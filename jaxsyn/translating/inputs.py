@@ -65,7 +65,8 @@ def of_flags(
     if isinstance(item, Faulty) and item.text is None:
       yield item
       continue
-    asked = request(item.text if isinstance(item, Faulty) else item)
+    source: Any = item.text if isinstance(item, Faulty) else item
+    asked = request(source)
     yield dataclasses.replace(asked, place=place)
 
 

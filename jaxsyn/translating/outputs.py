@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from absl import flags
 
 from jaxsyn.decode.translator import NOTHING, Translation
+from jaxsyn.translating.alignments import pharaoh
 
 
 def lines(
@@ -17,11 +18,16 @@ def lines(
   Args:
     number: place of the sentence in the input, from 0.
     nbest: what was found, best first.
-    values: of --nbest and --scores.
+    values: of --nbest, --scores and --alignments.
   """
   if values.nbest:  # Moses' n-best format
     for one in nbest:
-      yield f"{number} ||| {one.text} ||| {one.score:.4f}"
+      yield f"{number} ||| {one.text} ||| {one.score:.4f}" + _links(one, values)
     return
   best = nbest[0] if nbest else NOTHING
-  yield f"{best.text}\t{best.score:.4f}" if values.scores else best.text
+  score = f"\t{best.score:.4f}" if values.scores else ""
+  yield best.text + score + _links(best, values)
+
+
+def _links(one: Translation, values: flags.FlagValues) -> str:
+  return f" ||| {pharaoh(one.links)}" if values.alignments else ""

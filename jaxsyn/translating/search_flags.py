@@ -61,10 +61,20 @@ def session_of(values: flags.FlagValues) -> Session:
 
 def _decode(values: flags.FlagValues) -> dict[str, Any]:
   """Fields of config.decode that flags change."""
-  names = [n for n in ("search", "beam", "alpha", "nbest") if n in values]
+  names = ("search", "beam", "alpha", "nbest")
   decode: dict[str, Any] = {
     n: values[n].value for n in names if values[n].value is not None
   }
+  if values.mbr is not None:
+    if decode.setdefault("search", "sample") != "sample":
+      raise InputError(
+        f"--mbr is of samples: leave out --search {values.search}."
+      )
+    if values.mbr < (values.nbest or 1):
+      raise InputError(
+        f"--nbest={values.nbest} is more than --mbr={values.mbr} samples."
+      )
+    decode["nbest"] = values.mbr
   given = {
     name: own for name, spec in SEARCHES.items() if (own := _own(values, spec))
   }

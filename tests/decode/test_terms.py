@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tables_under_test import Tables, by, drawn, searched, stepped
+from tables_under_test import Tables, by, drawn, stepped
 
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode import phrases
