@@ -244,7 +244,7 @@ class Decode:
 
   search: SearchSpec = one_of("jaxsyn.decode.searches:SEARCHES", "beam", "How.")
   beam: Annotated[int, Range(1, 1000)] = option(
-    5, "Hypotheses kept of a sentence; 1: greedy. Samples are kept all."
+    5, "Hypotheses kept of a sentence; 1: greedy."
   )
   length_penalty: Literal["fairseq", "gnmt"] = option(
     "fairseq", '"fairseq": len**alpha; "gnmt": ((5+len)/6)**alpha.'

@@ -2,6 +2,7 @@
 
   session = Session("runs/pascal", beam=5)
   ((best, *rest),) = session(["Two young men are playing football."])
+  several = Session(["runs/pascal", "runs/deps_san"], weights=[0.6, 0.4])
 
 Before this file: `member` (a run), `requests` (what is asked of a sentence), and
 `jaxsyn.decode`. After it: the commands, and `jaxsyn.inspection`.

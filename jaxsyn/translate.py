@@ -24,6 +24,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import jax
 from absl import flags, logging
@@ -91,7 +92,8 @@ def _begun(
   blocks: collections.deque[tuple[list[Request | None], Translate]]
   blocks, places = collections.deque(), itertools.count()
   try:
-    for chunk in stream.chunks(sources, buffer):
+    items: Iterable[Any] = sources
+    for chunk in stream.chunks(items, buffer):
       given = [_placed(one, next(places)) for one in chunk]
       real = [s for s in given if s is not None]
       blocks.append((given, session.begin(real, finish)))

@@ -52,33 +52,24 @@ def test_an_ensemble_is_the_weighted_sum_of_log_probabilities(runs):
   """Of families that read other things; normalised at each position."""
   names = ["pascal", "gru_global", "deps_san"]
   weights = np.array([0.5, 0.3, 0.2])
-  together = Session([runs[n] for n in names], weights=10 * weights, nbest=3)
+  together = Session([runs[n] for n in names], weights=10 * weights)
   members = [Session(runs[name]) for name in names]
-  found = together(LINES)
+  ((best,),) = together(LINES[:1])
+  (forced,) = together.force(LINES[:1], [best.ids])
   V = together.sources.vocabularies[1].size
-  for line, nbest in zip(LINES, found):
-    for one in nbest:
-      # All that could stand at each place: log p of every subword, by force.
-      for place in range(min(2, len(one.ids))):
-        past = list(one.ids[:place])
-        each = [
-          [
-            own.log_p[place]
-            for own in session.force(
-              [line] * V, [[*past, token] for token in range(V)]
-            )
-          ]
-          for session in members
-        ]
-        mixed = weights @ np.array(each)
-        mixed -= np.log(np.exp(mixed).sum())
-        (forced,) = together.force([line], [one.ids])
-        np.testing.assert_allclose(
-          forced.log_p[place], mixed[one.ids[place]], atol=1e-4
-        )
-      break
-  own = [session(LINES)[0][0].ids for session in members]
-  assert len({*own, found[0][0].ids}) > 1
+  for place in range(2):
+    # Each member's log p of all that could stand there, by force.
+    given = [[*best.ids[:place], token] for token in range(V)]
+    each = [
+      [one.log_p[place] for one in session.force(LINES[:1] * V, given)]
+      for session in members
+    ]
+    mixed_V = weights @ np.array(each)
+    mixed_V -= np.log(np.exp(mixed_V).sum())
+    np.testing.assert_allclose(
+      forced.log_p[place], mixed_V[best.ids[place]], atol=1e-4
+    )
+    assert np.ptp(np.array(each)[:, best.ids[place]]) > 0.01
 
 
 def test_forced_scores_are_those_of_the_search(runs, alone):
@@ -131,7 +122,7 @@ def test_a_sentence_is_parsed_once_for_all(runs, monkeypatch):
 def test_what_does_not_fit_together_is_told(runs, tmp_path):
   with pytest.raises(InputError, match=r"1 weights for 2 runs"):
     Session([runs["pascal"]] * 2, weights=[1])
-  with pytest.raises(InputError, match=r"weight -1 of a run must be above 0"):
+  with pytest.raises(InputError, match=r"weight -1.0 of a run must be above 0"):
     Session([runs["pascal"]] * 2, weights=[1, -1])
   other = tmp_path / "other"
   shutil.copytree(runs["deps_san"], other)

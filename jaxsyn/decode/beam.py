@@ -24,7 +24,7 @@ from jaxsyn.config import Decode
 from jaxsyn.data.schema import EOS
 from jaxsyn.decode.phrases import allocated
 from jaxsyn.decode.rank import NEVER, continuations, score
-from jaxsyn.decode.search import Decoding, Hypotheses, Search
+from jaxsyn.decode.search import Decoding, Hypotheses, Next, Search
 from jaxsyn.decode.spec import SearchSpec
 from jaxsyn.models.contract import taken
 
@@ -35,8 +35,12 @@ class Beam(SearchSpec):
 
   constrains: ClassVar[bool] = True
 
+  def advance(self, decoding: Decoding, search: Search) -> Next:
+    """What may follow: all that the model and what is asked allow."""
+    return decoding.advance(search)
+
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
-    new, last_B = decoding.advance(search), is_last(search)
+    new, last_B = self.advance(decoding, search), is_last(search)
     # All continuations of a sentence compete; 2N leave N open ones even if N
     # of them end.
     best = continuations(

@@ -154,10 +154,12 @@ class Decoding:
     params: Any,
     ranks: Callable[[], np.ndarray] | None = None,
   ):
-    """Args:
-    model: that translates.
-    params: of it.
-    ranks: rank_V of `Prefixes`, where there are prefixes.
+    """Sets it up.
+
+    Args:
+      model: that translates.
+      params: of it.
+      ranks: rank_V of `Prefixes`, where there are prefixes.
     """
     self._model, self._params, self._ranks = model, params, ranks
 
@@ -210,7 +212,9 @@ class Decoding:
     # Of bfloat16 each log probability was 0.016 off, of 32,000 subwords.
     logits_BNV = logits_BNV.astype(jnp.float32)
     lse_BN = jax.nn.logsumexp(logits_BNV, axis=-1)
-    if search.prefix is not None and self._ranks is not None:
+    if search.prefix is not None:
+      if self._ranks is None:
+        raise ValueError("a prefix without the ranks of its vocabulary")
       logits_BNV = search.prefix.restricted(logits_BNV, self._ranks())
     if search.phrases is not None:
       logits_BNV = search.phrases.restricted(logits_BNV)

@@ -128,13 +128,13 @@ def asked_of(
     sizes: of `sizes_of` these and others.
   """
   padded = [*terms, *[Terms()] * (rows - len(terms))]
-  limit_B = np.ones(rows, np.int32)
+  limit_B: Any = np.ones(rows, np.int32)
   limit_B[: len(limits)] = limits
-  place_B = np.array([one.place for one in padded], np.int32)
+  place_B: Any = np.array([one.place for one in padded], np.int32)
   of_prefix, of_phrases = sizes
-  made: Any = limit_B, place_B
   return Asked(
-    *made,
+    limit_B,
+    place_B,
     of_prefix and prefix.batch_of([one.prefix for one in padded], of_prefix),
     of_phrases
     and phrases.batch_of(

@@ -43,6 +43,11 @@ def of_flags(
   if values.json or values.input.endswith(JSON):
     if values.conllu:
       raise InputError("--json and --conllu: the input is one of them.")
+    if values.prefix:
+      raise InputError(
+        "--prefix is for text and CoNLL-U; a line of JSON has its own: "
+        '"target_prefix".'
+      )
     items = requests(values.input, errors)
   else:
     trees = values.conllu or stream.is_conllu(values.input)

@@ -21,7 +21,7 @@ def lines(
     values: of --nbest, --scores and --alignments.
   """
   if values.nbest:  # Moses' n-best format
-    for one in nbest:
+    for one in nbest or [NOTHING]:
       yield f"{number} ||| {one.text} ||| {one.score:.4f}" + _links(one, values)
     return
   best = nbest[0] if nbest else NOTHING

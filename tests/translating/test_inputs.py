@@ -75,6 +75,8 @@ def test_a_file_of_prefixes(tmp_path):
     InputError, match=r"prefix has 2 lines, and .*a\.txt more"
   ):
     read(tmp_path, "a\nb\nc\n", prefix="Der\n\n")
+  with pytest.raises(InputError, match=r"a line of JSON has its own"):
+    read(tmp_path, "{}\n", json=True, prefix="Der\n")
   with pytest.raises(
     InputError, match=r"prefix has more lines than .*a\.txt, which has 1"
   ):
