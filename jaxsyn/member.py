@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn import parameters, workdir
+from jaxsyn import files, parameters, workdir
 from jaxsyn.config import Decode
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, as_dict, from_config
@@ -76,9 +76,14 @@ def open_member(
 
 
 def address(folder: Folder) -> tuple[str, str]:
-  """(folder, checkpoint) of FOLDER@CHECKPOINT; of a folder alone, (folder, "")."""
+  """(folder, checkpoint) of FOLDER@CHECKPOINT; (folder, "") of a folder alone.
+
+  A run in a folder of such a name is that run.
+  """
   named = re.fullmatch(r"(.+)@(best|last|\d+)", os.fspath(folder))
-  return (named[1], named[2]) if named else (os.fspath(folder), "")
+  if named is None or files.is_file(files.path_of(folder) / workdir.CONFIG):
+    return os.fspath(folder), ""
+  return named[1], named[2]
 
 
 def check_weights(folders: Sequence[Folder], weights: Sequence[float]) -> None:

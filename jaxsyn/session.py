@@ -18,6 +18,7 @@ import jax
 
 from jaxsyn.data.loader.split import Change
 from jaxsyn.data.schema import EOS, SPECIAL
+from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.ensemble import Ensemble, ensemble, params_of
 from jaxsyn.decode.examples import Example
@@ -184,10 +185,18 @@ class Session:
           f"{SEARCHES.name_of(search)!r}."
         )
       return self._translate.wording(
-        place, asked.prefix, asked.constraints, asked.avoid
+        place,
+        self._normal(asked.prefix),
+        [self._normal(one) for one in asked.constraints],
+        [self._normal(one) for one in asked.avoid],
       )
     except InputError as error:
       raise InputError(f"line {place + 1} of the input: {error}") from None
+
+  def _normal(self, line: str) -> str:
+    """Text of the target side as that of training was written."""
+    nfc = self.run.manifest["options"]["clean"]["nfc"]
+    return text.normal(line) if nfc else line
 
   def begin_examples(
     self, sources: Sequence[Source]
@@ -242,7 +251,7 @@ class Session:
     """
     vocabulary = self.sources.vocabularies[1]
     ids = [
-      vocabulary.ids(one) if isinstance(one, str) else list(one)
+      vocabulary.ids(self._normal(one)) if isinstance(one, str) else list(one)
       for one in targets
     ]
     # Of an n-best list each source is read once.

@@ -53,12 +53,14 @@ def test_lines_have_what_they_ask_for_and_others_are_as_ever(session):
   for request, nbest in zip(asked, found, strict=True):
     if not request.source:
       continue
-    assert len(nbest) == 3
+    assert 1 <= len(nbest) <= 3  # not all have met what they must
     for one in nbest:
       assert one.text.startswith(request.prefix)
       for phrase in request.constraints:
         assert phrase in one.text
-  scored = session.force([LINES[1]] * 3, [one.ids for one in found[5]])
+  scored = session.force(
+    [LINES[1]] * len(found[5]), [one.ids for one in found[5]]
+  )
   np.testing.assert_allclose(
     [one.total for one in scored], [one.log_p for one in found[5]], atol=1e-4
   )
@@ -67,13 +69,28 @@ def test_lines_have_what_they_ask_for_and_others_are_as_ever(session):
     assert_alike(session([request]), [nbest])
 
 
-def test_what_is_found_is_avoided_when_it_is_asked(session):
-  ((best, *_),) = session(LINES[:1])
-  word = best.text.split()[0]
-  ((other, *_),) = session([Request(LINES[0], avoid=(word,))])
-  ids = session.sources.vocabularies[1].ids(word)
-  starts = [list(other.ids[i : i + len(ids)]) for i in range(len(other.ids))]
-  assert other.ids != best.ids and ids not in starts
+def test_what_is_drawn_is_avoided_when_it_is_asked(runs):
+  options = {"search": "sample", "sample": {"temperature": 2.0}}
+  session = Session(runs["pascal"], nbest=20, **options)
+  ids_of = session.sources.vocabularies[1].ids
+
+  def holds(one, phrase):
+    size = len(phrase)
+    return any(
+      list(one.ids[at : at + size]) == phrase for at in range(len(one.ids))
+    )
+
+  (nbest,) = session(LINES[:1])
+  words = {word for one in nbest for word in one.text.split()}
+  there = [
+    word for word in sorted(words) if any(holds(o, ids_of(word)) for o in nbest)
+  ]
+  assert len(there) > 3
+  (other,) = session([Request(LINES[0], avoid=tuple(there))])
+  assert not any(holds(one, ids_of(word)) for one in other for word in there)
+  for one, new in zip(nbest, other, strict=True):
+    if not any(holds(one, ids_of(word)) for word in there):
+      assert one.ids == new.ids  # drawn alike where nothing was to be avoided
 
 
 @pytest.mark.parametrize(
@@ -104,7 +121,9 @@ def test_constraints_are_for_a_beam(runs):
 
 @pytest.mark.parametrize("system", ["pascal", "gru_global"])
 def test_links_are_those_of_the_pooled_maps(runs, system):
-  session = Session(runs[system])
+  # By chance, so that they have several words after so little training.
+  options = {"search": "sample", "sample": {"temperature": 2.0}}
+  session = Session(runs[system], **options)
   seen = look(session, LINES)
   found = list(
     translate.run(session, LINES, finish=Finish(session, links=True))
@@ -114,9 +133,9 @@ def test_links_are_those_of_the_pooled_maps(runs, system):
     maps = [m for m in one.attention if m.place == "cross"]
     weight_RC = np.concatenate([m.value_HQM for m in maps]).mean(0)
     words = len(best.text.split())
+    assert words > 1
     expected = weight_RC[:words, :-1].argmax(1)  # without end signs
     assert best.links == tuple((int(i), j) for j, i in enumerate(expected))
-    assert len({i for i, _ in best.links}) > 0
 
 
 def test_an_ensemble_is_linked_by_the_mean(runs):
@@ -211,10 +230,8 @@ def test_the_command(runs, session):
   "flags, message",
   [
     (["--temperature", 2], "--temperature is for --search sample; here it is"),
-    (["--search", "sample", "--groups", 2], "--groups is for --search diverse"),
     (["--mbr", 3, "--search", "beam"], "--mbr is of samples: leave out"),
     (["--mbr", 3, "--nbest", 5], "--nbest=5 is more than --mbr=3 samples"),
-    (["--weights", "a"], "--weights=a: numbers, as in 0.7,0.3"),
     (["--search", "diverse", "--groups", 2], "groups=2 must divide .*beam=3"),
   ],
 )
