@@ -6,7 +6,7 @@ keep their static sizes, and nearly all of their work is for open sentences.
 
 Before this file: `programs`. After it: `translator`.
 
-Letters: P sentence that takes a place; R sentence that was read.
+Letters: P sentence that takes a place.
 """
 
 from __future__ import annotations

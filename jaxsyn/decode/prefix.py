@@ -117,14 +117,15 @@ class Prefix:
   """The automata of some sentences, and where their hypotheses are in them.
 
   Attributes:
-    range_BX2: of each state, the first and beyond the last of a range.
+    first_BX, beyond_BX: of each state, its range of sorted subwords.
     token_BXE: the other subwords, then PAD.
     next_BXE: states that they lead to.
     length_B: number of the last state, in which all is allowed.
     state_BN: of open hypotheses; before the first subword one, not N.
   """
 
-  range_BX2: Array
+  first_BX: Array
+  beyond_BX: Array
   token_BXE: Array
   next_BXE: Array
   length_B: Array
@@ -139,10 +140,13 @@ class Prefix:
     """
     is_free_BN = self.state_BN >= self.length_B[:, None]
     state_BN = jnp.minimum(self.state_BN, self.token_BXE.shape[1] - 1)
-    first, beyond = jnp.moveaxis(taken(self.range_BX2, state_BN), -1, 0)
+    first_BN, beyond_BN = (
+      taken(edge_BX, state_BN) for edge_BX in (self.first_BX, self.beyond_BX)
+    )
     beyond_all = logits_BNV.shape[-1] - len(rank_V)
     rank_V = np.pad(rank_V, (0, beyond_all), constant_values=-1)
-    allowed_BNV = (rank_V >= first[..., None]) & (rank_V < beyond[..., None])
+    allowed_BNV = rank_V >= first_BN[..., None]
+    allowed_BNV = allowed_BNV & (rank_V < beyond_BN[..., None])
     allowed_BNV = allowed_BNV | is_free_BN[..., None]
     token_BNE = taken(self.token_BXE, state_BN)
     B, N = state_BN.shape
@@ -171,17 +175,17 @@ def batch_of(automata: Sequence[Automaton], sizes: tuple[int, int]) -> Prefix:
     sizes: X and E, of `sizes_of` or more.
   """
   (X, E), B = sizes, len(automata)
-  range_BX2 = np.zeros((B, X, 2), np.int32)
+  first_BX, beyond_BX = np.zeros((2, B, X), np.int32)
   token_BXE = np.full((B, X, E), PAD, np.int32)
   next_BXE = np.zeros((B, X, E), np.int32)
   for row, states in enumerate(automata):
     for x, state in enumerate(states):
-      range_BX2[row, x] = state.first, state.beyond
+      first_BX[row, x], beyond_BX[row, x] = state.first, state.beyond
       for e, (token, to) in enumerate(state.others.items()):
         token_BXE[row, x, e], next_BXE[row, x, e] = token, to
   length_B = np.array([len(states) for states in automata], np.int32)
   state_B1 = np.zeros((B, 1), np.int32)
-  made: Any = range_BX2, token_BXE, next_BXE, length_B, state_B1
+  made: Any = first_BX, beyond_BX, token_BXE, next_BXE, length_B, state_B1
   return Prefix(*made)
 
 

@@ -2,7 +2,7 @@
 
 Before this file: `search`, and `searches`, a step of it. After it: `pool`.
 
-Letters: P sentence that takes a place; R sentence that was read.
+Letters: P sentence that takes a place.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Popović 2015: the F-score, with beta = 2, of the mean precision and the mean re
 of character n-grams up to 6, of the orders that both texts have; blanks are no
 characters. n-grams are counted once a text, and matched all at once.
 
-Letters: A text; E another text.
+Letters: A text; E another text; X n-gram.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Kumar & Byrne 2004; with samples as candidates and as what they are held against,
 Eikema & Aziz 2020 (section 6.2). Its expected utility is the mean, over all samples,
 of its chrF with each as the reference.
+
+Letters: A text; E another text.
 """
 
 from __future__ import annotations
