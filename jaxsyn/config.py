@@ -1,7 +1,8 @@
 """Every option of jaxsyn: its default, bounds, unit and meaning.
 
 The only place where an option is said, with `jaxsyn.data.options`; those of
-choices (parts, windows, families, losses, rules, schedules) stand with the choice.
+choices (parts, windows, families, losses, rules, schedules, searches) stand with
+the choice.
 `configs/base.py` makes the ConfigDict of a command line from it; `read_config`
 is the way back and refuses unknown, missing or mistyped fields by name.
 `jaxsyn.plan` comes after and checks that the fields fit each other.
@@ -44,6 +45,7 @@ from jaxsyn.options.bounds import (
 )
 
 if TYPE_CHECKING:  # rooms above: an option names its table by address
+  from jaxsyn.decode.spec import SearchSpec
   from jaxsyn.models.spec import Family
   from jaxsyn.syntax import Spec
   from jaxsyn.training.objective import Loss
@@ -270,6 +272,7 @@ class Train:
 class Decode:
   """How translations are searched for."""
 
+  search: SearchSpec = one_of("jaxsyn.decode.searches:SEARCHES", "beam", "How.")
   beam: Annotated[int, Range(1, 1000)] = option(
     5, "Hypotheses kept of a sentence; 1: greedy."
   )

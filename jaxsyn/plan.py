@@ -179,11 +179,7 @@ def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
 def _check_fit(config: Config) -> None:
   """Fields that must fit each other; each alone is in its bounds."""
   train, decode = config.train, config.decode
-  if decode.nbest > decode.beam:
-    raise InputError(
-      f"config.decode.nbest={decode.nbest} is more than "
-      f"config.decode.beam={decode.beam}; a beam gives as many as it keeps."
-    )
+  decode.search.check(CONFIG / "decode", decode)
   if decode.max_length_factor == decode.max_length_offset == 0:
     raise InputError(
       "config.decode.max_length_factor and config.decode.max_length_offset are "

@@ -6,6 +6,10 @@ jaxsyn score --reference test.de --hypothesis a.de --hypothesis b.de \\
 The first hypothesis is the baseline of the others. p-values are two-sided; the
 column "sacreBLEU" is the p-value that sacreBLEU's command prints for the test left
 of it (`jaxsyn.scoring.significance` says how they differ).
+
+How probable a run finds translations, whoever made them:
+
+python -m jaxsyn.score --force --workdir runs/pascal --source test.en --hypothesis a.de
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from jaxsyn.scoring.results import Results, ScoredBucket
 from jaxsyn.scoring.scorers import Scored
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.scoring.tables import as_text
+from jaxsyn.translating import forcing, run_flags
 
 DEFAULTS = Settings(metrics=("bleu", "chrf", "ter"))
 Path = str | os.PathLike[str]
@@ -189,6 +194,9 @@ def _tell_words(values: flags.FlagValues) -> None:
 
 
 def _main(values: flags.FlagValues) -> None:
+  if values.force:
+    forcing.main(values)
+    return
   if not values.reference or not values.hypothesis:
     raise InputError("--reference and --hypothesis are needed, each a file.")
   results = run(
@@ -241,6 +249,8 @@ def define_flags() -> None:
     "several trees or none.",
   )
   flags.DEFINE_bool("json", False, "Print JSON instead of tables.")
+  forcing.define()
+  run_flags.define()
 
 
 if __name__ == "__main__":

@@ -2,130 +2,201 @@
 
   session = Session("runs/pascal", beam=5)
   ((best, *rest),) = session(["Two young men are playing football."])
+  several = Session(["runs/pascal", "runs/deps_san"], weights=[0.6, 0.4])
 
-Before this file: `sources` (what is read of a sentence), `parameters`, and
+Before this file: `member` (a run), `requests` (what is asked of a sentence), and
 `jaxsyn.decode`. After it: the commands, and `jaxsyn.inspection`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
-from jaxsyn import parameters, workdir
-from jaxsyn.config import Decode
 from jaxsyn.data.loader.change import Change
+from jaxsyn.data.schema import EOS, SPECIAL
+from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.stream import Source
+from jaxsyn.decode.ensemble import Ensemble, ensemble, params_of
+from jaxsyn.decode.examples import Example
+from jaxsyn.decode.forced import Forced, Scored
+from jaxsyn.decode.rank import penalised
+from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.decode.terms import Terms
 from jaxsyn.decode.translator import Translation, Translator
+from jaxsyn.ensemble_sources import EnsembleReader
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
-from jaxsyn.plan import Plan, resolve
-from jaxsyn.sources import Example, ParallelReader, SourceReader
+from jaxsyn.member import Folder, check_targets, check_weights, open_member
+from jaxsyn.models.contract import EncoderDecoder
+from jaxsyn.requests import Request, request
+from jaxsyn.sources import ParallelReader, SourceReader
 from jaxsyn.training.memory import enough_memory
-from jaxsyn.training.reader import Parameters
+
+Finish = Callable[
+  [Sequence[Request], Sequence[Example], list[list[Translation]]],
+  list[list[Translation]],
+]
 
 
 class Session:
-  """A run that translates.
+  """A run that translates, or an ensemble of several.
 
   Attributes:
-    run: config and manifest.
-    plan: the resolved config.
-    sources: makes examples of lines and parses.
-    params: parameters of the chosen checkpoint.
-    chosen: which that is, and by what, in words.
+    members: the runs.
+    weights: of each; they add up to 1.
+    run, plan, sources, chosen: of the first; see `jaxsyn.member.Member`.
+    params: of the run; of an ensemble, as `jaxsyn.decode.ensemble` has them.
+    notes: why parameters are not those that were asked for, in sentences, which
+      were printed on standard error; empty where they are.
     devices: that search, all that this process has.
-    notes: why it is not the one that was asked for, in sentences, which were
-      printed on standard error; empty where it is.
     change: function on every host batch, as given.
     cut: lines so far that were too long and lost their end.
   """
 
   def __init__(
     self,
-    folder: str | os.PathLike[str],
+    folder: Folder | Sequence[Folder],
     *,
     checkpoint: str = "",
-    parser: str | os.PathLike[str] = "",
+    parser: Folder = "",
     longest: int = 512,
     change: Change | None = None,
+    weights: Sequence[float] = (),
     **decode: Any,
   ):
-    """Opens a run.
+    """Opens a run, or several as an ensemble.
 
     Args:
-      folder: of the run.
+      folder: of the run, or of each; FOLDER@CHECKPOINT is one of its
+        checkpoints, so that several of a run may be there.
       checkpoint: "best", "last" or a step; "": as config.decode.checkpoint
         says, or the mean that config.train.average asks for.
       parser: file of the parser, if it is not in the folder.
       longest: source subwords; of longer lines only the beginning is read.
       change: function on every host batch, as in `jaxsyn.train.run`.
-      **decode: fields of config.decode to change, e.g. beam=1.
+      weights: of the runs of an ensemble; none: all are equal.
+      **decode: fields of config.decode to change, e.g. beam=1; of an ensemble
+        that of the first run counts.
 
     Raises:
-      InputError: no run, no checkpoint, another parser than the run's.
+      InputError: no run, no checkpoint, another parser than the run's, runs
+        that write other subwords.
     """
-    self.run = workdir.open_run(folder)
-    self.plan = _plan(self.run, decode)
-    self.sources = SourceReader(
-      self.run, self.plan, longest=longest, parser=parser
+    folders = (
+      [folder] if isinstance(folder, (str, os.PathLike)) else list(folder)
     )
-    self._reader = ParallelReader(self.sources)
-    self.change, self.cut = change, 0
-    read = self._read(checkpoint)
-    asked = checkpoint or self.plan.config.decode.checkpoint
-    self.params, self.notes = read.params, read.notes
-    self.chosen = parameters.title(read, asked)
-    if (
-      asked == "best"
-      and len(read.steps) == 1
-      and not (read.score or self.notes)
-    ):
-      self.notes = (
-        f"no checkpoint was chosen by a validation yet: it is {self.chosen}",
+    weights = [float(weight) for weight in weights]
+    check_weights(folders, weights)
+    total = sum(weights) or len(folders)
+    self.weights = [w / total for w in weights or [1.0] * len(folders)]
+    self.members = tuple(
+      open_member(
+        one,
+        checkpoint=checkpoint,
+        parser=parser,
+        longest=longest,
+        decode=decode if number == 0 else {},
       )
-    for note in self.notes:  # not by a log, which commands keep quiet
-      print(f"{self.run.workdir}: {note}", file=sys.stderr)
+      for number, one in enumerate(folders)
+    )
+    check_targets(self.members)
+    first = self.members[0]
+    self.run, self.plan, self.sources = first.run, first.plan, first.sources
+    self.chosen = "; ".join(one.chosen for one in self.members)
+    self.notes = tuple(note for one in self.members for note in one.notes)
+    self.change, self.cut = change, 0
     self.devices = jax.local_devices()
+    reader: SourceReader | EnsembleReader = first.sources
+    features: dict[str, Any] = {"features": first.sources.features}
+    model: EncoderDecoder | Ensemble = first.plan.recipe.model
+    self.params = first.params
+    if len(self.members) > 1:
+      reader = EnsembleReader([one.sources for one in self.members])
+      models = [one.plan.recipe.model for one in self.members]
+      model = ensemble(models, self.weights)
+      self.params = params_of([one.params for one in self.members])
+      features = {"members": [one.sources.features for one in self.members]}
+    self._reader = ParallelReader(reader)
     self._translate = Translator(
-      self.plan.recipe.model,
-      self.sources.vocabularies[1],
-      self.plan.config.decode,
-      features=self.sources.features,
+      *(model, first.sources.vocabularies[1], first.plan.config.decode),
       change=change,
       devices=self.devices,
+      **features,
     )
+    self._forced = Forced(model, change=change, **features)
 
-  def _read(self, checkpoint: str) -> Parameters:
-    return parameters.read(
-      self.run, self.plan, self.sources.features, checkpoint=checkpoint
-    )
+  def example(self, source: Source) -> Any:
+    """The arrays of one source sentence, a raw line or its parse.
 
-  def example(self, source: Source) -> Example:
-    """The arrays of one source sentence, a raw line or its parse."""
+    Returns: of a run a dict, of an ensemble a tuple with one of each.
+    """
     (example,) = self.begin_examples([source])()
     return example
 
-  def __call__(self, sources: Iterable[Source]) -> list[list[Translation]]:
+  def __call__(
+    self, sources: Iterable[Source | Request]
+  ) -> list[list[Translation]]:
     """The n best translations of each sentence, best first, in order."""
     return self.begin(list(sources))()
 
   def begin(
-    self, sources: Sequence[Source]
+    self, sources: Sequence[Source | Request], finish: Finish | None = None
   ) -> Callable[[], list[list[Translation]]]:
     """Starts to parse sentences; the function that is returned translates them.
 
     So the next block is parsed, by processes beside this one, while one is
     searched: see `jaxsyn.sources.ParallelReader`.
+
+    Args:
+      sources: raw lines, parses or requests.
+      finish: what is done with what was found: a function of the requests, their
+        examples and their translations; see `jaxsyn.translating.finishing`.
     """
-    examples = self.begin_examples(sources)
-    return lambda: self.search(examples())
+    requests = [request(source) for source in sources]
+    terms = [self._terms(*pair) for pair in enumerate(requests)]
+    reading = self.begin_examples([one.source for one in requests])
+
+    def translate() -> list[list[Translation]]:
+      examples = reading()
+      found = self.search(examples, terms)
+      return finish(requests, examples, found) if finish else found
+
+    return translate
+
+  def _terms(self, number: int, asked: Request) -> Terms:
+    """What is asked of a translation, in subwords.
+
+    Args:
+      number: its place, where the request says none.
+      asked: what is.
+
+    Raises:
+      InputError: it cannot be met; the message names the line.
+    """
+    place = number if asked.place is None else asked.place
+    search = self.plan.config.decode.search
+    try:
+      if asked.constraints and not search.constrains:
+        raise InputError(
+          f"constraints are for the search 'beam', not for "
+          f"{SEARCHES.name_of(search)!r}."
+        )
+      return self._translate.wording(
+        place,
+        self._normal(asked.prefix),
+        [self._normal(one) for one in asked.constraints],
+        [self._normal(one) for one in asked.avoid],
+      )
+    except InputError as error:
+      raise InputError(f"line {place + 1} of the input: {error}") from None
+
+  def _normal(self, line: str) -> str:
+    """Text of the target side as that of training was written."""
+    nfc = self.run.manifest["options"]["clean"]["nfc"]
+    return text.normal(line) if nfc else line
 
   def begin_examples(
     self, sources: Sequence[Source]
@@ -145,17 +216,58 @@ class Session:
     self._reader.close()
 
   def search(
-    self, examples: Sequence[Mapping[str, np.ndarray]]
+    self,
+    examples: Sequence[Example],
+    terms: Sequence[Terms] | None = None,
   ) -> list[list[Translation]]:
-    """The n best translations of examples that are made already."""
+    """The n best translations of examples that are made already.
+
+    Args:
+      examples: of `begin_examples`.
+      terms: what is asked of each; None: nothing more.
+    """
     decode = self.plan.config.decode
-    longest = max((len(e["source_id"]) for e in examples), default=0)
+    longest = max(map(self._translate.subwords, examples), default=0)
     with enough_memory(
       f"translating {decode.sentences} sentences at a time with "
-      f"{decode.beam} hypotheses each, the longest of {longest} subwords",
+      f"{decode.search.hypotheses(decode)} hypotheses each, the longest of "
+      f"{longest} subwords",
       "config.decode.sentences or config.decode.beam (--beam)",
     ):
-      return self._translate(self.params, examples)
+      return self._translate(self.params, examples, terms)
+
+  def force(
+    self,
+    sources: Iterable[Source],
+    targets: Iterable[str | Sequence[int]],
+  ) -> list[Scored]:
+    """How probable given translations are: log p, subword by subword.
+
+    Args:
+      sources: raw lines or parses; an empty one is a sentence too.
+      targets: a translation of each, as text, or as subwords without the end
+        sign (`Translation.ids`): what a search found may be cut into others
+        than the vocabulary would.
+    """
+    vocabulary = self.sources.vocabularies[1]
+    ids = [
+      vocabulary.ids(self._normal(one)) if isinstance(one, str) else list(one)
+      for one in targets
+    ]
+    # Of an n-best list each source is read once.
+    given = list(sources)
+    keys = {_key(source): source for source in given}
+    read = dict(zip(keys, self.begin_examples(list(keys.values()))()))
+    examples = [read[_key(source)] for source in given]
+    with enough_memory("scoring", "the number of other programs that run here"):
+      log_p = self._forced(self.params, examples, ids)
+    scored = []
+    for own, log_p_T in zip(ids, log_p, strict=True):
+      total = float(log_p_T.sum(dtype="float64"))
+      score = penalised(total, len(log_p_T), self.plan.config.decode)
+      pieces = (*vocabulary.pieces(own), SPECIAL[EOS])
+      scored.append(Scored(pieces, tuple(log_p_T.tolist()), total, score))
+    return scored
 
   @property
   def compilations(self) -> int:
@@ -163,13 +275,6 @@ class Session:
     return self._translate.compilations
 
 
-def _plan(run: workdir.Run, changes: Mapping[str, Any]) -> Plan:
-  """The plan of a run, with other fields of config.decode."""
-  fields = {**dataclasses.asdict(run.config.decode), **changes}
-  decode = from_config(Decode, fields, At("decode"))
-  try:
-    return resolve(dataclasses.replace(run.config, decode=decode), run.manifest)
-  except InputError as error:
-    if changes:  # which may be the fault
-      raise
-    raise InputError(f"{run.workdir / workdir.CONFIG}: {error}") from None
+def _key(source: Source) -> str | int:
+  """By which sources are the same."""
+  return source if isinstance(source, str) else id(source)

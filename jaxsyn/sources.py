@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from jaxsyn.data.store import fetch, layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.workers import Workers, cores
 
-if TYPE_CHECKING:  # they load JAX
+if TYPE_CHECKING:  # they load JAX, or come after
+  from jaxsyn.ensemble_sources import EnsembleReader
   from jaxsyn.plan import Plan
   from jaxsyn.workdir import Run
 
@@ -202,13 +204,13 @@ class ParallelReader:
     reader: as given.
   """
 
-  def __init__(self, reader: SourceReader):
+  def __init__(self, reader: SourceReader | EnsembleReader):
     self.reader = reader
-    self._workers: Workers[SourceReader] | None = None
+    self._workers: Workers[Any] | None = None
 
   def begin(
     self, sources: Sequence[Source]
-  ) -> Callable[[], list[tuple[Example, bool]]]:
+  ) -> Callable[[], list[tuple[Any, bool]]]:
     """Starts to read a block.
 
     Of more than FEW lines the parsing is done by processes, one a core, that
@@ -228,8 +230,8 @@ class ParallelReader:
     if self._workers is None:
       make = self.reader.opened
       self._workers = Workers(make, cores(), died=_DIED)
-    blocks = [
-      self._workers.submit(SourceReader.read_all, sources[i : i + _BLOCK])
+    blocks: list[Future[Any]] = [
+      self._workers.submit(type(self.reader).read_all, sources[i : i + _BLOCK])
       for i in range(0, len(sources), _BLOCK)
     ]
     return lambda: [one for block in blocks for one in block.result()]

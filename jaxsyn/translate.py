@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import os
 import sys
@@ -28,7 +29,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, files, workdir
+from jaxsyn import cli, exits, files
 from jaxsyn.config import Decode
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.stream import Source
@@ -37,49 +38,65 @@ from jaxsyn.decode.translator import NOTHING, Translation
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import field_flag, number_flag
-from jaxsyn.session import Session
+from jaxsyn.requests import Request, request
+from jaxsyn.session import Finish, Session
 from jaxsyn.training import hosts
 from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.translating import (
+  finishing,
+  inputs,
+  outputs,
+  run_flags,
+  search_flags,
+)
 
 # What several processes must agree on; the folder may be a copy.
 _SAME = (
-  *("conllu", "nbest", "scores", "beam", "alpha", "checkpoint", "buffer"),
-  "errors",
+  *("conllu", "json", "scores", "buffer", "errors"),
+  *(*run_flags.NAMES, *search_flags.NAMES, *finishing.NAMES),
 )
 
-Given = Source | Faulty | None
+Given = Source | Request | Faulty | None
 Translate = Callable[[], list[list[Translation]]]
 
 
 def run(
-  session: Session, sources: Iterable[Given], buffer: int = 1000
+  session: Session,
+  sources: Iterable[Given],
+  buffer: int = 1000,
+  finish: Finish | None = None,
 ) -> Iterator[list[Translation]]:
   """Translates a stream in order; the n best of each sentence.
 
   Args:
     session: an opened run.
-    sources: raw lines or parses, read as they are needed; of
-      `jaxsyn.data.sentence.stream.sentences`, answered as they come.
+    sources: raw lines, parses or requests, read as they are needed; of
+      `jaxsyn.translating.inputs`, answered as they come.
     buffer: at most so many sentences for each device are sorted by length and
       translated together.
+    finish: what is done with what was found; see `Session.begin`.
   """
   buffer *= len(session.devices)
-  for given, translate in _begun(session, sources, buffer):
+  for given, translate in _begun(session, sources, buffer, finish):
     translations = iter(translate())
     yield from ([NOTHING] if s is None else next(translations) for s in given)
 
 
 def _begun(
-  session: Session, sources: Iterable[Given], buffer: int
-) -> Iterator[tuple[list[Source | None], Translate]]:
+  session: Session,
+  sources: Iterable[Given],
+  buffer: int,
+  finish: Finish | None,
+) -> Iterator[tuple[list[Request | None], Translate]]:
   """Blocks to be searched; one more is being parsed already, if it is there."""
-  blocks: collections.deque[tuple[list[Source | None], Translate]]
-  blocks = collections.deque()
+  blocks: collections.deque[tuple[list[Request | None], Translate]]
+  blocks, places = collections.deque(), itertools.count()
   try:
-    for chunk in stream.chunks(sources, buffer):
-      given = [s.text if isinstance(s, Faulty) else s for s in chunk]
+    items: Iterable[Any] = sources
+    for chunk in stream.chunks(items, buffer):
+      given = [_placed(one, next(places)) for one in chunk]
       real = [s for s in given if s is not None]
-      blocks.append((given, session.begin(real)))
+      blocks.append((given, session.begin(real, finish)))
       # A writer that pauses waits for all answers.
       while len(blocks) > (len(chunk) == buffer):
         yield blocks.popleft()
@@ -89,9 +106,17 @@ def _begun(
   yield from blocks
 
 
+def _placed(given: Source | Request | Faulty, place: int) -> Request | None:
+  """What is asked; a request may say its place itself."""
+  source = given.text if isinstance(given, Faulty) else given
+  if source is None:
+    return None
+  one = request(source)
+  return one if one.place is not None else dataclasses.replace(one, place=place)
+
+
 def _main(values: flags.FlagValues) -> None:
-  if not values.workdir:
-    raise InputError("--workdir is missing: name the folder of a trained run.")
+  run_flags.check(values)
   logging.set_verbosity(logging.ERROR)
   hosts.join(values)
   set_up_jax()
@@ -112,31 +137,20 @@ def _translate(values: flags.FlagValues) -> InputError | None:
     with contextlib.suppress(OSError):  # told when it is read
       told["bytes of --input"] = files.size_of(values.input)
     hosts.check_same("command", told)
-  names = ("beam", "alpha", "nbest")
-  decode: dict[str, Any] = {
-    n: values[n].value for n in names if values[n].value is not None
-  }
-  if values.nbest and values.beam is None:
-    beam = workdir.open_run(values.workdir).config.decode.beam
-    decode["beam"] = max(beam, values.nbest)
-  session = Session(
-    values.workdir,
-    checkpoint=values.checkpoint,
-    parser=values.parser,
-    **decode,
-  )
+  session = search_flags.session_of(values)
   hosts.check_same(
     "checkpoint",
     {"it": session.chosen},
     advice="The run trains meanwhile: name one that stays (--checkpoint STEP).",
   )
+  finish = finishing.of_flags(values, session)
   faults: list[str] = []
-  sources = _sources(values, faults)
+  sources = inputs.of_flags(values, faults)
   is_first = jax.process_index() == 0
   writer = text.writer(values.output) if is_first else _nowhere()
   try:
     with contextlib.closing(session), writer as write:
-      for lines in _answers(session, sources, values):
+      for lines in _answers(session, sources, values, finish):
         for line in lines:
           write(line)
   except _MetByAll as fault:
@@ -174,7 +188,10 @@ def _check_files(values: flags.FlagValues) -> None:
 
 
 def _answers(
-  session: Session, sources: Iterable[Given], values: flags.FlagValues
+  session: Session,
+  sources: Iterable[Given],
+  values: flags.FlagValues,
+  finish: Finish,
 ) -> Iterator[list[str]]:
   """What is written for each sentence, in order.
 
@@ -186,8 +203,8 @@ def _answers(
   me, processes = jax.process_index(), jax.process_count()
   own = itertools.islice(sources, me, None, processes)
   answers = (
-    list(_lines(me + number * processes, nbest, values))
-    for number, nbest in enumerate(run(session, own, values.buffer))
+    list(outputs.lines(me + number * processes, nbest, values))
+    for number, nbest in enumerate(run(session, own, values.buffer, finish))
   )
   if processes == 1:
     yield from answers
@@ -229,39 +246,23 @@ def _tell(
     )
 
 
-def _sources(values: flags.FlagValues, faults: list[str]) -> Iterator[Given]:
-  """The input; what cannot be read of it ends it, or is told in the list."""
-  trees = values.conllu or stream.is_conllu(values.input)
-  strict = values.errors == "strict"
-  errors = "skip" if strict else values.errors
-  for item in stream.sentences(values.input, trees, errors):
-    if isinstance(item, Faulty):
-      if strict:
-        raise InputError(
-          f"{item.message} Or go on: with --errors skip it is an empty line, "
-          "with replace what can be read of it."
-        )
-      faults.append(item.message)
-    yield item
-
-
-def _lines(
-  number: int, nbest: list[Translation], values: flags.FlagValues
-) -> Iterator[str]:
-  if values.nbest:  # Moses' n-best format
-    for one in nbest:
-      yield f"{number} ||| {one.text} ||| {one.score:.4f}"
-    return
-  best = nbest[0] if nbest else NOTHING
-  yield f"{best.text}\t{best.score:.4f}" if values.scores else best.text
-
-
 def define_flags() -> None:
   """Those of the command."""
-  flags.DEFINE_string("workdir", None, "Folder of a trained run.")
+  run_flags.define()
+  search_flags.define()
+  finishing.define()
   flags.DEFINE_string("input", "-", "Text or CoNLL-U, plain or .gz; -: stdin.")
   flags.DEFINE_string("output", "-", "File of the translations; -: stdout.")
   flags.DEFINE_bool("conllu", False, "The input is CoNLL-U (see also .conllu).")
+  flags.DEFINE_bool(
+    "json",
+    False,
+    'The input is JSON lines (see also .jsonl): {"text": ..., '
+    '"target_prefix": ..., "constraints": [...], "avoid": [...]}.',
+  )
+  flags.DEFINE_string(
+    "prefix", "", "File of what each translation begins with, a line each."
+  )
   field_flag(
     Decode,
     "nbest",
@@ -272,10 +273,6 @@ def define_flags() -> None:
     False,
     "Append a tab and the score: log probability over the length penalty.",
   )
-  field_flag(Decode, "beam", "Beam size, instead of the config's.")
-  field_flag(Decode, "alpha", "Length penalty, instead of the config's.", float)
-  flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
-  flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
   number_flag(
     "buffer",
     1000,

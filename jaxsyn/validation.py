@@ -20,6 +20,7 @@ from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity
 from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.decode.beam import Beam
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
@@ -107,7 +108,10 @@ class Validator:
     begin, end = (number * i // all_of_us for i in (me, me + 1))
     self._examples = list(itertools.islice(self._split.examples, begin, end))
     decode = dataclasses.replace(
-      config.decode, beam=config.train.validation_beam, nbest=1
+      config.decode,
+      search=Beam(),
+      beam=config.train.validation_beam,
+      nbest=1,
     )
     self._translator = Translator(
       plan.recipe.model,

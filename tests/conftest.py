@@ -212,3 +212,29 @@ def tiny(prepared):
     return config
 
   return make
+
+
+@pytest.fixture(scope="session")
+def runs(made_once, prepared) -> dict[str, pathlib.Path]:
+  """Tiny runs by system, trained a little: two read trees, and one does not."""
+  names = ("pascal", "deps_san", "gru_global")
+
+  def make(folder):
+    from jaxsyn import train
+    from jaxsyn.configs import quickstart as config_file
+
+    for seed, system in enumerate(names):
+      config = config_file.get_config(system)
+      config.data.directory, config.seed = str(prepared), seed
+      config.model.width = 32
+      config.model.transformer.update(
+        encoder_layers=1, decoder_layers=1, feed_forward=32
+      )
+      config.batch.update(tokens=1024, shapes=1)
+      config.train.update(steps=20, evaluate_every=10, save_every=10)
+      config.train.update(minutes=0.0, selection="log_likelihood")
+      config.decode.update(max_length_factor=1.0, max_length_offset=4, beam=3)
+      train.run(config, folder / system)
+
+  folder = made_once("runs", make)
+  return {name: folder / name for name in names}

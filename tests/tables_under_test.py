@@ -19,8 +19,8 @@ from flax import linen as nn
 
 from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.beam import beam_step
-from jaxsyn.decode.search import Decoding
+from jaxsyn.decode.search import Asked, Decoding
+from jaxsyn.options import At, from_config
 
 ROWS = 4093  # of the table
 STEP, MORE = 1_000_003, 7919  # of the hash
@@ -72,21 +72,25 @@ def drawn(vocabulary: int, end: float, seed: int = 0) -> dict[str, jax.Array]:
 
 def searched(model, params, sources, *, decode: Decode, length: int):
   """Hypotheses of sources that are searched together until all are finished."""
-  decoding = Decoding(model, params)
-  search = decoding.begin(
-    sources, beams=decode.beam, length=length, room=length
-  )
-  search = beam_step(decoding, search, decode)
+  decoding, step = Decoding(model, params), decode.search.step
+  search = decoding.begin(sources, decode, length=length, room=length)
   return jax.lax.while_loop(
     lambda search: search.open_B.any(),
-    lambda search: beam_step(decoding, search, decode),
-    search,
+    lambda search: step(decoding, search, decode),
+    step(decoding, search, decode),
   ).ended
+
+
+def asked(limits) -> Asked:
+  """Longest outputs of sentences that stand at 0, 1, 2, ..."""
+  return Asked(jnp.asarray(limits, jnp.int32), jnp.arange(len(limits)))
 
 
 def by(beam: int, penalty: str = "fairseq", **fields) -> Decode:
   """How to search."""
-  return Decode(beam=beam, length_penalty=penalty, **fields)
+  fields = {"search": "beam", **fields}
+  fields |= {"beam": beam, "length_penalty": penalty}
+  return from_config(Decode, fields, At("decode"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +100,19 @@ class Ended:
   tokens: tuple[int, ...]
   log_p: float
   score: float
+
+
+def stepped(params, ids: list[int]):
+  """log p of the table, the state after a source, and the state after a subword.
+
+  Args:
+    params: of `Tables`.
+    ids: source subwords, without pads.
+  """
+  logits = np.asarray(params["logits"], np.float64)
+  log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+  state = sum(i * place for place, i in enumerate(ids, start=1)) % 2**32
+  return log_p, state, lambda s, token: (s * STEP + token * MORE) % 2**32
 
 
 def search_by_loops(
@@ -109,25 +126,20 @@ def search_by_loops(
     limit: longest output, the end sign included.
     decode: how.
   """
-  logits = np.asarray(params["logits"], np.float64)
-  log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+  log_p, state, step = stepped(params, ids)
 
   def penalty(length: int) -> float:
     if decode.length_penalty == "gnmt":
       return ((5 + length) / 6) ** decode.alpha
     return length**decode.alpha
 
-  def step(state: int, token: int) -> int:
-    return (state * STEP + token * MORE) % 2**32
-
-  state = sum(i * place for place, i in enumerate(ids, start=1)) % 2**32
   beams = [((), 0.0, step(state, BOS))]
   ended: list[Ended] = []
   for length in range(1, limit + 1):
     candidates = [
       ((*tokens, token), total + log_p[state % ROWS, token], state)
       for tokens, total, state in beams
-      for token in range(logits.shape[1])
+      for token in range(log_p.shape[1])
       if token not in (PAD, BOS) and (length < limit or token == EOS)
     ]
     candidates.sort(key=lambda candidate: -candidate[1])

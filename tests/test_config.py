@@ -9,6 +9,7 @@ import pytest
 
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
+from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.plan import resolve
@@ -106,9 +107,14 @@ def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
 
 
 USUAL = {"model.transformer", "optimiser.adam", "optimiser.inverse_sqrt"}
-OTHER = {"model.gru", "optimiser.adadelta", "optimiser.noam"}
-ALL = {f"model.{name}" for name in FAMILIES} | {
-  f"optimiser.{name}" for name in (*RULES, *SCHEDULES)
+OTHER = {
+  *("model.gru", "optimiser.adadelta", "optimiser.noam", "decode.sample"),
+}
+ALL = {
+  *(f"model.{name}" for name in FAMILIES),
+  *(f"optimiser.{name}" for name in (*RULES, *SCHEDULES)),
+  # A beam has no section: that name is an option's.
+  *(f"decode.{name}" for name in SEARCHES if name != "beam"),
 }
 
 
@@ -138,6 +144,7 @@ def test_every_missing_field_is_named(chosen):
   if chosen == OTHER:
     config.model.family = "gru"
     config.optimiser.update(name="adadelta", schedule="noam")
+    config.decode.search = "sample"
   config = config.to_dict()
   remove(config, "")
   assert len(seen) > 110 and seen > chosen

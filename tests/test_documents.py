@@ -23,8 +23,10 @@ from models_under_test import JOINT
 from jaxsyn.commands import COMMANDS
 from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
+from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.options import describe
+from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.settings import Settings
 
@@ -234,6 +236,7 @@ def test_every_flag_named_is_one_of_ours():
   defined = r'(?:DEFINE_\w+|\w+_flag)\(\s*(?:\w+,\s*)?"(\w+)"'
   known = {*re.findall(defined, ours), "config", "help", "helpconfig"}
   known |= {field.name for field in dataclasses.fields(Settings)}
+  known |= {n for search in SEARCHES.values() for n in fields_of(search)}
   for line in _everything().splitlines():
     others = r"git|pip|pytest|ruff|sphinx-build|sacreBLEU|srun|Slurm|docker"
     # Of Beam and its runners.

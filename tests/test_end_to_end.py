@@ -386,6 +386,7 @@ def test_two_processes_share_the_lines_of_a_file(
       [
         *(sys.executable, "-m", "jaxsyn.translate", "--workdir", straight[0]),
         *("--input", source, "--output", output, "--buffer", "2"),
+        *("--search", "sample"),  # drawn by a line's place among all
         *(f"--coordinator=127.0.0.1:{port}", "--processes=2"),
         f"--process={process}",
       ],
@@ -399,7 +400,7 @@ def test_two_processes_share_the_lines_of_a_file(
   ]
   told = [process.communicate(timeout=300)[1] for process in both]
   assert [process.returncode for process in both] == [0, 0], told
-  session = Session(straight[0])
+  session = Session(straight[0], search="sample")
   alone = [best.text for best, *_ in translate.run(session, lines)]
   assert output.read_text().splitlines() == alone
 

@@ -11,6 +11,7 @@ import pytest
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, Decode, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
+from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.options import MEASURED, At, Range, Table, from_config, range_of
@@ -28,6 +29,7 @@ TABLES: dict[str, Table] = {
   "model": FAMILIES,
   "optimiser": RULES,
   "optimiser, too": SCHEDULES,
+  "decode": SEARCHES,
 }
 SIDE = {"size": 100, "sha256": "a"}
 MANIFEST = {

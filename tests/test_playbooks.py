@@ -22,6 +22,7 @@ from models_under_test import (
   sentence,
   without_parts,
 )
+from tables_under_test import Tables, asked, drawn, searched
 from window_under_test import WHERE
 
 from jaxsyn import syntax
@@ -31,12 +32,15 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.tasks import TASKS
 from jaxsyn.data.schema import PAD
 from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.decode.search import Sources
+from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import view_of
 from jaxsyn.models.families import FAMILIES
 from jaxsyn.options import unchosen
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.metrics import METRICS, scorer_of
+from jaxsyn.syntax import View
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.training.losses import LOSSES
 from jaxsyn.training.optimiser import RULES
@@ -51,6 +55,7 @@ TABLES = {
   "RULES": RULES,
   "SCHEDULES": SCHEDULES,
   "METRICS": METRICS,
+  "SEARCHES": SEARCHES,
   "TASKS": TASKS,
   "ANNOTATIONS": ANNOTATIONS,
 }
@@ -79,6 +84,7 @@ ASKED = {
   "lion": lambda c: c.optimiser.update(name="lion"),
   "repeat": lambda c: c.data.second.update(task="repeat"),
   "cosine": lambda c: c.optimiser.update(schedule="cosine"),
+  "longer": lambda c: c.decode.update(search="longer"),
 }
 BATCH = batch_of([sentence(4, 6, 1), sentence(6, 5, 2)], extra=2)
 
@@ -260,3 +266,15 @@ def test_the_annotation_reads_a_column(follow):
   (block,) = conllu.blocks_of_text("\n".join(rows) + "\n\n", "a test")
   parse = conllu_text.attach([block], "dogs bark")
   np.testing.assert_array_equal(ANNOTATIONS["number"]().array(parse), [2, 0])
+
+
+def test_a_search_that_is_added_searches(follow):
+  decode = follow("longer", **{"decode.longer.least": 4}).config.decode
+  id_BS = np.array([[7, 5, 3], [9, 3, 0]])
+  sources = Sources(id_BS, View(real_BS=id_BS != PAD), asked([9, 3]))
+  found = searched(
+    *(Tables(12), drawn(12, 9.0), sources), decode=decode, length=9
+  )
+  # The end sign is likely at once; the second has room for two before it.
+  sizes = np.count_nonzero(np.asarray(found.token_BNT), axis=-1)
+  assert sizes.min(1).tolist() == [5, 3]

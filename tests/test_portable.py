@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 from models_under_test import batch_of, plan_of, sentence
-from tables_under_test import by, searched
+from tables_under_test import asked, by, searched
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.decode.search import Sources
@@ -67,7 +67,7 @@ def test_a_search(system):
 
   def search(params, batch):
     view = view_of(batch, "source")
-    sources = Sources(batch["source_id_BS"], view, limit_B)
+    sources = Sources(batch["source_id_BS"], view, asked(limit_B))
     return searched(model, params, sources, decode=by(2), length=8)
 
   assert_is_portable(search, state_of(system).params, BATCH)

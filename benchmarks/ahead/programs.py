@@ -27,6 +27,7 @@ from jaxsyn.data.schema import SIDES
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.decode.programs import Programs, Size
+from jaxsyn.decode.search import Asked
 from jaxsyn.decode.translator import FEW, READ, longest_output
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan, resolve
@@ -162,11 +163,12 @@ def compile_search(task: Task, machine: Machine) -> tuple[Program, Program]:
   source = task.batch["source_id_BS"].shape[1]
   length = longest_output(decode, source)
 
-  def nothing(size: Size) -> tuple[Batch, np.ndarray]:
+  def nothing(size: Size) -> tuple[Batch, Asked]:
     batch = pad(
       [], task.reads, subwords=size.source, words=size.words, rows=size.rows
     )
-    return batch, np.ones(size.rows, np.int32)
+    ones_R: Any = np.ones(size.rows, np.int32)
+    return batch, Asked(ones_R, ones_R)
 
   one = SingleDeviceSharding(machine.devices[0])
   params = jax.tree.map(

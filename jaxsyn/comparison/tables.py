@@ -8,6 +8,8 @@ for the p-value over seeds and sentences.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.results import Comparison, Summary, TestSet, find
@@ -258,7 +260,7 @@ def setting(results: Comparison) -> list[str]:
     )
   decode = results.system(results.baseline).config["decode"]
   parts.append(
-    f"Translated with {_checkpoint(results)}, beam {decode['beam']}, length "
+    f"Translated with {_checkpoint(results)}, {_search(decode)}, length "
     f"penalty {decode['length_penalty']} {decode['alpha']}."
   )
   data = results.systems[0].data
@@ -316,6 +318,17 @@ def _best(split: TestSet, metric: str) -> str:
   means = [s.mean for s in split.scores if s.metric == metric]
   same = len({f"{value:.2f}" for value in means}) == 1
   return "" if same else f"{choose(means):.2f}"
+
+
+def _search(decode: Mapping[str, Any]) -> str:
+  """How it was searched."""
+  name = decode.get("search", "beam")
+  if name == "beam":
+    return f"beam {decode['beam']}"
+  kept = "nbest" if name == "sample" else "beam"
+  options = {kept: decode[kept], **decode.get(name, {})}
+  told = ", ".join(f"{option} {value}" for option, value in options.items())
+  return f"search {name} ({told})"
 
 
 def _checkpoint(results: Comparison) -> str:

@@ -6,7 +6,7 @@ keep their static sizes, and nearly all of their work is for open sentences.
 
 Before this file: `programs`. After it: `translator`.
 
-Letters: P sentence that takes a place; R sentence that was read.
+Letters: P sentence that takes a place.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import jax
 import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.columns import Batch
+from jaxsyn.decode.examples import Batches
 from jaxsyn.decode.programs import STEPS, Programs, Size
-from jaxsyn.decode.search import Hypotheses
+from jaxsyn.decode.search import Asked, Hypotheses
 
 ROOM = 16  # outputs that a cache has room for at first; doubled when it is full
 FEWER = 4  # a search moves to fewer places when so many times fewer are taken
@@ -39,7 +39,7 @@ class Pool:
     numbers: Sequence[int],
     *,
     size: Size,
-    batch_of: Callable[[Sequence[int], Size], tuple[Batch, np.ndarray]],
+    batch_of: Callable[[Sequence[int], Size], tuple[Batches, Asked]],
   ):
     """Sets it up.
 
@@ -48,7 +48,8 @@ class Pool:
       params: of the model.
       numbers: of the sentences, in the order in which they take places.
       size: at first; it holds any of the sentences.
-      batch_of: from at most `size.rows` numbers to a batch and its limits.
+      batch_of: from at most `size.rows` numbers to a batch and what is asked
+        of it.
     """
     self._programs, self._params, self._batch_of = programs, params, batch_of
     self._to_read = collections.deque(numbers)
@@ -95,8 +96,8 @@ class Pool:
     number = min(len(self._to_read), self._size.rows)
     read = [self._to_read.popleft() for _ in range(number)]
     self._waiting.extend(enumerate(read))
-    batch, limit_R = self._batch_of(read, self._size)
-    self._read = self._programs.read(self._size, self._params, batch, limit_R)
+    batch, asked = self._batch_of(read, self._size)
+    self._read = self._programs.read(self._size, self._params, batch, asked)
 
   def _advance(self) -> None:
     """Lets sentences take free places, and searches on."""

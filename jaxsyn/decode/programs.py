@@ -1,8 +1,8 @@
 """What a pool of sentences runs on the device, in few static sizes.
 
-Before this file: `search`, and `beam`, a step of it. After it: `pool`.
+Before this file: `search`, and `searches`, a step of it. After it: `pool`.
 
-Letters: P sentence that takes a place; R sentence that was read.
+Letters: P sentence that takes a place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,10 +20,10 @@ import numpy as np
 from jax import Array
 
 from jaxsyn.config import Decode
-from jaxsyn.data.loader.columns import Batch
-from jaxsyn.decode.beam import beam_step
-from jaxsyn.decode.search import Decoding, Search, Sources
-from jaxsyn.models.contract import EncoderDecoder, view_of
+from jaxsyn.decode.ensemble import Ensemble
+from jaxsyn.decode.examples import Batches
+from jaxsyn.decode.search import Asked, Decoding, Search, sources_of
+from jaxsyn.models.contract import EncoderDecoder
 
 # Steps between two looks at what is finished. With one, a loop copied all
 # caches in each step: it gives memory back where it took it. Of few hypotheses
@@ -44,6 +44,7 @@ class Size:
     room: outputs that the cache has room for.
     rows: R, sentences that are read together.
     few: P, sentences that take their places together.
+    asked: of prefixes and of phrases, of `jaxsyn.decode.terms`.
   """
 
   source: int
@@ -53,6 +54,7 @@ class Size:
   room: int
   rows: int
   few: int
+  asked: tuple[tuple[int, int] | None, tuple[int, int] | None] = None, None
 
 
 class Programs:
@@ -66,18 +68,21 @@ class Programs:
 
   def __init__(
     self,
-    model: EncoderDecoder,
+    model: EncoderDecoder | Ensemble,
     decode: Decode,
-    nothing: Callable[[Size], tuple[Batch, np.ndarray]],
+    nothing: Callable[[Size], tuple[Batches, Asked]],
+    ranks: Callable[[], np.ndarray] | None = None,
   ):
     """Sets it up.
 
     Args:
       model: that translates.
       decode: how to search.
-      nothing: a batch of padding of a size, and its limits.
+      nothing: a batch of padding of a size, and what is asked of it.
+      ranks: of `Decoding`.
     """
     self._model, self._decode, self._nothing = model, decode, nothing
+    self._ranks = ranks
     self._functions: dict[Any, Any] = {}
     self._programs: dict[Any, Any] = {}
     self._sizes: dict[Size, Any] = {}
@@ -89,12 +94,10 @@ class Programs:
     return len(self._programs)
 
   def read(
-    self, size: Size, params: Any, batch: Batch, limit_R: np.ndarray
+    self, size: Size, params: Any, batch: Batches, asked: Asked
   ) -> Search:
     """Sentences, read by the model, with their first subwords."""
-    return self._read_program(size, params, batch, limit_R)(
-      params, batch, limit_R
-    )
+    return self._read_program(size, params, batch, asked)(params, batch, asked)
 
   def search(
     self,
@@ -181,15 +184,16 @@ class Programs:
     self,
     size: Size,
     params: Any,
-    batch: Mapping[str, Array],
-    limit_R: Array,
+    batch: Batches,
+    asked: Asked,
   ) -> Search:
-    sources = Sources(batch["source_id_BS"], view_of(batch, "source"), limit_R)
-    decoding = Decoding(self._model, params)
-    search = decoding.begin(
-      sources, beams=self._decode.beam, length=size.length, room=size.room
-    )
-    return beam_step(decoding, search, self._decode)
+    sources = sources_of(batch, asked)
+    decoding, decode = self._decoding(params), self._decode
+    search = decoding.begin(sources, decode, length=size.length, room=size.room)
+    return decode.search.step(decoding, search, decode)
+
+  def _decoding(self, params: Any) -> Decoding:
+    return Decoding(self._model, params, self._ranks)
 
   def _read_program(self, size: Size, *arguments: Any) -> Any:
     # With room for the first subword alone, whatever room they find then.
@@ -215,7 +219,7 @@ class Programs:
         search,
         read,
       )
-      decoding = Decoding(self._model, params)
+      decoding = self._decoding(params)
 
       def goes_on(search: Search) -> Array:
         # Limits end a sentence before the largest room is too small.
@@ -223,11 +227,12 @@ class Programs:
         is_full = (filled > size.room) & (size.room < size.length)
         return (jnp.sum(~search.open_B) < free) & ~is_full
 
-      small = size.places * self._decode.beam <= SMALL
+      decode = self._decode
+      small = size.places * decode.search.hypotheses(decode) <= SMALL
 
       def steps(search: Search) -> Search:
         for _ in range(1 if small else STEPS):
-          search = beam_step(decoding, search, self._decode)
+          search = decode.search.step(decoding, search, decode)
         return search
 
       return jax.lax.while_loop(goes_on, steps, search)

@@ -6,6 +6,7 @@ Letters: C continuation; J chunk of the vocabulary; X subword of a chunk.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,8 +44,18 @@ def score(log_p: Array, length: Array, decode: Decode) -> Array:
   return log_p / penalty(length.astype(jnp.float32), decode.alpha)
 
 
+def penalised(log_p: float, length: int, decode: Decode) -> float:
+  """The same of one hypothesis, on the host."""
+  penalty: Callable[..., Any] = PENALTIES[decode.length_penalty]
+  return float(log_p / penalty(float(length), decode.alpha))
+
+
 def continuations(
-  logits_BNV: Array, log_p_BN: Array, last_B: Array, number: int
+  logits_BNV: Array,
+  lse_BN: Array,
+  log_p_BN: Array,
+  last_B: Array,
+  number: int,
 ) -> tuple[Array, Array, Array]:
   """The best continuations by one subword of a sentence's hypotheses together.
 
@@ -54,6 +65,7 @@ def continuations(
 
   Args:
     logits_BNV: of the next subword.
+    lse_BN: what they are normalised by: see `jaxsyn.decode.search.Next`.
     log_p_BN: of the hypotheses so far.
     last_B: sentences at their last position.
     number: C; fewer where there are not so many.
@@ -63,7 +75,6 @@ def continuations(
   """
   B, N, V = logits_BNV.shape
   C = min(number, N * V)
-  lse_BN = jax.nn.logsumexp(logits_BNV, axis=-1)
   end_BN = log_p_BN + (logits_BNV[:, :, EOS] - lse_BN)
   # The C best stand in the C chunks with the best maxima, so one pass over the
   # logits finds those chunks and only they are sorted: 2.0 instead of 5.2 ms of

@@ -2,33 +2,79 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax import Array
 
+from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, PAD
+from jaxsyn.decode.ensemble import Ensemble
+from jaxsyn.decode.phrases import Phrases
+from jaxsyn.decode.prefix import Prefix
 from jaxsyn.decode.rank import NEVER
-from jaxsyn.models.contract import EncoderDecoder
+from jaxsyn.models.contract import EncoderDecoder, view_of
 from jaxsyn.syntax import View
 
 
 @struct.dataclass
+class Asked:
+  """What is asked of the translations of some sentences.
+
+  Attributes:
+    limit_B: longest output of each in subwords, the end sign included, from 1 to
+      the length of the search: hypotheses that reach it are ended there.
+    place_B: place of each in the input, from 0: what is drawn depends on it.
+    prefix: what each begins with; None where nothing is asked.
+    phrases: what must be in each, or must not; None where nothing is asked.
+  """
+
+  limit_B: Array
+  place_B: Array
+  prefix: Prefix | None = None
+  phrases: Phrases | None = None
+
+
+@struct.dataclass
 class Sources:
-  """Sentences that are translated together.
+  """Sentences that are translated together; of an ensemble, as each reads them.
 
   Attributes:
     id_BS: their subwords; rows of padding alone give empty hypotheses.
     view: facts of the source side.
-    limit_B: longest output of each in subwords, the end sign included, from 1 to
-      the length of the search: hypotheses that reach it are ended there.
+    asked: of their translations.
   """
 
-  id_BS: Array
-  view: View
-  limit_B: Array
+  id_BS: Array | tuple[Array, ...]
+  view: View | tuple[View, ...]
+  asked: Asked
+
+  @property
+  def real_B(self) -> Array:
+    """Rows that are no padding."""
+    first: View = self.view[0] if isinstance(self.view, tuple) else self.view
+    return first.real_BS.any(1)
+
+
+def sources_of(batch: Any, asked: Asked) -> Sources:
+  """The sentences of a batch.
+
+  Args:
+    batch: of the loader; of an ensemble, one of each member.
+    asked: of their translations.
+  """
+  if not isinstance(batch, tuple):
+    return Sources(batch["source_id_BS"], view_of(batch, "source"), asked)
+  return Sources(
+    tuple(own["source_id_BS"] for own in batch),
+    tuple(view_of(own, "source") for own in batch),
+    asked,
+  )
 
 
 @struct.dataclass
@@ -64,6 +110,8 @@ class Search:
     last_BN: their last subwords.
     cache: what the model remembers of them.
     ended: the best hypotheses that have ended.
+    prefix, phrases: of `Asked`, and how far open hypotheses are in them.
+    own: what the search itself remembers, of `SearchSpec.begin`.
   """
 
   encoded: Any
@@ -75,16 +123,48 @@ class Search:
   last_BN: Array
   cache: Any
   ended: Hypotheses
+  prefix: Prefix | None = None
+  phrases: Phrases | None = None
+  own: Any = None
+
+
+@struct.dataclass
+class Next:
+  """What may follow the open hypotheses.
+
+  Attributes:
+    logits_BNV: of the next subword, in single precision; NEVER where it is not
+      what was asked.
+    lse_BN: log of the sum of their exponentials: log probabilities are the
+      logits less it, over the whole vocabulary as in training.
+    cache: what the model remembers now.
+  """
+
+  logits_BNV: Array
+  lse_BN: Array
+  cache: Any
 
 
 class Decoding:
   """A model and its parameters: see `jaxsyn.models.contract`."""
 
-  def __init__(self, model: EncoderDecoder, params: Any):
-    self._model, self._params = model, params
+  def __init__(
+    self,
+    model: EncoderDecoder | Ensemble,
+    params: Any,
+    ranks: Callable[[], np.ndarray] | None = None,
+  ):
+    """Sets it up.
+
+    Args:
+      model: that translates.
+      params: of it.
+      ranks: rank_V of `Prefixes`, where there are prefixes.
+    """
+    self._model, self._params, self._ranks = model, params, ranks
 
   def begin(
-    self, sources: Sources, *, beams: int, length: int, room: int
+    self, sources: Sources, decode: Decode, *, length: int, room: int
   ) -> Search:
     """Reads sources; their searches before the first subword.
 
@@ -93,29 +173,33 @@ class Decoding:
 
     Args:
       sources: sentences.
-      beams: N.
+      decode: how they are searched.
       length: T, at least the largest limit of a sentence.
       room: outputs that the cache has room for at first.
     """
     encoded = self._call("encode", sources.id_BS, sources.view)
     encoded = self._call("remember", encoded)
-    B = sources.limit_B.size
-    never_BN = jnp.full((B, beams), NEVER)
-    nothing_BNT = jnp.full((B, beams, length), PAD, jnp.int32)
+    asked, B = sources.asked, sources.asked.limit_B.size
+    N = decode.search.hypotheses(decode)
+    never_BN = jnp.full((B, N), NEVER)
+    nothing_BNT = jnp.full((B, N, length), PAD, jnp.int32)
     return Search(
       encoded=encoded,
-      limit_B=sources.limit_B,
+      limit_B=asked.limit_B,
       at_B=jnp.zeros(B, jnp.int32),
-      open_B=sources.view.real_BS.any(1),
+      open_B=sources.real_B,
       token_BNT=nothing_BNT[:, :1],
       log_p_BN=jnp.zeros((B, 1)),
       last_BN=jnp.full((B, 1), BOS, jnp.int32),
       cache=self._call("start", encoded, 1, room),
       ended=Hypotheses(nothing_BNT, never_BN, never_BN),
+      prefix=asked.prefix,
+      phrases=asked.phrases,
+      own=decode.search.begin(asked, decode),
     )
 
-  def advance(self, search: Search) -> tuple[Array, Any]:
-    """logits_BNV after one subword more, in single precision, and the cache."""
+  def advance(self, search: Search) -> Next:
+    """Reads the last subword of each hypothesis."""
 
     def one(encoded: Any, cache: Any, last_N: Array, at: Array) -> Any:
       alone = jax.tree.map(lambda x: x[None], (encoded, cache, last_N))
@@ -126,11 +210,48 @@ class Decoding:
       search.encoded, search.cache, search.last_BN, search.at_B
     )
     # Of bfloat16 each log probability was 0.016 off, of 32,000 subwords.
-    return logits_BNV.astype(jnp.float32), cache
+    logits_BNV = logits_BNV.astype(jnp.float32)
+    lse_BN = jax.nn.logsumexp(logits_BNV, axis=-1)
+    if search.prefix is not None:
+      if self._ranks is None:
+        raise ValueError("a prefix without the ranks of its vocabulary")
+      logits_BNV = search.prefix.restricted(logits_BNV, self._ranks())
+    if search.phrases is not None:
+      logits_BNV = search.phrases.restricted(logits_BNV)
+    return Next(logits_BNV, lse_BN, cache)
 
-  def reorder(self, cache: Any, beam_BN: Array) -> Any:
-    """The cache after hypotheses changed their beam."""
-    return self._call("reorder", cache, beam_BN)
+  def follow(
+    self,
+    search: Search,
+    cache: Any,
+    beam_BN: Array | None,
+    last_BN: Array,
+    **changes: Any,
+  ) -> Search:
+    """The search with other open hypotheses.
+
+    Args:
+      search: before.
+      cache: of `advance`.
+      beam_BN: which hypothesis each goes on from; None: the same.
+      last_BN: its new subword.
+      **changes: other fields that change.
+    """
+    if beam_BN is not None:
+      cache = self._call("reorder", cache, beam_BN)
+    else:
+      beam_BN = jnp.broadcast_to(jnp.arange(last_BN.shape[1]), last_BN.shape)
+    if search.prefix is not None:
+      changes["prefix"] = search.prefix.followed(beam_BN, last_BN)
+    if search.phrases is not None:
+      changes["phrases"] = search.phrases.followed(beam_BN, last_BN)
+    return dataclasses.replace(
+      search,
+      at_B=search.at_B + search.open_B,
+      last_BN=last_BN,
+      cache=cache,
+      **changes,
+    )
 
   def _call(self, method: str, *arguments: Any) -> Any:
     return self._model.apply(

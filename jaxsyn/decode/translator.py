@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,16 +20,16 @@ from jax.sharding import SingleDeviceSharding
 
 from jaxsyn.config import Decode
 from jaxsyn.data.loader.batch_shapes import doubled
-from jaxsyn.data.loader.change import Change, changed
-from jaxsyn.data.loader.columns import Batch, pad, words_of
+from jaxsyn.data.loader.change import Change
 from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.decode.ensemble import Ensemble
+from jaxsyn.decode.examples import Batcher, Batches, Example
 from jaxsyn.decode.pool import ROOM, Pool, grown
 from jaxsyn.decode.programs import SMALL, Programs, Size
 from jaxsyn.decode.rank import NEVER
-from jaxsyn.decode.search import Hypotheses
+from jaxsyn.decode.search import Asked, Hypotheses
+from jaxsyn.decode.terms import Terms, Wording, asked_of, sizes_of
 from jaxsyn.models.contract import EncoderDecoder
-
-Example = Mapping[str, np.ndarray]
 
 # Padded source lengths double: a program each, and little is lost, because a
 # source position costs far less than a step of the search.
@@ -47,12 +47,15 @@ class Translation:
     score: log probability divided by the length penalty.
     log_p: log probability of its subwords, the end sign included.
     ids: its subwords, without the end sign.
+    links: (word of the source, word of the text) between blanks, from 0, where
+      they were asked for: see `jaxsyn.translating.alignments`.
   """
 
   text: str
   score: float
   log_p: float
   ids: tuple[int, ...]
+  links: tuple[tuple[int, int], ...] = ()
 
 
 NOTHING = Translation("", score=0.0, log_p=0.0, ids=())  # of an empty line
@@ -75,15 +78,17 @@ class Translator:
 
   Attributes:
     compilations: programs made so far.
+    wording: makes terms, of the vocabulary.
   """
 
   def __init__(
     self,
-    model: EncoderDecoder,
+    model: EncoderDecoder | Ensemble,
     vocabulary: Vocabulary,
     config: Decode,
     *,
     features: Sequence[str] = (),
+    members: Sequence[Sequence[str]] = (),
     change: Change | None = None,
     devices: Sequence[jax.Device] = (),
   ):
@@ -94,13 +99,18 @@ class Translator:
       vocabulary: of the target side.
       config: how to search.
       features: of the source side that the model reads, beyond the ids.
+      members: of an ensemble, those of each member instead.
       change: a caller's own function on every host batch.
       devices: that search, all of one kind; none: where the parameters are.
     """
     self._vocabulary, self._config = vocabulary, config
-    self._features = tuple(dict.fromkeys(("source_id", *features)))
-    self._change = change
-    self._programs = Programs(model, config, lambda size: self._batch([], size))
+    self._hypotheses = config.search.hypotheses(config)
+    self._batcher = Batcher(features, members=members, change=change)
+    self.wording = Wording(vocabulary)
+    self._programs = Programs(
+      *(model, config, lambda size: self._batch([], size)),
+      ranks=lambda: self.wording.prefixes.rank_V,
+    )
     # The loop of a search keeps one core busy, so on a CPU as many batches
     # run as there are cores.
     cpu = jax.default_backend() == "cpu"
@@ -114,20 +124,30 @@ class Translator:
   def compilations(self) -> int:
     return self._programs.compilations
 
+  def subwords(self, example: Example) -> int:
+    """Of the source as the model reads it, the end sign included."""
+    return self._batcher.subwords(example)
+
   def __call__(
-    self, params: Any, examples: Sequence[Example]
+    self,
+    params: Any,
+    examples: Sequence[Example],
+    terms: Sequence[Terms] | None = None,
   ) -> list[list[Translation]]:
     """The n best translations of each example, in the order given.
 
     Args:
       params: of the model.
       examples: of `jaxsyn.data.sentence.example.encode`; targets are not read.
+      terms: what is asked of each, of `wording`; None: nothing, and they stand
+        at 0, 1, 2, ...
     """
+    if terms is None:
+      terms = [Terms(place) for place in range(len(examples))]
 
-    def batch_of(
-      numbers: Sequence[int], size: Size
-    ) -> tuple[Batch, np.ndarray]:
-      return self._batch([examples[number] for number in numbers], size)
+    def batch_of(numbers: Sequence[int], size: Size) -> tuple[Batches, Asked]:
+      chosen = [(examples[number], terms[number]) for number in numbers]
+      return self._batch(chosen, size)
 
     def search(job: _Job, params: Any) -> list[tuple[int, Hypotheses]]:
       pool = Pool(
@@ -135,7 +155,7 @@ class Translator:
       )
       return list(pool())
 
-    jobs = list(self._jobs(examples))
+    jobs = list(self._jobs(examples, terms))
     translations = [[NOTHING] for _ in examples]
     for finished in self._run(search, jobs, params):
       for number, hypotheses in finished:
@@ -192,21 +212,25 @@ class Translator:
       for larger in grown(self._programs, size, shapes):
         self._programs.compile(larger, shapes)
 
-  def _jobs(self, examples: Sequence[Example]) -> Iterator[_Job]:
+  def _jobs(
+    self, examples: Sequence[Example], terms: Sequence[Terms] = ()
+  ) -> Iterator[_Job]:
     """Which examples are searched together, where, and in which size."""
-
-    alike: dict[int, list[int]] = collections.defaultdict(list)
+    terms = terms or [Terms()] * len(examples)
+    alike: dict[tuple[int, tuple[bool, bool]], list[int]]
+    alike = collections.defaultdict(list)
+    lengths = [self._batcher.subwords(example) for example in examples]
     for number, example in enumerate(examples):
-      if (length := len(example["source_id"])) > 1:  # else an empty line
+      if (length := lengths[number]) > 1:  # else an empty line
         # Seldom wider than its subwords, so that sizes stay few.
-        width = max(length, words_of(example, self._features))
-        alike[doubled(width, SHORTEST)].append(number)
+        width = max(length, self._batcher.words(example))
+        alike[doubled(width, SHORTEST), terms[number].kind].append(number)
     # The widest first: what does not fit into memory is told at once.
-    for words, numbers in sorted(alike.items(), reverse=True):
-      numbers.sort(key=lambda i: (-len(examples[i]["source_id"]), i))
-      source = doubled(len(examples[numbers[0]]["source_id"]), SHORTEST)
+    for (words, _), numbers in sorted(alike.items(), reverse=True):
+      numbers.sort(key=lambda i: (-lengths[i], i))
+      source = doubled(lengths[numbers[0]], SHORTEST)
       # Very wide sentences come fewer together, within the same memory.
-      together = self._config.sentences
+      together = self._config.search.together(self._config)
       most = max(1, min(together, together * 128 // words))
       few = min(FEW if len(numbers) > 1 else 1, most)
       # Shares are fixed and not taken by who is first: a sentence keeps its
@@ -215,7 +239,10 @@ class Translator:
       devices = max(1, min(len(self._devices), len(numbers) // most))
       shares = max(1, min(devices * self._threads, len(numbers) // few))
       share = -(-len(numbers) // shares)
+      own = [terms[number] for number in numbers]
       length = longest_output(self._config, source)
+      needed = max(self._limit(source, one) for one in own)
+      length = length if needed <= length else doubled(needed, length)
       places = min(doubled(share, few), most)
       size = Size(
         source=source,
@@ -223,9 +250,10 @@ class Translator:
         length=length,
         places=places,
         # Small caches are not worth a program for each room.
-        room=length if places * self._config.beam <= SMALL else ROOM,
+        room=length if places * self._hypotheses <= SMALL else ROOM,
         rows=min(doubled(share, few), READ, most),
         few=few,
+        asked=sizes_of(own),
       )
       for first in range(shares):
         # Few are searched by one device, for each width by another, and in the
@@ -237,7 +265,7 @@ class Translator:
     nbest = []
     for n in range(self._config.nbest):
       if hypotheses.score_BN[n] <= NEVER / 2:
-        break
+        continue
       token_T = hypotheses.token_BNT[n]
       ids = tuple(int(t) for t in token_T[: np.count_nonzero(token_T) - 1])
       nbest.append(
@@ -251,20 +279,29 @@ class Translator:
     return nbest
 
   def _batch(
-    self, examples: Sequence[Example], size: Size
-  ) -> tuple[Batch, np.ndarray]:
-    """The facts, and limit_B."""
-    batch = pad(
-      examples,
-      self._features,
+    self, chosen: Sequence[tuple[Example, Terms]], size: Size
+  ) -> tuple[Batches, Asked]:
+    """The facts of examples, and what is asked of them."""
+    batch = self._batcher(
+      [example for example, _ in chosen],
       subwords=size.source,
       words=size.words,
       rows=size.rows,
     )
-    limit_B = np.ones(size.rows, np.int32)
-    for row, example in enumerate(examples):
-      limit_B[row] = longest_output(self._config, len(example["source_id"]))
-    return changed(batch, self._change), limit_B
+    asked = asked_of(
+      [self._limit(self.subwords(example), own) for example, own in chosen],
+      [own for _, own in chosen],
+      rows=size.rows,
+      sizes=size.asked,
+    )
+    return batch, asked
+
+  def _limit(self, subwords: int, terms: Terms) -> int:
+    """Longest output; what is asked of a translation has room in it."""
+    limit = longest_output(self._config, subwords)
+    if not any(terms.kind):
+      return limit
+    return max(limit, terms.least + self._config.max_length_offset)
 
 
 def longest_output(config: Decode, subwords: int) -> int:

@@ -38,6 +38,8 @@ class Inspector:
   """
 
   def __init__(self, session: Session):
+    if len(session.members) > 1:
+      raise InputError("an ensemble has no maps of its own; open one run.")
     self.session = session
     self.maps = MapReader(
       session.plan.recipe.model, session.sources.features, change=session.change

@@ -138,9 +138,11 @@ class _OneOf(_Chooser[S]):
     if how.whole and chosen in self.beside() and chosen not in section:
       raise (at / chosen).error(MISSING)
     others = dataclasses.replace(how, whole=False)
+    # What stands under the name of a choice without options is something else.
+    own = {one: section.get(one, {}) for one in self.beside()}
     specs = {
       one: from_config(
-        cls, section.get(one, {}), at / one, how if one == chosen else others
+        cls, own.get(one, {}), at / one, how if one == chosen else others
       )
       for one, cls in self.table.items()
     }

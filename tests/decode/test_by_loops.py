@@ -4,7 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tables_under_test import Tables, by, drawn, search_by_loops, searched
+from tables_under_test import (
+  Tables,
+  asked,
+  by,
+  drawn,
+  search_by_loops,
+  searched,
+)
 
 from jaxsyn.data.schema import PAD
 from jaxsyn.decode.rank import NEVER
@@ -29,7 +36,7 @@ def found_by(params, sources, limits, decode, length=LENGTH):
     lambda params, id_BS, limit_B: searched(
       model,
       params,
-      Sources(id_BS, View(real_BS=id_BS != PAD), limit_B),
+      Sources(id_BS, View(real_BS=id_BS != PAD), asked(limit_B)),
       decode=decode,
       length=length,
     )

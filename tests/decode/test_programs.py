@@ -5,10 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models_under_test import batch_of, parameters, plan_of, sentence
-from tables_under_test import by, searched
+from tables_under_test import asked, by, searched
 
 from jaxsyn.configs.systems import SYSTEMS
-from jaxsyn.decode.beam import beam_step
 from jaxsyn.decode.pool import Pool
 from jaxsyn.decode.programs import Programs, Size
 from jaxsyn.decode.rank import NEVER
@@ -35,7 +34,7 @@ def test_a_search_goes_on_in_another_size(system):
 
   def nothing(size):
     empty = {k: np.zeros_like(v) for k, v in source.items()}
-    return empty, np.ones(shape[0], np.int32)
+    return empty, asked(np.ones(shape[0]))
 
   def size(places, room):
     return Size(
@@ -49,7 +48,7 @@ def test_a_search_goes_on_in_another_size(system):
     )
 
   programs = Programs(plan.recipe.model, by(2), nothing)
-  read = programs.read(size(3, 40), params, source, LIMITS)
+  read = programs.read(size(3, 40), params, source, asked(LIMITS))
   everywhere = np.arange(3, dtype=np.int32)
   nowhere = np.full(3, 99, np.int32)
 
@@ -104,7 +103,7 @@ def test_sentences_take_turns_in_few_places(system):
         if value.ndim:
           batch[name][row] = value[number % 3]
       limit_R[row] = LIMITS[number % 3]
-    return batch, limit_R
+    return batch, asked(limit_R)
 
   decode = by(2)
   programs = Programs(
@@ -124,7 +123,7 @@ def test_sentences_take_turns_in_few_places(system):
   sources = Sources(
     jnp.asarray(source["source_id_BS"]),
     view_of(source, "source"),
-    jnp.asarray(LIMITS),
+    asked(LIMITS),
   )
   alone = jax.device_get(
     jax.jit(
@@ -145,7 +144,7 @@ def test_sentences_take_turns_in_few_places(system):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_what_is_remembered_begins_with_the_sentences(system):
   plan = plan_of(system)
-  batch = batch_of(PAIRS)
+  batch, decode = batch_of(PAIRS), by(2)
   source = source_of(batch)
 
   def shapes(rows, room):
@@ -153,10 +152,10 @@ def test_what_is_remembered_begins_with_the_sentences(system):
 
     def begun(params):
       view = view_of(few, "source")
-      sources = Sources(few["source_id_BS"], view, jnp.full(rows, 9))
+      sources = Sources(few["source_id_BS"], view, asked([9] * rows))
       decoding = Decoding(plan.recipe.model, params)
-      search = decoding.begin(sources, beams=2, length=9, room=room)
-      return beam_step(decoding, search, by(2))
+      search = decoding.begin(sources, decode, length=9, room=room)
+      return decode.search.step(decoding, search, decode)
 
     params = jax.eval_shape(lambda: parameters(plan, batch))
     return [x.shape for x in jax.tree.leaves(jax.eval_shape(begun, params))]

@@ -16,7 +16,7 @@ from models_under_test import (
   sentence,
   shape_of,
 )
-from tables_under_test import by, searched
+from tables_under_test import asked, by, searched
 
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode.rank import NEVER, PENALTIES, continuations
@@ -42,7 +42,7 @@ def model(request):
 def found_in(params, batch, *, model, decode, length):
   id_BS = batch["source_id_BS"]
   limit_B = jnp.full(len(id_BS), length)
-  sources = Sources(id_BS, view_of(batch, "source"), limit_B)
+  sources = Sources(id_BS, view_of(batch, "source"), asked(limit_B))
   return searched(model, params, sources, decode=decode, length=length)
 
 
@@ -188,13 +188,13 @@ def test_continuations_are_the_best_of_all(size, number):
   log_p_BN = -rng.integers(0, 40, (4, 3)) / 4
   log_p_BN[1, 1:] = NEVER  # one hypothesis alone
   last_B = np.array([False, False, True, False])
+  lse_BN = np.log(np.exp(logits_BNV).sum(-1))
   found = continuations(
-    *(jnp.asarray(x, jnp.float32) for x in (logits_BNV, log_p_BN)),
+    *(jnp.asarray(x, jnp.float32) for x in (logits_BNV, lse_BN, log_p_BN)),
     jnp.asarray(last_B),
     number,
   )
   assert [x.shape for x in found] == [(4, number)] * 3
-  lse_BN = np.log(np.exp(logits_BNV).sum(-1))
   for row, (log_p, beam, token) in enumerate(zip(*map(np.asarray, found))):
     all_of_it = [
       (log_p_BN[row, n] + logits_BNV[row, n, v] - lse_BN[row, n], n, v)

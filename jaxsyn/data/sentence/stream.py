@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from jaxsyn.data.sentence import conllu, conllu_text, text
 from jaxsyn.data.sentence.text import PAUSE, Faulty
 from jaxsyn.errors import InputError
 
+T = TypeVar("T")
 Source = str | conllu_text.Parse
 
 
@@ -77,15 +79,13 @@ def _parse(group: list[conllu.Block | Faulty]) -> conllu_text.Parse | Faulty:
     return Faulty(str(error))
 
 
-def chunks(
-  items: Iterable[Source | Faulty | None], most: int
-) -> Iterator[list[Source | Faulty]]:
+def chunks(items: Iterable[T | None], most: int) -> Iterator[list[T]]:
   """Lists of what is there, in order: up to a PAUSE, or so many.
 
   One of fewer says that nothing more is there for now; after a full one it may
   be empty. Where the items end in an exception, what came before it is given first.
   """
-  chunk: list[Source | Faulty] = []
+  chunk: list[T] = []
   full = False  # was the last one
   try:
     for item in items:

@@ -130,6 +130,18 @@ class Vocabulary:
       [offset[j] for _, j in spans],
     )
 
+  def written(self, text: str) -> str:
+    """The text as subwords write it: normalised, "▁" for its blanks."""
+    return self._processor.normalize(text)
+
+  def pieces(self, ids: Iterable[int]) -> list[str]:
+    """Subwords as they are written, "▁" for a blank before them.
+
+    A number that is no id of this vocabulary, as of a tag, is "".
+    """
+    write = self._processor.id_to_piece
+    return [write(int(i)) if 0 <= i < self.size else "" for i in ids]
+
   def decode(self, ids: Iterable[int]) -> str:
     """The text of subword ids up to the first EOS.
 

@@ -1,0 +1,56 @@
+"""chrF of many texts against each other, as sacreBLEU has it of two.
+
+Popović 2015: the F-score, with beta = 2, of the mean precision and the mean recall
+of character n-grams up to 6, of the orders that both texts have; blanks are no
+characters. n-grams are counted once a text, and matched all at once.
+
+Letters: A text; E another text; X n-gram.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.helpers import extract_all_char_ngrams
+
+
+def chrf(texts: Sequence[str]) -> np.ndarray:
+  """score_AE of each text as a translation of which each is the reference.
+
+  Returns: sacreBLEU's sentence-level chrF2, from 0 to 100.
+  """
+  number, orders = len(texts), CHRF.CHAR_ORDER
+  counters = [extract_all_char_ngrams(text, orders) for text in texts]
+  precision_AE, recall_AE = np.zeros((2, number, number))
+  effective_AE = np.zeros((number, number))
+  for order in range(orders):
+    column = {
+      gram: place
+      for place, gram in enumerate({g for c in counters for g in c[order]})
+    }
+    count_AX = np.zeros((number, len(column)), np.int32)
+    there = []
+    for row, own in enumerate(counters):
+      there.append([column[gram] for gram in own[order]])
+      count_AX[row, there[-1]] = list(own[order].values())
+    match_AE = np.stack(
+      [
+        np.minimum(count_AX[:, grams], count_AX[row, grams]).sum(1)
+        for row, grams in enumerate(there)
+      ]
+    )
+    total_A = count_AX.sum(1)
+    both_AE = (total_A[:, None] > 0) & (total_A > 0)
+    precision_AE += match_AE / np.maximum(total_A, 1)[:, None]
+    recall_AE += match_AE / np.maximum(total_A, 1)
+    effective_AE += both_AE
+  precision_AE /= np.maximum(effective_AE, 1)
+  recall_AE /= np.maximum(effective_AE, 1)
+  factor = CHRF.BETA**2
+  below_AE = factor * precision_AE + recall_AE
+  above_AE = 100 * (1 + factor) * precision_AE * recall_AE
+  return np.divide(
+    above_AE, below_AE, out=np.zeros_like(above_AE), where=below_AE > 0
+  )

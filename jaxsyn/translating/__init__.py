@@ -1,0 +1,1 @@
+"""What the commands around translation share: flags, input, output, forced scores."""

@@ -1,0 +1,171 @@
+"""Which source word each word of a translation comes from, by cross-attention.
+
+Words are what stands between blanks, in the raw source and in the translation. The
+model reads source and translation once more; attention of one layer, the mean of its
+heads (of a recurrent decoder, of its contexts), is pooled as `jaxsyn.inspect` does
+it: a row is the mean of a word's subwords, a column the sum. Each word of the
+translation is linked with the source word of the largest weight; the end sign is
+none. By default it is the last layer but one, whose attention is nearest to
+alignments (Garg et al. 2019, section 4.1).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxsyn.data.schema import EOS, NO_WORD, UNK
+from jaxsyn.data.sentence.align import words_of_pieces
+from jaxsyn.data.sentence.stream import Source
+from jaxsyn.data.sentence.vocabulary import UNKNOWN
+from jaxsyn.decode.examples import Example
+from jaxsyn.decode.translator import Translation
+from jaxsyn.errors import InputError
+from jaxsyn.inspection.maps import Map, MapReader
+from jaxsyn.member import Member
+from jaxsyn.requests import Request
+from jaxsyn.session import Session
+
+Links = tuple[tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Aligned:
+  """A translation with what it comes from.
+
+  Attributes:
+    links: (word of the source, word of the translation), from 0.
+    unknown: for each unknown subword, the source word it comes from.
+  """
+
+  links: Links
+  unknown: tuple[str, ...]
+
+
+class Aligner:
+  """Aligns translations of a session, which may be an ensemble."""
+
+  def __init__(self, session: Session, layer: int = -2):
+    """Sets it up.
+
+    Args:
+      session: that translates.
+      layer: of the decoder, from 0, or from the end; of one layer, that.
+
+    Raises:
+      InputError: there is no such layer.
+    """
+    self._session = session
+    self._decode = session.sources.vocabularies[1].decode
+    self._readers = [
+      MapReader(
+        member.plan.recipe.model,
+        member.sources.features,
+        change=session.change,
+      )
+      for member in session.members
+    ]
+    self._layers = [_layer(member, layer) for member in session.members]
+
+  def __call__(
+    self,
+    sources: Sequence[Request],
+    examples: Sequence[Example],
+    translations: Sequence[Translation],
+  ) -> list[Aligned]:
+    """Each translation with its links.
+
+    Args:
+      sources: of each translation.
+      examples: of these.
+      translations: one of each.
+    """
+    targets = [(*one.ids, EOS) for one in translations]
+    total = [np.zeros((0, 0))] * len(targets)
+    words = [request.source for request in sources]
+    for number, member in enumerate(self._session.members):
+      own = [
+        example[number] if isinstance(example, tuple) else example
+        for example in examples
+      ]
+      weight = self._session.weights[number]
+      alone = len(self._session.members) == 1
+      params = self._session.params if alone else member.params
+      for i, maps in self._readers[number](params, own, targets):
+        weight_TS = _cross(maps, self._layers[number])
+        pooled_TW = weight_TS @ _columns(member, words[i])
+        total[i] = weight * pooled_TW + (total[i] if number else 0)
+    return [
+      self._aligned(pooled_TW, one, source)
+      for pooled_TW, one, source in zip(total, translations, words, strict=True)
+    ]
+
+  def _aligned(
+    self, weight_TW: np.ndarray, one: Translation, source: Source
+  ) -> Aligned:
+    if not weight_TW.shape[1]:
+      return Aligned((), ())
+    tokens = (source if isinstance(source, str) else source.text).split()
+    unit_T = [
+      max(0, len(self._decode(one.ids[: i + 1]).split()) - 1)
+      for i in range(len(one.ids))
+    ]
+    links = []
+    for word in range(len(one.text.split())):
+      rows = [i for i, unit in enumerate(unit_T) if unit == word]
+      if rows:
+        links.append((int(weight_TW[rows].mean(0).argmax()), word))
+    unknown = tuple(
+      tokens[int(weight_TW[i].argmax())]
+      for i, id_ in enumerate(one.ids)
+      if id_ == UNK
+    )
+    return Aligned(tuple(links), unknown)
+
+
+def replaced(text: str, unknown: Sequence[str]) -> str:
+  """A translation with source words in the place of its unknown ones."""
+  words = iter(unknown)
+  return re.sub(re.escape(UNKNOWN), lambda found: next(words, found[0]), text)
+
+
+def pharaoh(links: Links) -> str:
+  """Links as "0-0 1-2": source, then translation."""
+  return " ".join(f"{i}-{j}" for i, j in links)
+
+
+def _layer(member: Member, layer: int) -> int:
+  """Which layer of a run it is, from 0."""
+  number = member.plan.spec.family.layers("decoder")
+  if number == 1 and layer == -2:
+    return 0
+  if not -number <= layer < number:
+    raise InputError(
+      f"--alignment_layer={layer}: the decoder of {member.run.workdir} has "
+      f"{number} layers, from 0, or from the end: -1."
+    )
+  return layer % number
+
+
+def _cross(maps: Sequence[Map], layer: int) -> np.ndarray:
+  """weight_TS of a layer, the mean of its heads."""
+  cross = [m for m in maps if m.place == "cross" and m.is_attention]
+  number = sorted({m.layer for m in cross})[layer]
+  heads = [m.value_HQM for m in cross if m.layer == number]
+  return np.concatenate(heads).astype(np.float64).mean(0)
+
+
+def _columns(member: Member, source: Source) -> np.ndarray:
+  """member_SW: 1 where a subword belongs to a word between blanks."""
+  fitted, read = member.sources.fit(source), member.sources
+  line = fitted.read if isinstance(fitted.read, str) else fitted.read.text
+  pieces = read.vocabularies[0].encode(line) if fitted.is_cut else fitted.pieces
+  spans = [found.span() for found in re.finditer(r"\S+", line)]
+  starts, ends = zip(*spans) if spans else ((), ())
+  word_S = words_of_pieces(line, pieces.begin, pieces.end, starts, ends)
+  tags = [] if member.plan.tag is None else [NO_WORD]
+  word_S = [*tags, *word_S, *tags, NO_WORD]
+  return (np.array(word_S)[:, None] == np.arange(len(spans))).astype(np.float64)

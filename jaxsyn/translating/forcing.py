@@ -1,0 +1,163 @@
+"""`jaxsyn.score --force`: how probable a run finds given translations.
+
+For reranking (n-best lists of any system) and minimal pairs. A line of output for
+each hypothesis, in order; LINE counts from 0, as in n-best lists:
+
+  LINE <tab> log p <tab> log p over the length penalty <tab> subwords
+
+or, as JSON, one object a line with each subword and its log p. The end sign is
+one of the subwords.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from jaxsyn.data.sentence import stream, text
+from jaxsyn.data.sentence.stream import Source
+from jaxsyn.errors import InputError
+from jaxsyn.translating import run_flags
+
+if TYPE_CHECKING:
+  from jaxsyn.decode.forced import Scored
+  from jaxsyn.session import Session
+
+BLOCK = 2000  # hypotheses scored together
+
+
+@dataclasses.dataclass(frozen=True)
+class Hypothesis:
+  """A translation that is to be scored.
+
+  Attributes:
+    line: which source it translates, from 0.
+    text: it.
+  """
+
+  line: int
+  text: str
+
+
+def define() -> None:
+  """Flags of `jaxsyn.score --force`; `run_flags` has those of the run."""
+  flags.DEFINE_bool(
+    "force",
+    False,
+    "Print how probable the run --workdir finds the hypothesis of each line of "
+    "--source instead: LINE, log p, log p over the length penalty, number of "
+    "subwords, with tabs between.",
+  )
+  flags.DEFINE_bool(
+    "nbest_list",
+    False,
+    "With --force, the hypothesis is an n-best list: LINE ||| text ||| ...",
+  )
+  flags.DEFINE_bool(
+    "conllu", False, "With --force, --source is CoNLL-U (see also .conllu)."
+  )
+
+
+def run(
+  session: Session,
+  sources: Sequence[Source],
+  hypotheses: Iterable[Hypothesis],
+) -> Iterator[tuple[Hypothesis, Scored]]:
+  """The hypotheses, as they come, each with its log probability.
+
+  Args:
+    session: an opened run, or an ensemble.
+    sources: raw lines or parses.
+    hypotheses: of these.
+
+  Raises:
+    InputError: one of a source that is not there.
+  """
+  hypotheses = iter(hypotheses)
+  while block := list(itertools.islice(hypotheses, BLOCK)):
+    for one in block:
+      if not 0 <= one.line < len(sources):
+        raise InputError(
+          f"a hypothesis is of line {one.line}, but there are {len(sources)} "
+          "sources, from 0."
+        )
+    scored = session.force(
+      [sources[one.line] for one in block], [one.text for one in block]
+    )
+    yield from zip(block, scored, strict=True)
+
+
+def read(path: str, *, nbest: bool) -> list[Hypothesis]:
+  """The hypotheses of a file.
+
+  Args:
+    path: text, a translation a line; plain or .gz.
+    nbest: it is an n-best list in Moses' format instead.
+
+  Raises:
+    InputError: the file cannot be read, or a line is none of an n-best list.
+  """
+  lines = text.lines_of(path)
+  if not nbest:
+    return [Hypothesis(*pair) for pair in enumerate(lines)]
+  found = []
+  for number, line in enumerate(lines, start=1):
+    fields = line.split(" ||| ")
+    if len(fields) < 2 or not fields[0].strip().isdecimal():
+      raise InputError(
+        f"{path}:{number}: {line[:60]!r} is no line of an n-best list, as in "
+        "0 ||| ein Text ||| -0.5."
+      )
+    found.append(Hypothesis(int(fields[0]), fields[1]))
+  return found
+
+
+def main(values: flags.FlagValues) -> None:
+  """The command.
+
+  Args:
+    values: of --source and --hypothesis too.
+  """
+  run_flags.check(values)
+  if not values.source or len(values.hypothesis) != 1:
+    raise InputError(
+      "--force needs --source and one --hypothesis, each a file."
+    )
+  from jaxsyn.training.mesh import set_up_jax
+
+  set_up_jax()
+  (path,) = values.hypothesis
+  hypotheses = read(path, nbest=values.nbest_list)
+  trees = values.conllu or stream.is_conllu(values.source)
+  sources = list(text.whole(stream.sentences(values.source, trees)))
+  if not values.nbest_list and len(hypotheses) != len(sources):
+    raise InputError(
+      f"{path} has {len(hypotheses)} lines, but {values.source} has "
+      f"{len(sources)}: line N of one must translate line N of the other."
+    )
+  session = run_flags.session_of(values)
+  for one, scored in run(session, sources, hypotheses):
+    print(as_json(one, scored) if values.json else as_text(one, scored))
+  session.close()
+
+
+def as_text(one: Hypothesis, scored: Scored) -> str:
+  """A line of numbers, with tabs between."""
+  numbers = f"{scored.total:.6f}\t{scored.score:.6f}\t{len(scored.log_p)}"
+  return f"{one.line}\t{numbers}"
+
+
+def as_json(one: Hypothesis, scored: Scored) -> str:
+  """A line of JSON."""
+  subwords = [
+    [piece, round(log_p, 6)]
+    for piece, log_p in zip(scored.subwords, scored.log_p, strict=True)
+  ]
+  told = {"line": one.line, "text": one.text}
+  told |= {"log_p": round(scored.total, 6), "score": round(scored.score, 6)}
+  return json.dumps(told | {"subwords": subwords}, ensure_ascii=False)

@@ -1,0 +1,33 @@
+"""The lines that `jaxsyn.translate` writes of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from absl import flags
+
+from jaxsyn.decode.translator import NOTHING, Translation
+from jaxsyn.translating.alignments import pharaoh
+
+
+def lines(
+  number: int, nbest: Sequence[Translation], values: flags.FlagValues
+) -> Iterator[str]:
+  """One line, or with --nbest one of each hypothesis.
+
+  Args:
+    number: place of the sentence in the input, from 0.
+    nbest: what was found, best first.
+    values: of --nbest, --scores and --alignments.
+  """
+  if values.nbest:  # Moses' n-best format
+    for one in nbest or [NOTHING]:
+      yield f"{number} ||| {one.text} ||| {one.score:.4f}" + _links(one, values)
+    return
+  best = nbest[0] if nbest else NOTHING
+  score = f"\t{best.score:.4f}" if values.scores else ""
+  yield best.text + score + _links(best, values)
+
+
+def _links(one: Translation, values: flags.FlagValues) -> str:
+  return f" ||| {pharaoh(one.links)}" if values.alignments else ""

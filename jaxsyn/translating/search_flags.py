@@ -1,0 +1,102 @@
+"""Flags of how a run, or an ensemble, searches.
+
+Each option of a search (`jaxsyn.decode.searches`) is a flag by its own name, with
+the option's bounds and meaning, so that a new search has its flags.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from absl import flags
+
+from jaxsyn import workdir
+from jaxsyn.config import Decode
+from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.errors import InputError
+from jaxsyn.member import address
+from jaxsyn.options.fields import fields_of, said
+from jaxsyn.options.flags import field_flag
+from jaxsyn.session import Session
+from jaxsyn.translating import run_flags
+
+flags.disclaim_key_flags()  # they show in the help of the command
+
+
+def define() -> None:
+  """Flags of the search, instead of what the run's config says."""
+  flags.DEFINE_enum(
+    "search",
+    None,
+    list(SEARCHES),
+    "How to search, instead of the config's: the best by beam, samples, or a "
+    "beam of diverse groups.",
+  )
+  field_flag(Decode, "beam", "Beam size, instead of the config's.")
+  field_flag(Decode, "alpha", "Length penalty, instead of the config's.", float)
+  for name, spec in SEARCHES.items():
+    for option, (field, hint) in fields_of(spec).items():
+      kind = hint.__origin__
+      field_flag(spec, option, f"--search {name}: {said(field).meaning}", kind)
+
+
+# What several processes must agree on; the folder may be a copy.
+NAMES = (
+  *("search", "beam", "alpha", "nbest"),
+  *(option for spec in SEARCHES.values() for option in fields_of(spec)),
+)
+
+
+def session_of(values: flags.FlagValues) -> Session:
+  """The session that all these flags ask for.
+
+  Raises:
+    InputError: no --workdir, a flag of a search that is not made, or as
+      `Session`.
+  """
+  run_flags.check(values)
+  return run_flags.session_of(values, **_decode(values))
+
+
+def _decode(values: flags.FlagValues) -> dict[str, Any]:
+  """Fields of config.decode that flags change."""
+  names = ("search", "beam", "alpha", "nbest")
+  decode: dict[str, Any] = {
+    n: values[n].value for n in names if values[n].value is not None
+  }
+  if values.mbr is not None:
+    if decode.setdefault("search", "sample") != "sample":
+      raise InputError(
+        f"--mbr is of samples: leave out --search {values.search}."
+      )
+    if values.mbr < (values.nbest or 1):
+      raise InputError(
+        f"--nbest={values.nbest} is more than --mbr={values.mbr} samples."
+      )
+    decode["nbest"] = values.mbr
+  given = {
+    name: own for name, spec in SEARCHES.items() if (own := _own(values, spec))
+  }
+  if not (given or decode.get("nbest")):
+    return decode
+  config = workdir.open_run(address(values.workdir)[0]).config.decode
+  search = decode.get("search", SEARCHES.name_of(config.search))
+  for name, own in given.items():
+    if name != search:
+      raise InputError(
+        f"--{next(iter(own))} is for --search {name}; here it is {search}."
+      )
+  if "nbest" in decode and "beam" not in decode:
+    decode["beam"] = max(config.beam, decode["nbest"])
+  return decode | given
+
+
+def _own(values: flags.FlagValues, spec: type) -> dict[str, Any]:
+  """The options of a search that flags say."""
+  names = [field.name for field in dataclasses.fields(spec)]
+  return {
+    name: values[name].value
+    for name in names
+    if name in values and values[name].value is not None
+  }

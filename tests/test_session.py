@@ -1,0 +1,204 @@
+"""Ensembles, forced scores and samples of real runs."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxsyn import checksums, files, translate
+from jaxsyn.errors import InputError
+from jaxsyn.requests import Request
+from jaxsyn.session import Session
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LINES = [
+  "the duck that a farmer saw will arrive .",
+  "a cow sleeps .",
+  "the farmer saw a duck and the cow .",
+]
+
+
+def numbers(nbest):
+  return [[one.score, one.log_p] for one in nbest]
+
+
+def assert_alike(found, expected, atol=1e-5):
+  for one, other in zip(found, expected, strict=True):
+    assert [best.ids for best in one] == [best.ids for best in other]
+    np.testing.assert_allclose(numbers(one), numbers(other), atol=atol)
+
+
+@pytest.fixture(scope="module")
+def alone(runs):
+  return Session(runs["pascal"], nbest=3)
+
+
+def test_a_run_with_itself_is_that_run(runs, alone):
+  twice = Session([runs["pascal"]] * 2, weights=[3, 1], nbest=3)
+  assert_alike(twice(LINES), alone(LINES))
+  targets = ["ein", "der Hund", ""]
+  for one, other in zip(
+    twice.force(LINES, targets), alone.force(LINES, targets), strict=True
+  ):
+    assert one.subwords == other.subwords
+    np.testing.assert_allclose(one.log_p, other.log_p, atol=1e-5)
+
+
+def test_an_ensemble_is_the_weighted_sum_of_log_probabilities(runs):
+  """Of families that read other things; normalised at each position."""
+  names = ["pascal", "gru_global", "deps_san"]
+  weights = np.array([0.5, 0.3, 0.2])
+  together = Session([runs[n] for n in names], weights=10 * weights)
+  members = [Session(runs[name]) for name in names]
+  ((best,),) = together(LINES[:1])
+  (forced,) = together.force(LINES[:1], [best.ids])
+  V = together.sources.vocabularies[1].size
+  for place in range(2):
+    # Each member's log p of all that could stand there, by force.
+    given = [[*best.ids[:place], token] for token in range(V)]
+    each = [
+      [one.log_p[place] for one in session.force(LINES[:1] * V, given)]
+      for session in members
+    ]
+    mixed_V = weights @ np.array(each)
+    mixed_V -= np.log(np.exp(mixed_V).sum())
+    np.testing.assert_allclose(
+      forced.log_p[place], mixed_V[best.ids[place]], atol=1e-4
+    )
+    assert np.ptp(np.array(each)[:, best.ids[place]]) > 0.01
+
+
+def test_forced_scores_are_those_of_the_search(runs, alone):
+  for session in (
+    alone,
+    Session([runs["pascal"], runs["gru_global"]], nbest=3),
+  ):
+    found = session(LINES)
+    lines = [line for line, nbest in zip(LINES, found) for _ in nbest]
+    best = [one for nbest in found for one in nbest]
+    scored = session.force(lines, [one.ids for one in best])
+    np.testing.assert_allclose(
+      [[one.score, one.total] for one in scored], numbers(best), atol=1e-4
+    )
+    for one, other in zip(scored, best):
+      assert one.total == pytest.approx(sum(one.log_p), abs=1e-5)
+      assert len(one.log_p) == len(one.subwords) == len(other.ids) + 1
+      assert one.subwords[-1] == "</s>"
+
+
+def test_members_are_checkpoints_too(runs, alone):
+  folder = runs["pascal"]
+  both = Session([f"{folder}@10", f"{folder}@20"])
+  assert both.chosen == "the checkpoint of step 10; the checkpoint of step 20"
+  first, second = Session(f"{folder}@10"), Session(folder, checkpoint="20")
+  weights = np.array(
+    [session.force(LINES[:1], [[7, 8]])[0].log_p for session in (first, second)]
+  )
+  assert np.abs(np.diff(weights, axis=0)).max() > 1e-4
+
+
+def test_a_sentence_is_parsed_once_for_all(runs, monkeypatch):
+  session = Session([runs["pascal"], runs["deps_san"], runs["gru_global"]])
+  parsed = []
+  for reader in session._reader.reader.readers:
+    parse = reader.parse
+    monkeypatch.setattr(
+      reader, "parse", lambda line, own=parse: parsed.append(line) or own(line)
+    )
+  examples = session.begin_examples(LINES)()
+  assert parsed == LINES
+  assert [len(example) for example in examples] == [3] * 3
+  alone = Session(runs["deps_san"]).begin_examples(LINES)()
+  for example, other in zip(examples, alone):
+    assert example[1].keys() == other.keys()
+    for name in other:
+      np.testing.assert_array_equal(example[1][name], other[name])
+
+
+def test_what_does_not_fit_together_is_told(runs, tmp_path):
+  with pytest.raises(InputError, match=r"1 weights for 2 runs"):
+    Session([runs["pascal"]] * 2, weights=[1])
+  with pytest.raises(InputError, match=r"weight -1.0 of a run must be above 0"):
+    Session([runs["pascal"]] * 2, weights=[1, -1])
+  other = tmp_path / "other"
+  shutil.copytree(runs["deps_san"], other)
+  manifest = checksums.unsealed(files.read_json(other / "manifest.json"))
+  from jaxsyn.data.options import Subwords
+  from jaxsyn.data.sentence import vocabulary
+
+  lines = [f"w{i} x{i}" for i in range(200)]
+  size = manifest["vocabulary"]["target"]["size"]
+  made = vocabulary.train(
+    lines, other / "vocabulary.model", Subwords(size=size, type="word")
+  )
+  for side in ("source", "target"):
+    manifest["vocabulary"][side].update(sha256=made.sha256, size=made.size)
+  files.write_json(other / "manifest.json", checksums.sealed(manifest))
+  with pytest.raises(InputError) as told:
+    Session([runs["pascal"], other])
+  assert str(runs["pascal"]) in str(told.value)
+  assert f"{other} have other target vocabularies" in str(told.value)
+
+
+def test_samples_of_a_run_depend_on_seed_and_place_alone(runs):
+  make = {"search": "sample", "nbest": 4, "sample": {"seed": 5}}
+  session = Session(runs["pascal"], **make)
+  lines = [*LINES, "", LINES[0]]
+  found = list(translate.run(session, lines))
+  few = list(translate.run(session, lines, buffer=2))
+  for one, other in zip(found, few):
+    assert [best.text for best in one] == [best.text for best in other]
+  assert found[0] != found[4]  # the same line at another place
+  again = session([Request(LINES[0], place=4)])
+  assert [best.ids for best in again[0]] == [best.ids for best in found[4]]
+  (fewer,) = Session(runs["pascal"], **make | {"nbest": 2})(LINES[:1])
+  assert [best.ids for best in fewer] == [best.ids for best in found[0][:2]]
+  scored = session.force([LINES[0]] * 4, [best.ids for best in found[0]])
+  np.testing.assert_allclose(
+    [one.total for one in scored], [b.log_p for b in found[0]], atol=1e-4
+  )
+
+
+def command(module, *arguments):
+  return subprocess.run(
+    [sys.executable, "-m", f"jaxsyn.{module}", *map(str, arguments)],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+
+
+def test_the_command_that_scores_what_is_given(runs, alone, tmp_path):
+  source, target = tmp_path / "a.en", tmp_path / "a.de"
+  source.write_text("\n".join(LINES) + "\n")
+  texts = ["ein Hund", "", "der der"]
+  target.write_text("\n".join(texts) + "\n")
+  force = ("--force", "--workdir", runs["pascal"], "--source", source)
+  done = command("score", *force, "--hypothesis", target)
+  assert done.returncode == 0, done.stderr
+  expected = alone.force(LINES, texts)
+  rows = [line.split("\t") for line in done.stdout.splitlines()]
+  assert [row[0] for row in rows] == ["0", "1", "2"]
+  for row, one in zip(rows, expected):
+    assert float(row[1]) == pytest.approx(one.total, abs=1e-4)
+    assert float(row[2]) == pytest.approx(one.score, abs=1e-4)
+    assert int(row[3]) == len(one.log_p)
+  target.write_text("2 ||| der der ||| -1\n0 ||| ein Hund ||| x= 1 ||| -2\n")
+  done = command(
+    *("score", *force, "--hypothesis", target, "--nbest_list", "--json")
+  )
+  told = [json.loads(line) for line in done.stdout.splitlines()]
+  assert [one["line"] for one in told] == [2, 0]
+  assert told[1]["text"] == "ein Hund"
+  for one, number in zip(told, (2, 0)):
+    pieces, log_p = zip(*one["subwords"])
+    assert pieces == expected[number].subwords
+    np.testing.assert_allclose(log_p, expected[number].log_p, atol=1e-4)
+  target.write_text("7 ||| der\n")
+  done = command("score", *force, "--hypothesis", target, "--nbest_list")
+  assert done.returncode == 2
+  assert "of line 7, but there are 3 sources" in done.stderr

@@ -1,0 +1,83 @@
+"""Requests of files: JSON lines, prefixes beside text, and what is none."""
+
+import types
+
+import pytest
+
+from jaxsyn.data.sentence.text import PAUSE, Faulty
+from jaxsyn.errors import InputError
+from jaxsyn.requests import Request, from_json
+from jaxsyn.translating import inputs
+
+
+def read(tmp_path, text, *, name="a.txt", prefix=None, errors="strict", **more):
+  """The requests of a file, and what was wrong with lines."""
+  path = tmp_path / name
+  path.write_text(text, encoding="utf-8")
+  given = {"input": str(path), "prefix": "", "errors": errors}
+  if prefix is not None:
+    (tmp_path / "prefix").write_text(prefix, encoding="utf-8")
+    given["prefix"] = str(tmp_path / "prefix")
+  given |= {"json": False, "conllu": False, **more}
+  faults = []
+  items = inputs.of_flags(types.SimpleNamespace(**given), faults)
+  return [item for item in items if item is not PAUSE], faults
+
+
+def test_lines_have_their_places(tmp_path):
+  found, faults = read(tmp_path, "a b\n\nc\n")
+  assert found == [Request(t, place=i) for i, t in enumerate(["a b", "", "c"])]
+  assert not faults
+
+
+def test_json_lines(tmp_path):
+  found, _ = read(
+    tmp_path,
+    '{"text": "a", "target_prefix": "Ein ", "constraints": ["b c"], '
+    '"avoid": ["d", "e"]}\n\n{"text": "ü"}\n',
+    name="a.jsonl",
+  )
+  assert found == [
+    Request("a", "Ein ", ("b c",), ("d", "e"), place=0),
+    Request("", place=1),
+    Request("ü", place=2),
+  ]
+
+
+@pytest.mark.parametrize(
+  "line, message",
+  [
+    ("text", "it is no JSON"),
+    ("[1]", 'it is no object with "text"'),
+    ('{"txt": "a"}', 'it is no object with "text"'),
+    ('{"text": 1}', "its 'text' must be a text, got 1"),
+    ('{"text": "a", "avoid": "b"}', "its 'avoid' must be a list of texts"),
+    ('{"text": "a", "avoid": [1]}', "its 'avoid' must be a list of texts"),
+    ('{"text": "a", "constrants": []}', "unknown name 'constrants'. Did you"),
+  ],
+)
+def test_what_is_no_request_is_told(tmp_path, line, message):
+  with pytest.raises(InputError, match=message.replace("[", r"\[")):
+    from_json(line)
+  with pytest.raises(InputError, match=r"a\.txt:2: .* with --errors skip"):
+    read(tmp_path, f'{{"text": "a"}}\n{line}\n', json=True)
+  found, faults = read(
+    tmp_path, f'{line}\n{{"text": "a"}}\n', json=True, errors="skip"
+  )
+  assert isinstance(found[0], Faulty) and found[1] == Request("a", place=1)
+  assert "a.txt:1: " in faults[0]
+
+
+def test_a_file_of_prefixes(tmp_path):
+  found, _ = read(tmp_path, "a\nb\nc\n", prefix="Der \n\nEi\n")
+  assert [one.prefix for one in found] == ["Der ", "", "Ei"]
+  with pytest.raises(
+    InputError, match=r"prefix has 2 lines, and .*a\.txt more"
+  ):
+    read(tmp_path, "a\nb\nc\n", prefix="Der\n\n")
+  with pytest.raises(InputError, match=r"a line of JSON has its own"):
+    read(tmp_path, "{}\n", json=True, prefix="Der\n")
+  with pytest.raises(
+    InputError, match=r"prefix has more lines than .*a\.txt, which has 1"
+  ):
+    read(tmp_path, "a\n", prefix="Der\n\n")
