@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from jaxsyn.data.loader.change import Change, changed
 from jaxsyn.data.loader.columns import Batch, pad, words_of
-from jaxsyn.data.loader.split import Change, changed
 
 # Of `jaxsyn.data.sentence.example.encode`; of an ensemble, one of each member.
 Example = Mapping[str, np.ndarray] | tuple[Mapping[str, np.ndarray], ...]
