@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ from jaxsyn.plan import Plan
 from jaxsyn.scoring import selection
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.reader import Parameters, Reader
-from jaxsyn.training.step import first_state
+from jaxsyn.training.step import Recipe, first_params
 from jaxsyn.workdir import Run
 
 
@@ -31,9 +32,7 @@ def read(
   Raises:
     InputError: no such checkpoint, none that is whole, or too little memory.
   """
-  batch = pad([], features, subwords=4, words=4, rows=1)
-  batch["target_id_BT"] = np.zeros((1, 4), np.int32)
-  abstract = jax.eval_shape(lambda: first_state(plan.recipe, batch, 0)).params
+  abstract = shapes(plan.recipe, features)
   train, reader = plan.config.train, Reader(run.workdir)
   with enough_memory(
     f"reading the parameters of {run.workdir}",
@@ -43,6 +42,18 @@ def read(
       return reader.average_params(train.average, abstract, train.ema > 0)
     which = checkpoint or plan.config.decode.checkpoint
     return reader.restore_params(which, abstract, train.ema > 0)
+
+
+def shapes(recipe: Recipe, features: Sequence[str]) -> Any:
+  """Shapes and types of a model's parameters.
+
+  Args:
+    recipe: of the model.
+    features: of the source side that it reads.
+  """
+  batch = pad([], features, subwords=4, words=4, rows=1)
+  batch["target_id_BT"] = np.zeros((1, 4), np.int32)
+  return jax.eval_shape(lambda: first_params(recipe, batch, jax.random.key(0)))
 
 
 def title(parameters: Parameters, asked: str) -> str:

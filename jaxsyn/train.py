@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, files, lock, remote, workdir
+from jaxsyn import cli, exits, files, lock, remote, warm_start, workdir
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.split import Change, Split, open_split
 from jaxsyn.data.store import manifests
@@ -25,14 +25,14 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
-from jaxsyn.training import hosts, loop
+from jaxsyn.training import frozen, hosts, loop
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout, set_up_jax
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.start import Training
-from jaxsyn.training.step import check_maps
+from jaxsyn.training.step import check_maps, first_params
 from jaxsyn.validation import Validator
 
 _LESS_MEMORY = (
@@ -100,13 +100,21 @@ def run(
   )
 
   check_maps(plan.recipe, split.empty()[0])
+  shapes = jax.eval_shape(
+    lambda: first_params(plan.recipe, split.empty()[0], jax.random.key(0))
+  )
+  frozen_told = frozen.check(config.train.freeze, shapes)
+  warm = warm_start.read(
+    config.train.start, plan, config.data.directory, folder
+  )
   profile = Profile(config.train.profile, folder)
 
   def open_log(start: int) -> Log:
     log = Log(files.path_of(folder), config.train.steps, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
-    for told in filter(None, (*split.told, _no_test(config, records))):
+    others = (*split.told, frozen_told, _no_test(config, records))
+    for told in filter(None, (*others, *(warm.told if warm else ()))):
       log.say(told)
     return log
 
@@ -117,6 +125,8 @@ def run(
     def create() -> None:
       stack.enter_context(lock.alone(folder))
       workdir.create(folder, config)
+      if warm:
+        warm.write(folder)
 
     hosts.by_the_first(create)
     hosts.check_shared(folder)
@@ -133,6 +143,7 @@ def run(
             validate=validator,
             open_log=open_log,
             profile=profile,
+            begin=warm,
           )
         )
     finally:

@@ -69,7 +69,7 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
     folder: hashes(manifests.read(folder))["records"]
     for folder in config.data.mixture.folders
   }
-  if _begun(workdir):
+  if begun(workdir):
     _check_same(open_run(workdir), config, manifest)
     _check_corpora(workdir, corpora)
   source = files.path_of(config.data.directory)
@@ -132,7 +132,7 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
     ) from None
 
 
-def _begun(workdir: pathlib.Path) -> bool:
+def begun(workdir: pathlib.Path) -> bool:
   """Whether a run here has something to go on with, or to be lost."""
   kept = Reader(workdir)
   return bool(kept.steps() or kept.best.steps())
