@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxsyn import exported
 from jaxsyn.data.loader.columns import pad
 from jaxsyn.plan import Plan
 from jaxsyn.scoring import selection
@@ -33,6 +34,8 @@ def read(
     InputError: no such checkpoint, none that is whole, or too little memory.
   """
   abstract = shapes(plan.recipe, features)
+  if exported.is_exported(run.workdir):
+    return exported.read(run.workdir, abstract, checkpoint)
   train, reader = plan.config.train, Reader(run.workdir)
   with enough_memory(
     f"reading the parameters of {run.workdir}",
@@ -63,6 +66,8 @@ def title(parameters: Parameters, asked: str) -> str:
     parameters: of `read`.
     asked: "best", "last" or a step.
   """
+  if parameters.title:
+    return parameters.title
   *others, step = parameters.steps
   if others:
     return (

@@ -60,7 +60,7 @@ class Session:
     """Opens a run.
 
     Args:
-      folder: of the run.
+      folder: of the run, or of an exported model; hub:OWNER/NAME.
       checkpoint: "best", "last" or a step; "": as config.decode.checkpoint
         says, or the mean that config.train.average asks for.
       parser: file of the parser, if it is not in the folder.
@@ -85,7 +85,7 @@ class Session:
     if (
       asked == "best"
       and len(read.steps) == 1
-      and not (read.score or self.notes)
+      and not (read.score or self.notes or read.title)
     ):
       self.notes = (
         f"no checkpoint was chosen by a validation yet: it is {self.chosen}",

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, files, lock, remote, warm_start, workdir
+from jaxsyn import cli, exits, files, hub, lock, remote, warm_start, workdir
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.split import Change, Split, open_split
 from jaxsyn.data.store import manifests
@@ -208,6 +208,7 @@ def _sizes(split: Split) -> str:
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name the folder of the run.")
+  hub.refuse(values.workdir, "--workdir")
   exits.check_target(values.workdir, "--workdir", folder=True, store=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   hosts.join(values)

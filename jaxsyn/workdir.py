@@ -3,6 +3,7 @@
   config.json          the whole config
   manifest.json        of the data it was trained on: hashes, relations
   mixture.json         hashes of the other corpora, where there are some
+  start.json           whose parameters it began with, where it did
   vocabulary.model     the SentencePiece model, or source.model, target.model
   parser.source.udpipe the parser, where the system reads source trees
   checkpoints/ best/   see `jaxsyn.training.checkpoint`
@@ -20,7 +21,7 @@ import pathlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from jaxsyn import checksums, files
+from jaxsyn import checksums, files, hub
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests
@@ -96,12 +97,14 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
 
 
 def open_run(workdir: os.PathLike[str] | str) -> Run:
-  """A run that was trained before.
+  """A run that was trained before, or an exported model, also of a hub.
 
   Raises:
     InputError: the folder holds no run, or its files are damaged or of another
       version.
   """
+  if hub.is_named(workdir):
+    workdir = hub.fetched(workdir)
   workdir = files.path_of(workdir)
   path = workdir / CONFIG
   if not files.is_file(path):
