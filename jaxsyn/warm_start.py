@@ -185,16 +185,9 @@ def labels(
     manifest: of its data.
     folder: with the vocabularies.
   """
-  data = plan.config.data
-  corpora = range(len(mixture.tags(data.mixture, manifest)))
-  more = (
-    *tasks.symbols(data.second, manifest),
-    *(f"<corpus {number}>" for number in corpora),
-  )
   counted: dict[str, Labels] = {}
   for side in ("source", "target"):
-    pieces = manifests.vocabulary(folder, manifest, side).pieces()
-    counted[f"{side}_vocabulary"] = (*pieces, *more)
+    counted[f"{side}_vocabulary"] = tokens(plan, manifest, folder, side)
     counted[f"{side}_relations"] = tuple(manifest["relations"].get(side, ()))
   # An axis that is so much longer then counts what was made so much more.
   by_more = {2**i: field for i, field in enumerate(counted)}
@@ -219,6 +212,24 @@ def labels(
         # Some tables begin with an entry for none of them.
         found.setdefault(name, {})[axis] = ("",) * (size - len(own)) + own
   return found
+
+
+def tokens(
+  plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path, side: str
+) -> Labels:
+  """What each id of a side stands for: subwords, then symbols beyond them.
+
+  Args:
+    plan, manifest, folder: as of `labels`.
+    side: "source" or "target".
+  """
+  data = plan.config.data
+  corpora = range(len(mixture.tags(data.mixture, manifest)))
+  return (
+    *manifests.vocabulary(folder, manifest, side).pieces(),
+    *tasks.symbols(data.second, manifest),
+    *(f"<corpus {number}>" for number in corpora),
+  )
 
 
 def match(
