@@ -40,6 +40,9 @@ COMMANDS = {
     "jaxsyn.compare", "train systems with several seeds, and compare them"
   ),
   "inspect": Command("jaxsyn.inspect", "draw what a trained run looks at"),
+  "export": Command(
+    "jaxsyn.export", "write a run in the form of other programs"
+  ),
   "completion": Command(
     "jaxsyn.completion", "print completions for bash, zsh or fish"
   ),

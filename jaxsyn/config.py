@@ -174,6 +174,23 @@ class Writers:
 
 
 @dataclasses.dataclass(frozen=True)
+class Start:
+  """Another run, whose parameters this one begins with: docs/fine_tuning.md."""
+
+  run: str = option(
+    "", "Its folder, here or on a store; empty: all parameters are drawn."
+  )
+  checkpoint: Annotated[
+    str, Text(r"|best|last|\d{1,10}", '"best", "last", a step, or nothing')
+  ] = option("", "Which; empty: what `translate` would take of that run.")
+  unknown: Literal["drawn", "mean"] = option(
+    "drawn",
+    "Vectors of subwords and relations that it does not have: as they are "
+    '"drawn", or the "mean" of those it has.',
+  )
+
+
+@dataclasses.dataclass(frozen=True)
 class Train:
   """The run of the training."""
 
@@ -253,6 +270,13 @@ class Train:
     'it: "attention", all between its projections; "layer", each whole layer. '
     "It saves memory and changes no number; what it costs: docs/speed.md.",
     resume=True,
+  )
+  start: Start = section(Start)
+  freeze: tuple[str, ...] = option(
+    (),
+    "Parameters that stay as they began, by patterns of their names, in which * "
+    "is anything: ('encoder_*', '*table/*'). No update, weight decay or average "
+    "moves them, and the optimiser keeps nothing for them.",
   )
   profile: Annotated[
     str, Text(r"|\d{1,9}-\d{1,9}", 'two steps, as in "100-105", or nothing')

@@ -68,7 +68,8 @@ def open_member(
   read = parameters.read(run, plan, sources.features, checkpoint=checkpoint)
   asked = checkpoint or plan.config.decode.checkpoint
   chosen, notes = parameters.title(read, asked), tuple(read.notes)
-  if asked == "best" and len(read.steps) == 1 and not (read.score or notes):
+  unchosen = not (read.score or notes or read.title)
+  if asked == "best" and len(read.steps) == 1 and unchosen:
     notes = (f"no checkpoint was chosen by a validation yet: it is {chosen}",)
   for note in notes:  # not by a log, which commands keep quiet
     print(f"{run.workdir}: {note}", file=sys.stderr)

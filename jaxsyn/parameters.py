@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
+from jaxsyn import exported
 from jaxsyn.data.loader.columns import pad
 from jaxsyn.plan import Plan
 from jaxsyn.scoring import selection
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.reader import Parameters, Reader
-from jaxsyn.training.step import first_state
+from jaxsyn.training.step import Recipe, first_params
 from jaxsyn.workdir import Run
 
 
@@ -31,9 +33,9 @@ def read(
   Raises:
     InputError: no such checkpoint, none that is whole, or too little memory.
   """
-  batch = pad([], features, subwords=4, words=4, rows=1)
-  batch["target_id_BT"] = np.zeros((1, 4), np.int32)
-  abstract = jax.eval_shape(lambda: first_state(plan.recipe, batch, 0)).params
+  abstract = shapes(plan.recipe, features)
+  if exported.is_exported(run.workdir):
+    return exported.read(run.workdir, abstract, checkpoint)
   train, reader = plan.config.train, Reader(run.workdir)
   with enough_memory(
     f"reading the parameters of {run.workdir}",
@@ -45,6 +47,18 @@ def read(
     return reader.restore_params(which, abstract, train.ema > 0)
 
 
+def shapes(recipe: Recipe, features: Sequence[str]) -> Any:
+  """Shapes and types of a model's parameters.
+
+  Args:
+    recipe: of the model.
+    features: of the source side that it reads.
+  """
+  batch = pad([], features, subwords=4, words=4, rows=1)
+  batch["target_id_BT"] = np.zeros((1, 4), np.int32)
+  return jax.eval_shape(lambda: first_params(recipe, batch, jax.random.key(0)))
+
+
 def title(parameters: Parameters, asked: str) -> str:
   """What was read, in words.
 
@@ -52,6 +66,8 @@ def title(parameters: Parameters, asked: str) -> str:
     parameters: of `read`.
     asked: "best", "last" or a step.
   """
+  if parameters.title:
+    return parameters.title
   *others, step = parameters.steps
   if others:
     return (

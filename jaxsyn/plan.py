@@ -93,9 +93,12 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
   recipe = Recipe(
     model=contract.make(spec),
     losses=losses,
-    optimiser=optimiser.make(config.optimiser, config.model.width),
+    optimiser=optimiser.make(
+      config.optimiser, config.model.width, config.train.freeze
+    ),
     accumulate=config.optimiser.accumulate,
     ema=config.train.ema,
+    freeze=config.train.freeze,
     logits=config.train.logits,
   )
   features = frozenset().union(

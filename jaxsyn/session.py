@@ -70,8 +70,9 @@ class Session:
     """Opens a run, or several as an ensemble.
 
     Args:
-      folder: of the run, or of each; FOLDER@CHECKPOINT is one of its
-        checkpoints, so that several of a run may be there.
+      folder: of the run, or of each, or of an exported model (hub:OWNER/NAME);
+        FOLDER@CHECKPOINT is one of its checkpoints, so that several of a run
+        may be there.
       checkpoint: "best", "last" or a step; "": as config.decode.checkpoint
         says, or the mean that config.train.average asks for.
       parser: file of the parser, if it is not in the folder.

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, commands, exits, files, lock, workdir
+from jaxsyn import cli, commands, exits, files, hub, lock, warm_start, workdir
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.loader.split import Split, open_split
@@ -27,14 +27,14 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
-from jaxsyn.training import hosts, loop
+from jaxsyn.training import frozen, hosts, loop
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.mesh import Layout, set_up_jax
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.start import Training
-from jaxsyn.training.step import check_maps
+from jaxsyn.training.step import check_maps, first_params
 from jaxsyn.validation import Validator
 
 _LESS_MEMORY = (
@@ -105,13 +105,21 @@ def run(
   )
 
   check_maps(plan.recipe, split.empty()[0])
+  shapes = jax.eval_shape(
+    lambda: first_params(plan.recipe, split.empty()[0], jax.random.key(0))
+  )
+  frozen_told = frozen.check(config.train.freeze, shapes)
+  warm = warm_start.read(
+    config.train.start, plan, config.data.directory, folder
+  )
   profile = Profile(config.train.profile, folder)
 
   def open_log(start: int) -> Log:
     log = Log(files.path_of(folder), config, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
-    for told in filter(None, (*split.told, _no_test(config, records))):
+    others = (*split.told, frozen_told, _no_test(config, records))
+    for told in filter(None, (*others, *(warm.told if warm else ()))):
       log.say(told)
     return log
 
@@ -122,6 +130,8 @@ def run(
     def create() -> None:
       stack.enter_context(lock.alone(folder))
       workdir.create(folder, config)
+      if warm:
+        warm.write(folder)
 
     hosts.by_the_first(create)
     hosts.check_shared(folder)
@@ -138,6 +148,7 @@ def run(
             validate=validator,
             open_log=open_log,
             profile=profile,
+            begin=warm,
           )
         )
       checkpoints.wait_for_all()  # none leaves one alone that still saves
@@ -204,6 +215,7 @@ def _sizes(split: Split) -> str:
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name the folder of the run.")
+  hub.refuse(values.workdir, "--workdir")
   exits.check_target(values.workdir, "--workdir", folder=True, store=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   hosts.join(values)

@@ -3,6 +3,7 @@
   config.json          the whole config
   manifest.json        of the data it was trained on: hashes, relations
   mixture.json         hashes of the other corpora, where there are some
+  start.json           whose parameters it began with, where it did
   vocabulary.model     the SentencePiece model, or source.model, target.model
   parser.source.udpipe the parser, where the system reads source trees
   checkpoints/ best/   see `jaxsyn.training.checkpoint`
@@ -20,7 +21,7 @@ import pathlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from jaxsyn import checksums, files
+from jaxsyn import checksums, files, hub
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
@@ -69,7 +70,7 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
     folder: hashes(manifests.read(folder))["records"]
     for folder in config.data.mixture.folders
   }
-  if _begun(workdir):
+  if begun(workdir):
     _check_same(open_run(workdir), config, manifest)
     _check_corpora(workdir, corpora)
   source = files.path_of(config.data.directory)
@@ -96,12 +97,14 @@ def create(workdir: os.PathLike[str] | str, config: Config) -> Run:
 
 
 def open_run(workdir: os.PathLike[str] | str) -> Run:
-  """A run that was trained before.
+  """A run that was trained before, or an exported model, also of a hub.
 
   Raises:
     InputError: the folder holds no run, or its files are damaged or of another
       version.
   """
+  if hub.is_named(workdir):
+    workdir = hub.fetched(workdir)
   workdir = files.path_of(workdir)
   path = workdir / CONFIG
   if not files.is_file(path):
@@ -132,7 +135,7 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
     ) from None
 
 
-def _begun(workdir: pathlib.Path) -> bool:
+def begun(workdir: pathlib.Path) -> bool:
   """Whether a run here has something to go on with, or to be lost."""
   kept = Reader(workdir)
   return bool(kept.steps() or kept.best.steps())

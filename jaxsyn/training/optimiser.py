@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import jax
@@ -11,7 +12,7 @@ import optax
 from jaxsyn.config import Optimiser
 from jaxsyn.options import Choice, Table, option
 from jaxsyn.options.bounds import Epsilon, Range, Rate
-from jaxsyn.training import muon
+from jaxsyn.training import frozen, muon
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,12 +82,15 @@ RULES: Table[Rule] = Table(
 )
 
 
-def make(config: Optimiser, width: int) -> optax.GradientTransformation:
+def make(
+  config: Optimiser, width: int, freeze: Sequence[str] = ()
+) -> optax.GradientTransformation:
   """Clipping, the rule, decoupled weight decay and the learning rate.
 
   Args:
     config: config.optimiser, as read.
     width: D of the model, for schedules that know it.
+    freeze: config.train.freeze: of parameters that none of it moves.
   """
   chain = [config.name.make()]
   if config.clip > 0:
@@ -95,4 +99,4 @@ def make(config: Optimiser, width: int) -> optax.GradientTransformation:
     chain.append(optax.add_decayed_weights(config.weight_decay))
   rate = config.schedule.make(config.learning_rate, width)
   chain.append(optax.scale_by_learning_rate(rate))
-  return optax.chain(*chain)
+  return frozen.but(freeze, optax.chain(*chain))

@@ -133,7 +133,10 @@ class Programs:
     if reason := self._wait(FIRST, asked):
       return reason
     make = self._futures[FIRST].result()
-    return self._training.layout.place_state(make())
+    state = make()
+    if self._training.begin:
+      state = self._training.begin(state)
+    return self._training.layout.place_state(state)
 
   def step(
     self, batch: Batch, asked: Callable[[], str]

@@ -30,12 +30,14 @@ class Parameters:
     score: of the best ones, what `save_best` was told of them; else None.
     notes: why they are not those that were asked for, a sentence for each that
       is damaged; empty where they are.
+    title: which they are, in words, where an exported model says it.
   """
 
   params: Tree
   steps: tuple[int, ...]
   score: dict[str, Any] | None = None
   notes: tuple[str, ...] = ()
+  title: str = ""
 
 
 class Reader:

@@ -64,6 +64,7 @@ class Training:
     validate: says what parameters score, and how they rank.
     open_log: the log, from the step that is gone on from.
     profile: of some steps.
+    begin: what becomes of a fresh state before its first step; None: nothing.
   """
 
   config: Config
@@ -74,6 +75,7 @@ class Training:
   validate: Validation
   open_log: Callable[[int], Log]
   profile: Profile
+  begin: Callable[[TrainState], TrainState] | None = None
 
 
 def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:

@@ -27,6 +27,7 @@ from jax import Array
 
 from jaxsyn.models.contract import EncoderDecoder, forward, states
 from jaxsyn.syntax.maps import COLLECTION, Maps
+from jaxsyn.training import frozen
 from jaxsyn.training.logits import Logits
 from jaxsyn.training.losses import token_log_probability
 from jaxsyn.training.objective import (
@@ -78,6 +79,7 @@ class Recipe:
   optimiser: optax.GradientTransformation = struct.field(pytree_node=False)
   accumulate: int = struct.field(pytree_node=False, default=1)
   ema: float = struct.field(pytree_node=False, default=0.0)
+  freeze: tuple[str, ...] = struct.field(pytree_node=False, default=())
   logits: int = struct.field(pytree_node=False, default=2**28)  # of a device
 
 
@@ -248,6 +250,7 @@ def train_step(
   def sums_of_terms(
     params: Params,
   ) -> tuple[dict[str, Array], dict[str, Array]]:
+    params = frozen.constant(recipe.freeze, params)
     state_BTD, maps = outputs(
       recipe,
       params,
@@ -290,10 +293,12 @@ def train_step(
   def update(state: TrainState) -> TrainState:
     updates, opt = recipe.optimiser.update(grads, state.opt, state.params)
     params = optax.apply_updates(state.params, updates)
+    params = frozen.kept(recipe.freeze, state.params, params)
     ema = state.ema
     if ema is not None:
       number = step // recipe.accumulate
       ema = moving_average(ema, params, decay=recipe.ema, updates=number)
+      ema = frozen.kept(recipe.freeze, params, ema)
     zero = jax.tree.map(jnp.zeros_like, pending)
     return dataclasses.replace(
       state, params=params, opt=opt, ema=ema, pending=zero

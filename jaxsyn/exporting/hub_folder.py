@@ -1,0 +1,61 @@
+"""--format safetensors: a folder for a hub of models, and for `Session`.
+
+Before this file: `model`, `card`, `jaxsyn.exported`.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+from jaxsyn import checksums, exported, files, workdir
+from jaxsyn.config import as_dict
+from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
+from jaxsyn.exporting import card
+from jaxsyn.exporting.model import Model
+
+
+def write(model: Model, folder: pathlib.Path) -> list[str]:
+  """Fills the folder; see `jaxsyn.exported` for what is in it.
+
+  Args:
+    model: what is exported.
+    folder: new and empty.
+
+  Raises:
+    InputError: a file of the run is missing or damaged.
+  """
+  run = model.run
+  own = manifests.parser_file(run.workdir, run.manifest, "source")
+  reads_trees = len(model.features) > 1
+  for name, digest in manifests.models(run.manifest).items():
+    is_parser = name not in {
+      entry["file"] for entry in run.manifest["vocabulary"].values()
+    }
+    # Trees of targets are of training alone.
+    is_source = own is not None and own.name == name
+    if is_parser and not (is_source and reads_trees and model.parser):
+      continue
+    source = run.workdir / name
+    if not files.is_file(source) or checksums.sha256_of(source) != digest:
+      raise InputError(
+        f"{source} is missing or not what {manifests.FILE} says of it. Training "
+        f"called again makes it anew from {run.config.data.directory}."
+      )
+    files.copy(source, folder / name)
+  digest = exported.write(folder, model.found, model.title)
+  manifests.write(folder, run.manifest)
+  page = checksums.sealed(as_dict(run.config))
+  files.write_json(folder / workdir.CONFIG, page)
+  files.write_text(folder / card.FILE, card.text(model, digest))
+  told = [f"{model.title}; SHA-256 of {exported.ARRAYS}: {digest}"]
+  if not model.licence:
+    told.append(
+      f"{card.FILE} says no licence yet: fill it in, or give --license, before "
+      "you publish it. Data and parser have theirs."
+    )
+  if reads_trees and not (own and model.parser):
+    told.append(
+      "the parser is not in it: who translates raw text names one (--parser)."
+    )
+  return told

@@ -1,0 +1,62 @@
+"""What is exported: a run, its plan, and the parameters that were chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from jaxsyn import parameters, workdir
+from jaxsyn.data.store import manifests
+from jaxsyn.plan import Plan, resolve
+from jaxsyn.training.reader import Parameters
+from jaxsyn.workdir import Run
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """A run made ready to be exported.
+
+  Attributes:
+    run: config and manifest.
+    plan: the resolved config.
+    features: of the source side that the model reads.
+    found: the parameters.
+    title: which they are, in words.
+    licence: of the model, as its owner said it; "": not yet.
+    parser: whether the parser's file goes with it.
+  """
+
+  run: Run
+  plan: Plan
+  features: tuple[str, ...]
+  found: Parameters
+  title: str
+  licence: str = ""
+  parser: bool = True
+
+
+def opened(
+  folder: str | os.PathLike[str],
+  *,
+  checkpoint: str = "",
+  licence: str = "",
+  parser: bool = True,
+) -> Model:
+  """A model of a run's folder.
+
+  Args:
+    folder: of the run.
+    checkpoint: "best", "last" or a step; "": as `translate` chooses.
+    licence, parser: see `Model`.
+
+  Raises:
+    InputError: no run, no such checkpoint.
+  """
+  run = workdir.open_run(folder)
+  plan = resolve(run.config, run.manifest)
+  features = manifests.features_for(run.manifest, plan.translation_features)
+  features = tuple(f for f in features if f.startswith("source"))
+  found = parameters.read(run, plan, features, checkpoint=checkpoint)
+  asked = checkpoint or run.config.decode.checkpoint
+  title = parameters.title(found, asked)
+  return Model(run, plan, features, found, title, licence, parser)

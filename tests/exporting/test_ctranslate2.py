@@ -1,0 +1,100 @@
+"""What CTranslate2 makes of an exported model is what the run makes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxsyn import export, train
+from jaxsyn.errors import InputError
+from jaxsyn.session import Session
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="extra ctranslate2")
+LINES = ["the small dog sees a cat .", "the cat sleeps .", "a house"]
+
+MODELS = {
+  "pre": {},
+  "post, two tables, an output": dict(
+    norm="post",
+    activation="gelu",
+    tie_embeddings=False,
+    tie_output=False,
+    decoder_layers=2,
+  ),
+  "no positions": dict(positions=False),
+}
+
+
+def trained(tiny, folder, system="transformer", **changes):
+  config = tiny(system)
+  for name, value in changes.items():
+    model = config.model
+    (model if name in model else model.transformer)[name] = value
+  config.batch.shapes = 1
+  config.train.update(
+    steps=20, evaluate_every=20, save_every=20, selection="log_likelihood"
+  )
+  train.run(config, folder)
+  return folder
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_translates_and_scores_as_the_run(tiny, tmp_path, name):
+  run = trained(tiny, tmp_path / "run", **MODELS[name])
+  out = tmp_path / "out"
+  export.run(run, out, "ctranslate2")
+  translator = ctranslate2.Translator(
+    str(out), compute_type="float32", intra_threads=1
+  )
+  session = Session(run, beam=1, max_length_factor=0.0, max_length_offset=30)
+  ours = [best for (best,) in session(LINES)]
+  source, target = session.sources.vocabularies
+  pieces = source.pieces()
+  tokens = [[pieces[i] for i in source.ids(line)] for line in LINES]
+  theirs = translator.translate_batch(
+    tokens,
+    beam_size=1,
+    max_decoding_length=29,
+    return_scores=True,
+    length_penalty=0,
+    suppress_sequences=[["<pad>"], ["<s>"]],
+  )
+  ids = {piece: i for i, piece in enumerate(target.pieces())}
+  for own, other in zip(ours, theirs):
+    (tokens,) = other.hypotheses
+    assert tuple(ids[token] for token in tokens) == own.ids
+  # The same of what is given, so that an untrained model's is told, too.
+  scores = translator.score_batch(tokens_of(LINES, source), tokens_of(
+    ["la dog", "un cat es", "a"], target))  # fmt: skip
+  assert all(np.isfinite(s.log_probs).all() for s in scores)
+  page = json.loads((out / "jaxsyn.json").read_text())
+  assert page["decode"]["beam"] == 2 and page["system"] == "transformer"
+
+
+def tokens_of(lines, vocabulary):
+  pieces = vocabulary.pieces()
+  return [[pieces[i] for i in vocabulary.ids(line)] for line in lines]
+
+
+@pytest.mark.parametrize(
+  ("system", "message"),
+  [
+    ("pascal", r"config\.parts\.encoder\.parent_scaled acts in translation"),
+    ("gru_global", r"config\.model\.family"),
+    ("multitask", r"a tag around every source"),
+  ],
+)
+def test_what_it_cannot_hold_is_refused_by_name(
+  tiny, tmp_path, system, message
+):
+  config = tiny(system)
+  config.batch.shapes = 1
+  config.train.update(
+    steps=1, evaluate_every=9, save_every=1, selection="log_likelihood"
+  )
+  train.run(config, tmp_path / "run")
+  with pytest.raises(InputError, match=message):
+    export.run(tmp_path / "run", tmp_path / "out", "ctranslate2")
+  assert not (tmp_path / "out").exists()

@@ -1,0 +1,186 @@
+"""An exported model translates as its run, from a folder and from a hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import model_hub
+import pytest
+
+from jaxsyn import export, exported, train, workdir
+from jaxsyn.errors import InputError
+from jaxsyn.exporting.model import opened
+from jaxsyn.session import Session
+
+pytest.importorskip("safetensors", reason="extra hub")
+LINES = ["the small dog sees a cat .", "", "the cat sleeps ."]
+
+
+@pytest.fixture(scope="module")
+def run(made_once, prepared):
+  """The folder of a run that reads trees."""
+  from jaxsyn.configs import quickstart as config_file
+
+  def make(folder):
+    config = config_file.get_config("pascal")
+    config.data.directory = str(prepared)
+    config.model.update(width=32)
+    config.model.transformer.update(
+      encoder_layers=1, decoder_layers=1, feed_forward=32, heads=4
+    )
+    config.batch.update(tokens=1024, shapes=1)
+    config.train.update(steps=2, evaluate_every=2, save_every=2, minutes=0.0)
+    config.train.selection = "log_likelihood"
+    config.decode.beam = 2
+    train.run(config, folder)
+
+  return made_once("exporting_run", make)
+
+
+@pytest.fixture(scope="module")
+def folder(run, tmp_path_factory):
+  """It, exported."""
+  folder = tmp_path_factory.mktemp("exported") / "model"
+  export.run(run, folder, licence="cc-by-4.0")
+  return folder
+
+
+def translated(session):
+  return [[(t.text, t.score, t.ids) for t in nbest] for nbest in session(LINES)]
+
+
+def test_it_translates_as_the_run(run, folder):
+  one, other = Session(run), Session(folder)
+  assert translated(one) == translated(other)
+  assert other.chosen == one.chosen and not other.notes
+  kept = {path.name for path in folder.iterdir()}
+  assert kept == {
+    *("model.safetensors", "model.json", "config.json", "manifest.json"),
+    *("vocabulary.model", "parser.source.udpipe", "README.md"),
+  }
+
+
+def test_the_card_says_what_the_run_knows_and_no_more(run, folder, tmp_path):
+  card = (folder / "README.md").read_text()
+  _, block, rest = card.split("---\n", 2)
+  assert 'license: "cc-by-4.0"' in block and "language: [en, qaa]" in block
+  score = opened(run).found.score
+  assert f"{score['score']:.2f}" in rest
+  assert "| train | 600 |" in rest and "FILL-IN" not in card
+  told = export.run(run, tmp_path / "bare", parser=False)
+  card = (tmp_path / "bare" / "README.md").read_text()
+  assert card.count("FILL-IN") == 2
+  assert any("no licence yet" in line for line in told)
+  assert not (tmp_path / "bare" / "parser.source.udpipe").exists()
+  with pytest.raises(InputError, match="parser"):
+    Session(tmp_path / "bare")(LINES)
+
+
+def test_a_run_may_begin_with_it(tiny, folder, tmp_path):
+  config = tiny("pascal")
+  config.model.transformer.encoder_layers = 1
+  config.batch.shapes = 1
+  config.train.update(steps=1, selection="log_likelihood")
+  config.train.start.run = str(folder)
+  train.run(config, tmp_path / "run")
+  page = json.loads((tmp_path / "run" / "start.json").read_text())
+  assert not page["fresh"] and page["run"] == str(folder)
+
+
+def flipped(path):
+  data = bytearray(path.read_bytes())
+  data[-5] ^= 64
+  path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+  ("damage", "message"),
+  [
+    (lambda f: flipped(f / "model.safetensors"), "another checksum"),
+    (
+      lambda f: (f / "model.safetensors").write_bytes(b"no such format"),
+      "is damaged",
+    ),
+    (lambda f: (f / "model.safetensors").unlink(), "is damaged"),
+    (lambda f: flipped(f / "model.json"), "is damaged"),
+    (lambda f: flipped(f / "config.json"), "is damaged"),
+  ],
+)
+def test_damage_is_named(folder, tmp_path, damage, message):
+  copy = tmp_path / "copy"
+  shutil.copytree(folder, copy)
+  damage(copy)
+  with pytest.raises(InputError, match=message):
+    Session(copy)
+
+
+@pytest.mark.parametrize(
+  ("options", "message"),
+  [
+    ({"format": "onnx"}, "no format 'onnx'"),
+    ({"checkpoint": "77"}, "no checkpoint '77'"),
+    ({"output": "hub:me/mine"}, "nothing is written to a hub"),
+  ],
+)
+def test_what_cannot_be_exported_leaves_nothing(
+  run, tmp_path, options, message
+):
+  options = {"output": tmp_path / "out"} | options
+  with pytest.raises(InputError, match=message):
+    export.run(run, **options)
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(run, tmp_path):
+  (tmp_path / "mine").write_text("thesis")
+  with pytest.raises(InputError, match="not empty"):
+    export.run(run, tmp_path)
+  assert (tmp_path / "mine").read_text() == "thesis"
+
+
+def test_another_checkpoint_cannot_be_chosen(folder):
+  with pytest.raises(InputError, match="is an exported model and holds"):
+    Session(folder, checkpoint="1")
+  assert exported.is_exported(workdir.open_run(folder).workdir)
+
+
+SESSION = """
+from jaxsyn.errors import InputError, StoreError
+from jaxsyn.session import Session
+try:
+  session = Session({name!r})
+  print([[t.text for t in nbest] for nbest in session({lines!r})])
+except (InputError, StoreError) as error:
+  print(type(error).__name__, error)
+"""
+
+
+def test_a_hub_serves_it(folder, tmp_path, environment):
+  pytest.importorskip("huggingface_hub", reason="extra hub")
+
+  def said(name, **more):
+    code = SESSION.format(name=name, lines=LINES)
+    done = subprocess.run(
+      [sys.executable, "-c", code],
+      env=environment | {"HF_HOME": str(tmp_path / "cache")} | more,
+      capture_output=True,
+      text=True,
+      cwd=os.getcwd(),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+  wanted = [[text for text, *_ in n] for n in translated(Session(folder))]
+  with model_hub.serve("me/mine", folder) as server:
+    there = {"HF_ENDPOINT": server.url}
+    assert said("hub:me/mine", **there) == f"{wanted}\n"
+    asked = len(server.asked)
+    assert said("hub:me/mine", HF_HUB_OFFLINE="1", **there) == f"{wanted}\n"
+    assert len(server.asked) == asked
+    assert "no revision 'v9'" in said("hub:me/mine@v9", **there)
+    assert "no such model" in said("hub:me/none", **there)
+  assert said("hub:me/other", **there).startswith("StoreError hub:me/other")
