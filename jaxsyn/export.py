@@ -74,7 +74,8 @@ def _main(values: flags.FlagValues) -> None:
     print(line)
 
 
-if __name__ == "__main__":
+def define_flags() -> None:
+  """Those of the command."""
   flags.DEFINE_string("workdir", None, "Folder of a trained run.")
   flags.DEFINE_string("output", None, "Folder to be made.")
   flags.DEFINE_enum(
@@ -91,4 +92,8 @@ if __name__ == "__main__":
   flags.DEFINE_bool(
     "with_parser", True, "Put the parser's file into it, where it reads trees."
   )
+
+
+if __name__ == "__main__":
+  define_flags()
   cli.main(_main)

@@ -225,8 +225,9 @@ def tokens(
   """
   data = plan.config.data
   corpora = range(len(mixture.tags(data.mixture, manifest)))
+  vocabulary = manifests.vocabulary(folder, manifest, side)
   return (
-    *manifests.vocabulary(folder, manifest, side).pieces(),
+    *vocabulary.pieces(range(vocabulary.size)),
     *tasks.symbols(data.second, manifest),
     *(f"<corpus {number}>" for number in corpora),
   )

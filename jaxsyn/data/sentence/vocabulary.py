@@ -99,10 +99,6 @@ class Vocabulary:
     """Hash of the model's file, as manifests and checkpoints name it."""
     return hashlib.sha256(self._model).hexdigest()
 
-  def pieces(self) -> list[str]:
-    """The subwords by id, special symbols included."""
-    return self._processor.id_to_piece(list(range(self.size)))
-
   def encode(self, text: str) -> Pieces:
     """The subwords of a sentence, with offsets in the untouched `text`."""
     if self.whole_words:
