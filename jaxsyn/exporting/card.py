@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxsyn import files, warm_start
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout
 from jaxsyn.exporting.model import Model
 from jaxsyn.scoring import selection
 from jaxsyn.training.sums import named
@@ -100,7 +100,7 @@ def _parser(model: Model) -> Iterator[str]:
     return
   reads = ", ".join(f"`{feature}`" for feature in model.features[1:])
   parser = model.run.manifest["parser"].get("source") or {}
-  own = manifests.parser_file(model.run.workdir, model.run.manifest, "source")
+  own = layout.parser_file(model.run.workdir, model.run.manifest, "source")
   told = "Its trees came as CoNLL-U, so that it has no parser."
   if own:
     where = "is here" if model.parser else "is not here: name it (`--parser`)"

@@ -9,7 +9,7 @@ import pathlib
 
 from jaxsyn import checksums, exported, files, workdir
 from jaxsyn.config import as_dict
-from jaxsyn.data.store import manifests
+from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.exporting import card
 from jaxsyn.exporting.model import Model
@@ -26,9 +26,9 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
     InputError: a file of the run is missing or damaged.
   """
   run = model.run
-  own = manifests.parser_file(run.workdir, run.manifest, "source")
+  own = layout.parser_file(run.workdir, run.manifest, "source")
   reads_trees = len(model.features) > 1
-  for name, digest in manifests.models(run.manifest).items():
+  for name, digest in layout.models(run.manifest).items():
     is_parser = name not in {
       entry["file"] for entry in run.manifest["vocabulary"].values()
     }
