@@ -6,7 +6,8 @@
 Lines are parsed with the run's own parser where the system reads trees, and
 answered in order as plain text: those of a file in batches of similar length,
 the next ones parsed meanwhile by processes of their own; those of a program or
-a terminal as they come. Line N answers line N.
+a terminal as they come. Line N answers line N. Samples, ensembles, prefixes,
+constraints and alignments: docs/translating.md.
 
 All devices of a machine search. So do several machines, each a share of the lines
 of a file that all can read, on an object store too; the first writes:

@@ -124,6 +124,10 @@ def main(values: flags.FlagValues) -> None:
     values: of --source and --hypothesis too.
   """
   run_flags.check(values)
+  if values.reference:
+    raise InputError(
+      "--force scores what is given by a run, and has no use for --reference."
+    )
   if not values.source or len(values.hypothesis) != 1:
     raise InputError(
       "--force needs --source and one --hypothesis, each a file."
