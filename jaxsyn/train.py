@@ -6,7 +6,6 @@ python -m jaxsyn.train --config configs/multi30k_en_de.py:pascal --workdir runs/
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import pathlib
 import sys
@@ -177,7 +176,7 @@ def prepared_otherwise(config: Config, options: Mapping[str, Any]) -> str:
     return ""
   manifest = manifests.read(config.data.directory)
   was = flat({"prepare": manifest["options"]})
-  now = flat({"prepare": dataclasses.asdict(config.prepare)})
+  now = flat({"prepare": as_dict(config.prepare)})
   return " ".join(
     f"config.{name} does nothing here: {config.data.directory} was prepared with "
     f"{was.get(name)!r}. Prepare it again."

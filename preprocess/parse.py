@@ -1,8 +1,8 @@
-"""Trees for the lines of a chunk: by UDPipe, or from CoNLL-U files.
+"""Trees for the lines of a chunk: by a parser, or from CoNLL-U files.
 
 `preprocess.subwords` comes before, `preprocess.records` makes examples of what
-is left here. UDPipe is slow (some 300 sentences a second and core), so what it
-has parsed is kept from one call to the next: some lines together in a file under
+is left here. Parsers are slow (UDPipe 1 has some 300 sentences a second and
+core), so what one has parsed is kept from one call to the next: some lines together in a file under
 the hash of these lines and of the parser. An interrupted run goes on where it
 was, and a changed line costs one such file.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
-from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
+from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
 from preprocess import clean, constituents, subwords
 from preprocess.corpus import Chunk, Tools
@@ -210,7 +210,7 @@ def _parsed(
 
 
 def parse(
-  lines: Sequence[str], parser: UDPipe, folder: pathlib.Path, out: Output
+  lines: Sequence[str], parser: Parser, folder: pathlib.Path, out: Output
 ) -> str:
   """CoNLL-U of lines: of an earlier call, or made now.
 
@@ -223,8 +223,7 @@ def parse(
   Returns:
     the trees; sentence ids are line numbers, from 0.
   """
-  prefix = f"{parser.sha256}:{parser.beam}:{LONGEST_LINE}"
-  key = manifests.sha256_texts([prefix, *lines])[:32]
+  key = manifests.sha256_texts([parser.key, *lines])[:32]
   path = folder / f"{key}.conllu.gz"
   try:
     found = _read(path)
@@ -232,8 +231,7 @@ def parse(
     out.said.append(f"damaged: {path} is parsed again")
     found = None
   if found is None:
-    made = [parser.conllu(text, str(i)) for i, text in enumerate(lines)]
-    found = "".join(made)
+    found = "".join(parser.conllu_all(lines, [*map(str, range(len(lines)))]))
     write_text(path, [f"{_first(path)}\n", found])
   return found
 

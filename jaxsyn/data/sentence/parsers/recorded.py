@@ -1,0 +1,68 @@
+"""The parser that a prepared folder or a run names, opened again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from jaxsyn.data.options import Trees
+from jaxsyn.data.sentence.parsers import PARSERS, Parser, ParserSpec
+from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
+from jaxsyn.options import At, Strictness, from_config
+
+
+def spec(
+  folder: os.PathLike[str] | str,
+  manifest: Mapping[str, Any],
+  side: str,
+  place: str = "",
+) -> ParserSpec | None:
+  """What opens the parser of a side; None where there is none.
+
+  Args:
+    folder: of the data or the run, that has a copy of its file.
+    manifest: of it.
+    side: "source" or "target".
+    place: where it is now, if elsewhere: a UDPipe file, spaCy's folder, Stanza's,
+      the address of a service, a command line. Of data without a parser, a UDPipe
+      file.
+  """
+  known = manifests.recorded_parser(manifest, side)
+  if not known:
+    return PARSERS["udpipe"]().at(place) if place else None
+  trees = from_config(
+    Trees,
+    manifest["options"]["parse"],
+    At("manifest", "options", "parse"),
+    Strictness(bounded=False),
+  )
+  found = getattr(trees, side).parser
+  assert found.kind == known.kind, "both were written together"
+  copy = manifests.parser_file(folder, manifest, side)
+  if not place and copy:
+    place = os.fspath(copy)
+  # What was prepared knows its model by its whole name.
+  found = found.remembered(known)
+  return found.at(place) if place else found
+
+
+def opened(found: ParserSpec, manifest: Mapping[str, Any], side: str) -> Parser:
+  """A parser, if it is that of the data.
+
+  Raises:
+    InputError: it is another, or cannot be opened.
+  """
+  known = manifests.recorded_parser(manifest, side)
+  try:
+    parser = found.open(known.sha256 if known else "")
+  except InputError as error:
+    if not known:
+      raise
+    raise InputError(
+      f"{error} It is the {side} parser of data set {manifest['name']}, {known};"
+      " --parser says where it is now."
+    ) from None
+  manifests.check_parser(manifest, parser.identity, side)
+  return parser
