@@ -33,7 +33,16 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
 from jaxsyn.options import as_dict
-from preprocess import beam, publish, records, report, shards, stages, verify
+from preprocess import (
+  beam,
+  doubts,
+  publish,
+  records,
+  report,
+  shards,
+  stages,
+  verify,
+)
 from preprocess.corpus import Split, Tools
 from preprocess.inputs import Inputs, read_inputs
 from preprocess.work import Facts, Work
@@ -184,6 +193,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     for fact in own:
       counts[split.name].merge(fact["counts"])
     facts[split.name] = _about(inputs, tools, split, counts[split.name]) | made
+    facts[split.name]["doubts"] = _doubts(tools, split)
     if split.brackets:
       facts[split.name]["brackets"] = records.brackets(own)
   models = _copy_models(inputs, tools)
@@ -222,6 +232,18 @@ def _facts(tools: Tools, stage: str, numbers: Sequence[int]) -> list[Facts]:
   """The facts of numbers of a stage that is done."""
   pages = tools.work.all_facts(stage, numbers)
   return [page["facts"] for page in pages if page]
+
+
+def _doubts(tools: Tools, split: Split) -> dict[str, list[str]]:
+  """What looks wrong about the trees of a split; most have nothing."""
+  pages = [
+    fact["trees"] for fact in _facts(tools, "trees", tools.chunks(split.name))
+  ]
+  found = {
+    side: doubts.doubts(doubts.Counted.sum(page[side] for page in pages))
+    for side in tools.known["sides"]
+  }
+  return {side: said for side, said in found.items() if said}
 
 
 def _about(

@@ -24,6 +24,7 @@ from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
 from preprocess import clean, constituents, subwords
 from preprocess.corpus import Chunk, Tools
+from preprocess.doubts import Counted
 from preprocess.work import Facts, Output
 
 _CUT = 128  # a file ends where the hash of its line is 0 modulo this ...
@@ -45,7 +46,7 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
   facts: Facts = {"lines": len(pairs)}
   if tools.is_train(chunk.split):
     rows, facts["dropped"] = subwords.fitting(tools, pairs, rows)
-  facts |= {"kept": len(rows), "relations": {}}
+  facts |= {"kept": len(rows), "relations": {}, "trees": {}}
   sizes = {}
   for side, all_lines in zip(schema.SIDES, zip(*pairs)):
     lines = [all_lines[row] for row in rows]
@@ -60,15 +61,19 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
     else:
       found = _parsed(tools, side, lines, names=names, out=out)
     relations: set[str] = set()
+    language = getattr(tools.config.data, f"{side}_language")
+    counted = Counted()
     pages, blocks = [], []
     for parse, text in found:
       relations.update(parse.relation_W)
+      counted.add(parse, language)
       pages.append(_page(parse, bool(tools.config.prepare.parse.annotations)))
       blocks.append(text.encode())
     out.write(f"conllu.{side}", b"".join(blocks))
     out.write_page(f"parses.{side}", pages)
     sizes[f"conllu.{side}"] = np.fromiter(map(len, blocks), np.int64)
     facts["relations"][side] = sorted(relations)
+    facts["trees"][side] = counted.page()
   if chunk.split.brackets:
     sources = [source for source, _ in pairs]
     facts["brackets"] = sorted(constituents.labels(chunk, sources, rows))

@@ -65,6 +65,7 @@ class SplitFacts:
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
   unparsed: Number = 0
   blank: dict[str, int] = dataclasses.field(default_factory=dict)
+  doubts: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
   files: tuple[str, ...] = ()
   raw_sha256: str = ""
   brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
