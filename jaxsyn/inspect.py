@@ -100,5 +100,10 @@ if __name__ == "__main__":
   )
   flags.DEFINE_list("layers", [], "Layers drawn, from 0, as in 0,2; all.")
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
-  flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
+  flags.DEFINE_string(
+    "parser",
+    "",
+    "Where the parser of the run is, if elsewhere: a UDPipe file, a folder of "
+    "spaCy or Stanza, the address of a service, a command line.",
+  )
   cli.main(_main)

@@ -269,7 +269,12 @@ if __name__ == "__main__":
   field_flag(Decode, "beam", "Beam size, instead of the config's.")
   field_flag(Decode, "alpha", "Length penalty, instead of the config's.", float)
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
-  flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
+  flags.DEFINE_string(
+    "parser",
+    "",
+    "Where the parser of the run is, if elsewhere: a UDPipe file, a folder of "
+    "spaCy or Stanza, the address of a service, a command line.",
+  )
   number_flag(
     "buffer",
     1000,

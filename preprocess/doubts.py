@@ -22,6 +22,7 @@ from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.conllu_text import Parse
 
 _LEAST_WORDS = 8  # of a tree whose shape says something
+_LONG = 20  # characters of a word
 _LEAST = 20  # sentences, or trees of so many words, that say something
 
 # Relations of Universal Dependencies, without their subtypes.
@@ -145,6 +146,8 @@ class Counted:
     flat: of them, those where all words hang on one.
     chains: of them, those where each word hangs on a neighbour.
     relations: label, without its subtype -> words that have it.
+    characters: of all words.
+    uncut: of them, those of words of more than 20.
     letters: of all lines.
     foreign: of them, of no script of the side's language.
   """
@@ -157,6 +160,8 @@ class Counted:
   relations: collections.Counter[str] = dataclasses.field(
     default_factory=collections.Counter
   )
+  characters: int = 0
+  uncut: int = 0
   letters: int = 0
   foreign: int = 0
 
@@ -176,6 +181,9 @@ class Counted:
     if not parse.parsed:
       self.unparsed += 1
       return
+    for start, end in zip(parse.start_W, parse.end_W):
+      self.characters += end - start
+      self.uncut += end - start if end - start > _LONG else 0
     self.relations.update(r.partition(":")[0] for r in parse.relation_W)
     if len(parse.head_W) >= _LEAST_WORDS:
       head_W = np.array(parse.head_W)
@@ -208,6 +216,7 @@ def shares(counted: Counted) -> dict[str, float]:
   if counted.lines >= _LEAST:
     found["unparsed"] = _share(counted.unparsed, counted.lines)
     found["foreign"] = _share(counted.foreign, counted.letters)
+    found["uncut"] = _share(counted.uncut, counted.characters)
   if counted.trees >= _LEAST:
     words = counted.relations
     found["flat"] = _share(counted.flat, counted.trees)
@@ -240,11 +249,12 @@ class Limit:
 LIMITS: dict[str, Limit] = {
   "unparsed": Limit(5, "lines have no tree"),
   "foreign": Limit(20, "letters are of no script of its language"),
-  "flat": Limit(15, "trees have all words on one"),
+  "uncut": Limit(10, "characters are of words of more than 20"),
+  "flat": Limit(10, "trees have all words on one"),
   "chains": Limit(2, "trees have each word on a neighbour"),
   "unlabelled": Limit(10, "words have no relation but dep or _"),
-  "one relation": Limit(29, "words have the same relation"),
-  "function words": Limit(16, "words are function words", below=True),
+  "one relation": Limit(28, "words have the same relation"),
+  "function words": Limit(12, "words are function words", below=True),
 }
 
 

@@ -120,7 +120,9 @@ def service(model: pathlib.Path):
       thread.join()
 
 
-def spacy_pipeline(folder: pathlib.Path, data: pathlib.Path) -> None:
+def spacy_pipeline(
+  folder: pathlib.Path, data: pathlib.Path, *, trees: int = 40
+) -> None:
   """Trains a tagger and a parser on some gold trees, for seconds."""
   import spacy
   from spacy.tokens import Doc
@@ -130,7 +132,7 @@ def spacy_pipeline(folder: pathlib.Path, data: pathlib.Path) -> None:
   nlp.add_pipe("morphologizer")
   nlp.add_pipe("parser", config={"min_action_freq": 1})
   examples = []
-  for block in gold(data, 60):
+  for block in gold(data, trees):
     words = list(block.form_W)
     columns = [line.split("\t") for line in block.line_W]
     doc = Doc(
@@ -145,7 +147,7 @@ def spacy_pipeline(folder: pathlib.Path, data: pathlib.Path) -> None:
     examples.append(Example(plain, doc))
   spacy.util.fix_random_seed(1)
   nlp.initialize(lambda: examples)
-  for _ in range(8):
+  for _ in range(4):
     nlp.update(examples)
   nlp.to_disk(folder)
 
