@@ -193,7 +193,9 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     for fact in own:
       counts[split.name].merge(fact["counts"])
     facts[split.name] = _about(inputs, tools, split, counts[split.name]) | made
-    facts[split.name]["doubts"] = _doubts(tools, split)
+    facts[split.name]["doubts"] = tools.work.read_page("doubts.page")[
+      split.name
+    ]
     if split.brackets:
       facts[split.name]["brackets"] = records.brackets(own)
   models = _copy_models(inputs, tools)
@@ -232,18 +234,6 @@ def _facts(tools: Tools, stage: str, numbers: Sequence[int]) -> list[Facts]:
   """The facts of numbers of a stage that is done."""
   pages = tools.work.all_facts(stage, numbers)
   return [page["facts"] for page in pages if page]
-
-
-def _doubts(tools: Tools, split: Split) -> dict[str, list[str]]:
-  """What looks wrong about the trees of a split; most have nothing."""
-  pages = [
-    fact["trees"] for fact in _facts(tools, "trees", tools.chunks(split.name))
-  ]
-  found = {
-    side: doubts.doubts(doubts.Counted.sum(page[side] for page in pages))
-    for side in tools.known["sides"]
-  }
-  return {side: said for side, said in found.items() if said}
 
 
 def _about(

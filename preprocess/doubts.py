@@ -5,6 +5,26 @@ no error, but in the trees, and later in a system that seems to gain nothing fro
 them. `Counted` counts what tells them apart while the trees are made, and
 `doubts` says in a sentence what is out of bounds. It is a warning: a corpus of
 headlines may be as it is.
+
+The limits were chosen on gold trees (seven languages of UD's PUD, and English
+EWT; 1,000 sentences and more) and on texts parsed by UDPipe 1 (English, German,
+Japanese, and a Czech model of 850 sentences; captions, everyday sentences, PUD;
+60 to 120 lines each): 9 pairs of a model and a text of its language, 43 of
+another. In per cent, the most (of function words: the least) and what others have:
+
+                     gold         own language   another language
+  uncut              3.1          0.0            0 to 86.5
+  flat               0.3          0.0            0 to 91.4
+  chains             0.0          0.0            0 to 86.1
+  unlabelled         1.8          0.1            0 to 1.8
+  one relation       23.9         24.6           13.1 to 83.8
+  function words     12.5         21.3           0 to 45.9
+  letters elsewhere  5.3          0.0
+
+No gold trees and none of a model of the language are warned of; of the 43
+others, 40 are. The three are English text by the German and the Czech model,
+which knows their names and, of captions, their order of words. "unparsed" and
+"unlabelled" are of parsers that say so, as none of these did.
 """
 
 from __future__ import annotations

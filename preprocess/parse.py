@@ -22,9 +22,8 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
-from preprocess import clean, constituents, subwords
+from preprocess import clean, constituents, doubts, subwords
 from preprocess.corpus import Chunk, Tools
-from preprocess.doubts import Counted
 from preprocess.work import Facts, Output
 
 _CUT = 128  # a file ends where the hash of its line is 0 modulo this ...
@@ -62,7 +61,7 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
       found = _parsed(tools, side, lines, names=names, out=out)
     relations: set[str] = set()
     language = getattr(tools.config.data, f"{side}_language")
-    counted = Counted()
+    counted = doubts.Counted()
     pages, blocks = [], []
     for parse, text in found:
       relations.update(parse.relation_W)
@@ -124,6 +123,24 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
     **({"annotations": list(annotations)} if annotations and sides else {}),
   }
   tools.work.write_page("known.page", known)
+  said = {
+    split.name: _doubts(tools, split.name, facts) for split in tools.job.splits
+  }
+  tools.work.write_page("doubts.page", said)
+
+
+def _doubts(
+  tools: Tools, split: str, facts: Sequence[Facts]
+) -> dict[str, list[str]]:
+  """What looks wrong about the trees of a split; most have nothing."""
+  found = {}
+  for side in tools.config.prepare.parse.sides:
+    pages = [facts[number]["trees"][side] for number in tools.chunks(split)]
+    if said := doubts.doubts(doubts.Counted.sum(pages)):
+      found[side] = said
+      for doubt in said:
+        print(f"warning: {split}, {side} trees: {doubt}", flush=True)
+  return found
 
 
 def _page(parse: conllu_text.Parse, whole: bool) -> list[object]:

@@ -116,7 +116,8 @@ def write(
   Args:
     folder: where to.
     title: what the data set is, one line.
-    facts: of each split: "lines", "examples", "dropped", "unparsed", "blank".
+    facts: of each split: "lines", "examples", "dropped", "unparsed", "blank",
+      and perhaps "doubts" about the trees of its sides.
     counts: of each split.
     train: the training split, which the histograms show.
   """
