@@ -35,7 +35,6 @@ from jaxsyn.data.store import manifests
 from jaxsyn.options import as_dict
 from preprocess import (
   beam,
-  doubts,
   publish,
   records,
   report,

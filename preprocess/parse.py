@@ -133,7 +133,7 @@ def _doubts(
   tools: Tools, split: str, facts: Sequence[Facts]
 ) -> dict[str, list[str]]:
   """What looks wrong about the trees of a split; most have nothing."""
-  found = {}
+  found: dict[str, list[str]] = {}
   for side in tools.config.prepare.parse.sides:
     pages = [facts[number]["trees"][side] for number in tools.chunks(split)]
     if said := doubts.doubts(doubts.Counted.sum(pages)):

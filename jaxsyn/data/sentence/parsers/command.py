@@ -169,6 +169,10 @@ class CommandSpec(ParserSpec):
     unit="seconds",
   )
 
+  @property
+  def acts(self) -> str:
+    return f"starts the program {self.line!r}"
+
   def found(
     self,
     at: At,

@@ -124,6 +124,14 @@ class ParserSpec(Choice):
     """The one file that all of it is in, which runs have a copy of."""
     return None
 
+  @property
+  def acts(self) -> str:
+    """What it does beside reading files, that its user must want; "": nothing.
+
+    A run may come from somebody else, and must not start a program.
+    """
+    return ""
+
   def found(
     self,
     at: At,
@@ -260,8 +268,9 @@ def _attached(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
       raise
   parse = conllu_text.attach(trees, composed)
   start_W, end_W = before_composing(line, parse.start_W, parse.end_W)
-  spans = {"start_W": start_W, "end_W": end_W}
-  return dataclasses.replace(parse, text=line, **spans), True
+  return dataclasses.replace(
+    parse, text=line, start_W=start_W, end_W=end_W
+  ), True
 
 
 def _named(block: str, sentence_id: str) -> str:

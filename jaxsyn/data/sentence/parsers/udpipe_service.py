@@ -208,6 +208,10 @@ class UDPipeServiceSpec(ParserSpec):
     5, "Of a request, after 1, 2, 4, ... seconds; then it is an error."
   )
 
+  @property
+  def acts(self) -> str:
+    return f"sends text to {self.url}"
+
   def found(
     self,
     at: At,
