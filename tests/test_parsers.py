@@ -70,7 +70,7 @@ def test_from_raw_text_to_translations(
   tiny, raw, chosen, tmp_path, monkeypatch
 ):
   kind, options, other = chosen
-  monkeypatch.setenv("PYTHONWARNINGS", "ignore")
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
   config = tiny("pascal")
   config.data.name, config.data.directory = "captions", str(tmp_path / "data")
   config.data.target_language = "de"
@@ -91,10 +91,10 @@ def test_from_raw_text_to_translations(
 
   # Each line has the words and heads that the parser itself gives.
   lines = (raw / "all.en").read_text().splitlines()
-  direct = PARSERS[kind](**options)
+  direct_spec = PARSERS[kind](**options)
   if kind == "udpipe_service":
-    direct = direct.found(None, "en", "", {})
-  direct = direct.open()
+    direct_spec = direct_spec.found(None, "en", "", {})
+  direct = direct_spec.open()
   expected = direct.parses(lines[:180])
   trees = conllu.read(manifests.conllu_file(folder, "train", "source"))
   assert [*conllu_text.match(trees, lines[:180], "all.en")] == expected
@@ -128,6 +128,14 @@ def test_from_raw_text_to_translations(
     for (example, _), parse in zip(begun(), expected[:40], strict=True):
       np.testing.assert_array_equal(example["source_head"], parse.head_W)
 
+  # To another user the run is somebody else's: it starts no program.
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "yours"))
+  opened = SourceReader(session.run, session.plan, longest=99)
+  if direct_spec.acts:
+    with pytest.raises(InputError, match=r"(starts|sends) .*name it with --p"):
+      opened.parse(lines[0])
+  else:
+    assert opened.parse(lines[0]) == expected[0]
   opened = SourceReader(
     session.run, session.plan, longest=99, parser=_place(kind, options)
   )
