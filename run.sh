@@ -66,15 +66,15 @@ multi30k() {
   python -m preprocess.build --config configs/multi30k_en_de.py \
     ${RAW_DIR:+--raw_dir "$RAW_DIR"} \
     --config.prepare.parse.sides="$sides" \
-    ${TARGET_PARSER:+--config.prepare.parse.target_model="$TARGET_PARSER"} \
-    ${PARSER:+--config.prepare.parse.source_model="$PARSER"}
+    ${TARGET_PARSER:+--config.prepare.parse.target.udpipe.model="$TARGET_PARSER"} \
+    ${PARSER:+--config.prepare.parse.source.udpipe.model="$PARSER"}
   compare configs/multi30k_en_de.py "$runs" "$systems" "$@"
 }
 
 enja() {
   : "${RAW_DIR:?set it to the folder of train.en.gz, train.ja.gz, dev.en.gz, dev.ja.gz}"
   python -m preprocess.build --config configs/enja.py --raw_dir "$RAW_DIR" \
-    ${PARSER:+--config.prepare.parse.source_model="$PARSER"}
+    ${PARSER:+--config.prepare.parse.source.udpipe.model="$PARSER"}
   METRICS=${METRICS:-bleu,chrf,ribes} \
     compare configs/enja.py runs/enja "${SYSTEMS:-transformer,pascal}" "$@"
 }

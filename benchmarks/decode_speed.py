@@ -30,6 +30,7 @@ from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.translating import run_flags
 
 
 def run(
@@ -133,7 +134,7 @@ def _main(values: flags.FlagValues) -> None:
 if __name__ == "__main__":
   flags.DEFINE_string("workdir", None, "Folder of a trained run.")
   flags.DEFINE_string("input", None, "Raw text, plain or .gz.")
-  flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
+  run_flags.define_parser()
   flags.DEFINE_integer("beam", 5, "Hypotheses a sentence.")
   flags.DEFINE_integer("passes", 3, "Times the text is translated.")
   flags.DEFINE_integer("latency", 0, "Lines translated one at a time.")

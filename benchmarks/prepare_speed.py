@@ -31,7 +31,7 @@ from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.sentence import conllu, conllu_text, example
-from jaxsyn.data.sentence.parser import UDPipe, load_udpipe
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.sentence.vocabulary import train
 from jaxsyn.data.store import tfrecord

@@ -28,7 +28,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   # training only, has those of the grammar.
   config.prepare.parse.sides = ("source", "target")
   # Beside the text, also where raw_dir is set later.
-  config.prepare.parse.source_model = (
+  config.prepare.parse.source.udpipe.model = (
     config.prepare.get_ref("raw_dir") + "/quickstart.udpipe"
   )
   config.prepare.vocabulary.size = 1000

@@ -375,6 +375,9 @@ MOVED = {
     "warmup", "warmup_start", "minimum")},
   "contexts": "model.gru.windows",
   "prepare.shards": "prepare.shard_mib",
+  "prepare.parse.source_model": "prepare.parse.source.udpipe.model",
+  "prepare.parse.target_model": "prepare.parse.target.udpipe.model",
+  "prepare.parse.beam": "prepare.parse.source.udpipe.beam",
 }  # fmt: skip
 
 

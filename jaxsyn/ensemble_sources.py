@@ -40,10 +40,9 @@ class EnsembleReader:
   ) -> list[tuple[tuple[Example, ...], bool]]:
     """The arrays of each source for each run, and whether it was too long."""
     given = list(sources)
-    parses: dict[tuple[str, int, str], Parse] = {}
+    parses: dict[tuple[str, str], Parse] = {}
     each = [
-      reader.read_all([_parsed(reader, source, parses) for source in given])
-      for reader in self.readers
+      reader.read_all(_parsed(reader, given, parses)) for reader in self.readers
     ]
     return [
       (tuple(example for example, _ in own), any(cut for _, cut in own))
@@ -60,16 +59,31 @@ class EnsembleReader:
 
 def _parsed(
   reader: SourceReader,
-  source: Source,
-  parses: dict[tuple[str, int, str], Parse],
-) -> Source:
-  """The parse that a run reads of a line; the line where it reads none."""
-  if reader.tree == "none" or not isinstance(source, str):
-    return source
-  fitted = reader.fit(source)
-  if fitted.is_cut or not isinstance(fitted.read, str):
-    return source
-  key = reader.parser.sha256, reader.parser.beam, fitted.read
-  if key not in parses:
-    parses[key] = reader.parse(fitted.read)
-  return parses[key]
+  sources: Sequence[Source],
+  parses: dict[tuple[str, str], Parse],
+) -> list[Source]:
+  """Sources with the parses that a run reads of them, where it reads some.
+
+  Args:
+    reader: of the run.
+    sources: lines and parses.
+    parses: key of a parser and line -> parse, of earlier runs; more come in.
+  """
+  lines: dict[int, str] = {}
+  if reader.tree != "none":
+    for i, source in enumerate(sources):
+      fitted = reader.fit(source)
+      if isinstance(fitted.read, str) and not fitted.is_cut:
+        lines[i] = fitted.read
+  if not lines:
+    return list(sources)
+  parser, key = reader.parser, reader.parser.key
+  # All together: some parsers take many lines at a time.
+  new = [
+    line for line in dict.fromkeys(lines.values()) if (key, line) not in parses
+  ]
+  parses.update(zip([(key, line) for line in new], parser.parses(new)))
+  return [
+    parses[key, lines[i]] if i in lines else source
+    for i, source in enumerate(sources)
+  ]

@@ -41,6 +41,7 @@ from jaxsyn.options import Range
 from jaxsyn.options.flags import number_flag
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
+from jaxsyn.translating import run_flags
 
 __all__ = ["look", "run"]  # the calls for notebooks and programs
 
@@ -101,7 +102,7 @@ def define_flags() -> None:
   )
   flags.DEFINE_list("layers", [], "Layers drawn, from 0, as in 0,2; all.")
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
-  flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
+  run_flags.define_parser()
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ class Session:
         may be there.
       checkpoint: "best", "last" or a step; "": as config.decode.checkpoint
         says, or the mean that config.train.average asks for.
-      parser: file of the parser, if it is not in the folder.
+      parser: where the parser is, if not in the folder: a UDPipe file, a folder
+        of spaCy or Stanza, the address of a service, a command line.
       longest: source subwords; of longer lines only the beginning is read.
       change: function on every host batch, as in `jaxsyn.train.run`.
       weights: of the runs of an ensemble; none: all are equal.

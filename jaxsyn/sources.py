@@ -19,10 +19,10 @@ from jaxsyn.data.sentence import text
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.example import encode_all, tagged
-from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.parsers import Parser, recorded
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces
-from jaxsyn.data.store import fetch, layout, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.workers import Workers, cores
 
@@ -83,7 +83,7 @@ class SourceReader:
       run: where they are.
       plan: of the run.
       longest: see the attribute.
-      parser: file of the parser, if it is not in the folder.
+      parser: where the parser is, if not in the folder: see `recorded.spec`.
 
     Raises:
       InputError: a vocabulary is not the run's, or the data lacks a feature.
@@ -101,11 +101,11 @@ class SourceReader:
     }
     self._tag = plan.tag
     self._nfc = run.manifest["options"]["clean"]["nfc"]
-    self._parser_file = parser or layout.parser_file(
-      run.workdir, run.manifest, "source"
+    self._spec = recorded.spec(
+      run.workdir, run.manifest, "source", os.fspath(parser)
     )
-    self._beam = run.config.prepare.parse.beam
-    self._parser: UDPipe | None = None
+    self._named = bool(parser)
+    self._parser: Parser | None = None
 
   def __getstate__(self) -> dict[str, Any]:
     return {**self.__dict__, "_parser": None}  # which another process opens
@@ -140,19 +140,18 @@ class SourceReader:
     return self.parser(line)
 
   @property
-  def parser(self) -> UDPipe:
+  def parser(self) -> Parser:
     """The run's own parser, opened when it is first needed; see `parse`."""
     if self._parser is None:
-      if not self._parser_file:
+      if not self._spec:
         raise InputError(
           f"{self._folder} has no parser: its trees came as CoNLL-U, or it "
           "has none. Give CoNLL-U (--conllu), or name a UDPipe model "
           "(--parser)."
         )
-      said = self._manifest["parser"].get("source") or {}
-      file = fetch.local(self._parser_file, said.get("sha256", ""))
-      self._parser = UDPipe(file, self._beam)
-      manifests.check_parser(self._manifest, self._parser)
+      self._parser = recorded.opened(
+        self._spec, self._manifest, "source", named=self._named
+      )
     return self._parser
 
   def example(self, source: Source) -> Example:
@@ -165,11 +164,12 @@ class SourceReader:
 
   def _examples(self, sources: Sequence[Source]) -> list[Example]:
     given: list[Source] = [*sources]
-    for i, source in enumerate(given):
-      if self.tree == "none":
-        given[i] = source if isinstance(source, str) else source.text
-      elif isinstance(source, str):
-        given[i] = self.parse(source)
+    raw = {i: line for i, line in enumerate(given) if isinstance(line, str)}
+    if self.tree == "none":
+      given = [one if isinstance(one, str) else one.text for one in given]
+    elif raw:
+      for i, parse in zip(raw, self.parser.parses([*raw.values()])):
+        given[i] = parse
     if not given:
       return []
     numbers = [0] * len(given)

@@ -6,7 +6,6 @@ jaxsyn train --config multi30k_en_de:pascal --workdir runs/pascal
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import pathlib
 import shlex
@@ -195,7 +194,7 @@ def prepared_otherwise(config: Config, options: Mapping[str, Any]) -> str:
     return ""
   manifest = manifests.read(config.data.directory)
   was = flat({"prepare": manifest["options"]})
-  now = flat({"prepare": dataclasses.asdict(config.prepare)})
+  now = flat({"prepare": as_dict(config.prepare)})
   return " ".join(
     f"config.{name} does nothing here: {config.data.directory} was prepared with "
     f"{was.get(name)!r}. Prepare it again."

@@ -5,7 +5,7 @@
   mixture.json         hashes of the other corpora, where there are some
   start.json           whose parameters it began with, where it did
   vocabulary.model     the SentencePiece model, or source.model, target.model
-  parser.source.udpipe the parser, where the system reads source trees
+  parser.source.udpipe the parser, where the data has such a file
   checkpoints/ best/   see `jaxsyn.training.checkpoint`
   log.jsonl, events.*  what training logged
   lock                 who trains there: see `jaxsyn.lock`
@@ -217,7 +217,7 @@ def hashes(manifest: dict[str, Any]) -> dict[str, Any]:
       side: entry["sha256"] for side, entry in manifest["vocabulary"].items()
     },
     "parser": {
-      side: entry and entry["sha256"]
-      for side, entry in manifest["parser"].items()
+      side: (parser := manifests.recorded_parser(manifest, side)) and parser.key
+      for side in manifest["parser"]
     },
   }

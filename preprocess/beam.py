@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import os
 import pickle
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
@@ -147,16 +148,18 @@ def _check_seen(job: Job, runner: str) -> None:
 def _with_models(job: Job) -> Job:
   """The same, its parsers where the workers see them.
 
-  A parser may be a file of the launcher, where all else lies on a store.
+  A parser may be a file of the launcher, where all else lies on a store. One that
+  is no file, a package or a program, workers must have themselves.
   """
   if not remote.is_remote(job.kept):
     return job
   parsers = {}
-  for side, (path, sha256) in job.parsers.items():
-    if not remote.is_remote(path):
-      model, path = path, job.kept / f"parser-{sha256[:32]}.udpipe"
-      files.copy(model, path)
-    parsers[side] = path, sha256
+  for side, (spec, identity) in job.parsers.items():
+    if (file := spec.file) and not remote.is_remote(file):
+      copy = job.kept / f"parser-{identity.sha256[:32]}.{spec.kind}"
+      files.copy(file, copy)
+      spec = spec.at(os.fspath(copy))
+    parsers[side] = spec, identity
   return dataclasses.replace(job, parsers=parsers)
 
 

@@ -15,7 +15,6 @@ On a cluster, where all machines see the raw files and that folder:
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import functools
 import importlib.metadata
@@ -31,7 +30,9 @@ from absl import flags
 from jaxsyn import checksums, cli, exits, files, lease, lock
 from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
+from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import layout, manifests
+from jaxsyn.options import as_dict
 from jaxsyn.preprocess import (
   beam,
   publish,
@@ -191,6 +192,9 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     for fact in own:
       counts[split.name].merge(fact["counts"])
     facts[split.name] = _about(inputs, tools, split, counts[split.name]) | made
+    facts[split.name]["doubts"] = tools.work.read_page("doubts.page")[
+      split.name
+    ]
     if split.brackets:
       facts[split.name]["brackets"] = records.brackets(own)
   models = _copy_models(inputs, tools)
@@ -217,7 +221,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     **known,
     "splits": facts,
     **models,
-    "options": dataclasses.asdict(config.prepare),
+    "options": as_dict(config.prepare),
     "versions": {p: importlib.metadata.version(p) for p in _PACKAGES},
     "key": inputs.key,
     "files": {name: sums[name] for name in names},
@@ -254,7 +258,7 @@ def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
   """The data set in a line."""
   data, given = inputs.config.data, inputs.train.trees
   trees = " and ".join(
-    f"{side} side ({parser.path.name if parser and side not in given else 'CoNLL-U'})"
+    f"{side} side ({_title_of(parser if side not in given else None)})"
     for side, parser in inputs.parsers.items()
   )
   of_files = {said["file"]: said["size"] for said in vocabulary.values()}
@@ -263,6 +267,10 @@ def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
     f"{data.name}: {data.source_language} to {data.target_language}, vocabulary"
     f" of {sizes} subwords, {f'trees on the {trees}' if trees else 'no trees'}"
   )
+
+
+def _title_of(parser: Parser | None) -> str:
+  return parser.identity.title if parser else "CoNLL-U"
 
 
 def _copy_models(inputs: Inputs, tools: Tools) -> dict[str, Any]:
@@ -282,13 +290,10 @@ def _copy_models(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     trees = "CoNLL-U" if side in inputs.train.trees else "parser"
     parsed[side] = {"file": "", "sha256": "", "name": "", "trees": trees}
     if parser:
-      file = f"parser.{side}.udpipe"
-      files.copy(parser.path, new / file)
-      parsed[side] |= {
-        "file": file,
-        "sha256": parser.sha256,
-        "name": parser.path.name,
-      }
+      parsed[side] |= parser.identity.entry()
+      if path := inputs.specs[side].file:
+        parsed[side]["file"] = f"parser.{side}.{parser.identity.kind}"
+        files.copy(path, new / parsed[side]["file"])
   return {"vocabulary": said, "parser": parsed}
 
 

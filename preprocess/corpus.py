@@ -18,10 +18,10 @@ from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.align import visible
-from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.parser_identity import Identity
+from jaxsyn.data.sentence.parsers import Parser, ParserSpec
 from jaxsyn.data.sentence.text import decoded, normal
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import raw
 from jaxsyn.preprocess.ranges import BOM, Index, Units
@@ -65,8 +65,8 @@ class Job:
     files: all files that are read.
     packed: those of them that are packed, and where they are unpacked to.
     splits: the training split first.
-    parsers: side -> parser model and its SHA-256, of the sides whose lines are
-      to be parsed.
+    parsers: side -> what opens its parser, and which that must be, of the sides
+      whose lines are to be parsed.
   """
 
   config: Config
@@ -76,7 +76,7 @@ class Job:
   files: tuple[Units, ...]
   packed: tuple[tuple[pathlib.Path, pathlib.Path], ...]
   splits: tuple[Split, ...]
-  parsers: Mapping[str, tuple[pathlib.Path, str]]
+  parsers: Mapping[str, tuple[ParserSpec, Identity]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,12 +128,16 @@ class Tools:
     return self.job.work
 
   @functools.cached_property
-  def parsers(self) -> dict[str, UDPipe]:
-    beam = self.config.prepare.parse.beam
-    return {
-      side: UDPipe(fetch.local(*model), beam)
-      for side, model in self.job.parsers.items()
-    }
+  def parsers(self) -> dict[str, Parser]:
+    opened = {}
+    for side, (spec, identity) in self.job.parsers.items():
+      opened[side] = spec.open(identity.sha256)
+      if opened[side].identity.key != identity.key:
+        raise InputError(
+          f"the {side} parser is {opened[side].identity}, but was {identity} when"
+          " the preparation began: run the same command again."
+        )
+    return opened
 
   @functools.cached_property
   def vocabularies(self) -> dict[str, Vocabulary]:

@@ -17,11 +17,12 @@ from jaxsyn import files
 from jaxsyn.checksums import sha256_of
 from jaxsyn.config import Config
 from jaxsyn.data import schema
-from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.parsers import Parser, ParserSpec, recorded
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import fetch, manifests, parser_models
+from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError
+from jaxsyn.options import CONFIG, as_dict
 from jaxsyn.preprocess import options, raw, sources, subwords
 from jaxsyn.preprocess.corpus import Job, Split
 from jaxsyn.preprocess.ranges import Units
@@ -74,7 +75,7 @@ class Inputs:
     splits: by name, the training split first.
     parsers: of each side with trees. Where those come as CoNLL-U it is the one
       that `jaxsyn.translate` shall use, and None if the config names none.
-    models: of each parser, its file.
+    specs: of each parser, what opens it again.
     fetched: folder for fetched files.
     sums: SHA-256 of each file.
     key: hash of all that decides what comes out.
@@ -82,8 +83,8 @@ class Inputs:
 
   config: Config
   splits: dict[str, RawSplit]
-  parsers: dict[str, UDPipe | None]
-  models: dict[str, pathlib.Path]
+  parsers: dict[str, Parser | None]
+  specs: dict[str, ParserSpec]
   fetched: pathlib.Path
   sums: dict[pathlib.Path, str]
   key: str
@@ -105,7 +106,7 @@ class Inputs:
   @property
   def downloads(self) -> dict[str, str]:
     """File name -> SHA-256 and origin of what was fetched, of all of them."""
-    paths = set(self.models.values())
+    paths = {file for spec in self.specs.values() if (file := spec.file)}
     return {
       path.name: origin
       for path in sorted(paths.union(self.files))
@@ -130,7 +131,7 @@ class Inputs:
       brackets = made.add(split.brackets)
       splits.append(Split(split.name, split.lines, texts, trees, brackets))
     parsers = {
-      side: (files.absolute(self.models[side]), parser.sha256)
+      side: (self.specs[side], parser.identity)
       for side, parser in self.parsers.items()
       if parser and side not in self.train.trees
     }
@@ -219,19 +220,18 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
     said = (", ".join(map(str, found[side])) for side in schema.SIDES)
     print(f"reading {name}: {', '.join(dict.fromkeys(said))}", flush=True)
   _find_trees(config, splits, raw_dir, find=find, downloads=downloads)
-  parsers: dict[str, UDPipe | None] = {}
-  models: dict[str, pathlib.Path] = {}
-  for side in schema.SIDES:
-    if side in config.prepare.parse.sides:
-      model = getattr(config.prepare.parse, f"{side}_model")
-      given = side in splits[config.data.train].trees
+  parsers: dict[str, Parser | None] = {}
+  specs: dict[str, ParserSpec] = {}
+  for side in config.prepare.parse.sides:
+    spec = getattr(config.prepare.parse, side).parser
+    given = side in splits[config.data.train].trees
+    parsers[side] = None
+    if spec.named or not given:
       language = getattr(config.data, f"{side}_language")
-      parsers[side] = None
-      if model or not given:
-        path = parser_models.find(model, language, fetched, downloads=downloads)
-        models[side] = path
-        beam = config.prepare.parse.beam
-        parsers[side] = UDPipe(fetch.local(path), beam)
+      at = CONFIG / "prepare" / "parse" / side / spec.kind
+      specs[side] = spec.found(at, language, fetched, downloads)
+      parsers[side] = specs[side].open()
+      recorded.allow(specs[side])
   used = {file for split in splits.values() for file in split.files}
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(used, readers.map(sha256_of, used)))
@@ -242,7 +242,7 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
     config,
     splits,
     parsers=parsers,
-    models=models,
+    specs=specs,
     fetched=fetched,
     sums=sums,
     key=key,
@@ -274,7 +274,7 @@ def _find_trees(
 
   for side in wanted.sides:
     given = getattr(wanted, f"{side}_conllu")
-    if not given and not getattr(wanted, f"{side}_model"):
+    if not given and not getattr(wanted, side).parser.named:
       for name in _treebanks(splits, side):
         splits[name].trees[side] = splits[name].texts[side]
     for name in given:
@@ -291,7 +291,7 @@ def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
     raise InputError(
       f"the {side} files of {', '.join(found)} are treebanks, those of"
       f" {', '.join(lacking)} are not: say where trees come from, in"
-      f" config.prepare.parse.{side}_model (a parser for all) or"
+      f" config.prepare.parse.{side}.udpipe.model (a parser for all) or"
       f" config.prepare.parse.{side}_conllu (CoNLL-U for all)."
     )
   return found
@@ -300,7 +300,7 @@ def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
 def _key(
   config: Config,
   splits: Mapping[str, RawSplit],
-  parsers: Mapping[str, UDPipe | None],
+  parsers: Mapping[str, Parser | None],
   *,
   sums: Mapping[pathlib.Path, str],
   vocabularies: Mapping[str, Vocabulary],
@@ -310,11 +310,11 @@ def _key(
   def of(paths: Paths) -> list[str]:
     return [sums[path] for path in paths]
 
-  said = dataclasses.asdict(config.prepare)
+  said = as_dict(config.prepare)
   for name in ("raw_dir", "downloads", "workers"):
     del said[name]
   for side in schema.SIDES:  # their content counts, below
-    del said["parse"][f"{side}_model"], said["parse"][f"{side}_conllu"]
+    del said["parse"][side], said["parse"][f"{side}_conllu"]
   del said["parse"]["source_brackets"]
   if vocabularies:
     said["vocabulary"] = {side: v.sha256 for side, v in vocabularies.items()}
@@ -333,6 +333,6 @@ def _key(
       }
       for name, split in splits.items()
     },
-    "parsers": {side: p and p.sha256 for side, p in parsers.items()},
+    "parsers": {side: p and p.key for side, p in parsers.items()},
   }
   return manifests.sha256_texts([json.dumps(facts, sort_keys=True)])

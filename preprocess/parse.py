@@ -1,8 +1,8 @@
-"""Trees for the lines of a chunk: by UDPipe, or from CoNLL-U files.
+"""Trees for the lines of a chunk: by a parser, or from CoNLL-U files.
 
 `preprocess.subwords` comes before, `preprocess.records` makes examples of what
-is left here. UDPipe is slow (some 300 sentences a second and core), so what it
-has parsed is kept from one call to the next: some lines together in a file under
+is left here. Parsers are slow (UDPipe 1 has some 300 sentences a second and
+core), so what one has parsed is kept from one call to the next: some lines together in a file under
 the hash of these lines and of the parser. An interrupted run goes on where it
 was, and a changed line costs one such file.
 """
@@ -20,9 +20,9 @@ import numpy as np
 from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
-from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
+from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
-from jaxsyn.preprocess import clean, constituents, subwords
+from jaxsyn.preprocess import clean, constituents, doubts, subwords
 from jaxsyn.preprocess.corpus import Chunk, Tools
 from jaxsyn.preprocess.work import Facts, Output
 
@@ -45,7 +45,7 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
   facts: Facts = {"lines": len(pairs)}
   if tools.is_train(chunk.split):
     rows, facts["dropped"] = subwords.fitting(tools, pairs, rows)
-  facts |= {"kept": len(rows), "relations": {}}
+  facts |= {"kept": len(rows), "relations": {}, "trees": {}}
   sizes = {}
   for side, all_lines in zip(schema.SIDES, zip(*pairs)):
     lines = [all_lines[row] for row in rows]
@@ -60,15 +60,19 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
     else:
       found = _parsed(tools, side, lines, names=names, out=out)
     relations: set[str] = set()
+    language = getattr(tools.config.data, f"{side}_language")
+    counted = doubts.Counted()
     pages, blocks = [], []
     for parse, text in found:
       relations.update(parse.relation_W)
+      counted.add(parse, language)
       pages.append(_page(parse, bool(tools.config.prepare.parse.annotations)))
       blocks.append(text.encode())
     out.write(f"conllu.{side}", b"".join(blocks))
     out.write_page(f"parses.{side}", pages)
     sizes[f"conllu.{side}"] = np.fromiter(map(len, blocks), np.int64)
     facts["relations"][side] = sorted(relations)
+    facts["trees"][side] = counted.page()
   if chunk.split.brackets:
     sources = [source for source, _ in pairs]
     facts["brackets"] = sorted(constituents.labels(chunk, sources, rows))
@@ -119,6 +123,24 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
     **({"annotations": list(annotations)} if annotations and sides else {}),
   }
   tools.work.write_page("known.page", known)
+  said = {
+    split.name: _doubts(tools, split.name, facts) for split in tools.job.splits
+  }
+  tools.work.write_page("doubts.page", said)
+
+
+def _doubts(
+  tools: Tools, split: str, facts: Sequence[Facts]
+) -> dict[str, list[str]]:
+  """What looks wrong about the trees of a split; most have nothing."""
+  found: dict[str, list[str]] = {}
+  for side in tools.config.prepare.parse.sides:
+    pages = [facts[number]["trees"][side] for number in tools.chunks(split)]
+    if said := doubts.doubts(doubts.Counted.sum(pages)):
+      found[side] = said
+      for doubt in said:
+        print(f"warning: {split}, {side} trees: {doubt}", flush=True)
+  return found
 
 
 def _page(parse: conllu_text.Parse, whole: bool) -> list[object]:
@@ -210,7 +232,7 @@ def _parsed(
 
 
 def parse(
-  lines: Sequence[str], parser: UDPipe, folder: pathlib.Path, out: Output
+  lines: Sequence[str], parser: Parser, folder: pathlib.Path, out: Output
 ) -> str:
   """CoNLL-U of lines: of an earlier call, or made now.
 
@@ -223,8 +245,7 @@ def parse(
   Returns:
     the trees; sentence ids are line numbers, from 0.
   """
-  prefix = f"{parser.sha256}:{parser.beam}:{LONGEST_LINE}"
-  key = manifests.sha256_texts([prefix, *lines])[:32]
+  key = manifests.sha256_texts([parser.key, *lines])[:32]
   path = folder / f"{key}.conllu.gz"
   try:
     found = _read(path)
@@ -232,8 +253,7 @@ def parse(
     out.said.append(f"damaged: {path} is parsed again")
     found = None
   if found is None:
-    made = [parser.conllu(text, str(i)) for i, text in enumerate(lines)]
-    found = "".join(made)
+    found = "".join(parser.conllu_all(lines, [*map(str, range(len(lines)))]))
     write_text(path, [f"{_first(path)}\n", found])
   return found
 

@@ -17,6 +17,9 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.store.rows import Rows
 
+_ADVICE = (
+  "Is config.prepare.parse.{side} of this language? See docs/parsers.md."
+)
 _HISTOGRAMS = ("subwords", "words", "pieces", "depth")
 _BY_SIDE = ("blank", "unknown")
 
@@ -113,7 +116,8 @@ def write(
   Args:
     folder: where to.
     title: what the data set is, one line.
-    facts: of each split: "lines", "examples", "dropped", "unparsed", "blank".
+    facts: of each split: "lines", "examples", "dropped", "unparsed", "blank",
+      and perhaps "doubts" about the trees of its sides.
     counts: of each split.
     train: the training split, which the histograms show.
   """
@@ -154,6 +158,9 @@ def text_report(
           f" {count.pieces[side][0]:,} words without any",
           f"             tree depth {_summary(count.depth[side])}",
         ]
+    for side, doubts in fact.get("doubts", {}).items():
+      rows += [f"  warning    {side}: {doubt}" for doubt in doubts]
+      rows.append(f"             {_ADVICE.format(side=side)}")
     paragraphs.append("\n".join(rows))
   return "\n\n".join(paragraphs) + "\n"
 

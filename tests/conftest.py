@@ -184,7 +184,7 @@ def prepared(made_once) -> pathlib.Path:
     quickstart.run(raw, sizes=sizes)
     config = config_file.get_config("pascal")
     config.data.directory = str(folder / "tiny")
-    config.prepare.parse.source_model = str(raw / quickstart.PARSER)
+    config.prepare.parse.source.udpipe.model = str(raw / quickstart.PARSER)
     config.prepare.vocabulary.size = 300
     config.prepare.workers = 1
     build.run(config, str(raw))

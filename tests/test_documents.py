@@ -63,7 +63,7 @@ def _sizes(family: str) -> dict[str, int]:
 
 
 def _after_config(family: str) -> str:
-  parser = {"prepare.parse.source_model": PARSER}
+  parser = {"prepare.parse.source.udpipe.model": PARSER}
   options = OPTIONS | _sizes(family) | parser
   words = (f"--config.{name}={value}" for name, value in options.items())
   return " ".join([r"\1", *words])

@@ -358,7 +358,7 @@ def test_raw_text_is_translated_in_order(straight, environment, tmp_path):
   assert firsts == plain
 
   # The parser's CoNLL-U gives what its raw text gives.
-  from jaxsyn.data.sentence.parser import UDPipe
+  from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 
   parser = UDPipe(workdir / "parser.source.udpipe")
   trees = tmp_path / "in.conllu"

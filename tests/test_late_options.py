@@ -179,7 +179,7 @@ def test_the_vector_of_relatives_grows_with_the_width(
 
 def test_the_quickstart_s_parser_lies_beside_its_text(monkeypatch):
   config = overridden(monkeypatch, "quickstart.py", "prepare.raw_dir=/there")
-  assert config.prepare.parse.source_model == "/there/quickstart.udpipe"
+  assert config.prepare.parse.source.udpipe.model == "/there/quickstart.udpipe"
 
 
 def test_pascal_s_rival_has_all_heads_that_there_are(monkeypatch):

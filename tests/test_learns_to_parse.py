@@ -8,7 +8,7 @@ import pytest
 
 from jaxsyn import train
 from jaxsyn.config import read_config
-from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 

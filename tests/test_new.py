@@ -239,7 +239,7 @@ def test_without_a_network_there_are_no_trees(folder, monkeypatch):
   assert read_config(cli.load(str(made.path))).prepare.parse.sides == ()
   why = made.plan.parsers["source"].why
   assert why.startswith("UDPipe's model of en could not be fetched: the source")
-  assert "config.prepare.parse.source_model" in why
+  assert "config.prepare.parse.source.udpipe.model" in why
   assert made.commands[1].endswith(
     "mine/mine.py --workdir mine/runs/transformer"
   )
@@ -265,7 +265,7 @@ def test_a_model_is_fetched_where_preparing_looks_for_it(
   assert made.commands[1].endswith(
     "--config mine/mine.py:pascal --workdir mine/runs/pascal"
   )
-  assert config.prepare.parse.source_model == ""
+  assert config.prepare.parse.source.udpipe.model == ""
 
 
 def test_a_model_of_ones_own(folder, shared_data):
@@ -273,8 +273,8 @@ def test_a_model_of_ones_own(folder, shared_data):
   given = Given(corpus(20), source_parser=str(model), target_parser=str(model))
   config = cli.load(str(new.run("mine", given).path))
   assert config.prepare.parse.sides == ("source", "target")
-  assert config.prepare.parse.source_model == str(model)
-  assert config.prepare.parse.target_model == str(model)
+  assert config.prepare.parse.source.udpipe.model == str(model)
+  assert config.prepare.parse.target.udpipe.model == str(model)
   write("no.udpipe", ["no model"])
   with pytest.raises(InputError, match=r"no\.udpipe"):
     new.run("other", Given(corpus(20), source_parser="no.udpipe"))

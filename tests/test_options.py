@@ -11,6 +11,7 @@ import pytest
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, Decode, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
+from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
 from jaxsyn.models.families import FAMILIES
@@ -30,6 +31,7 @@ TABLES: dict[str, Table] = {
   "optimiser": RULES,
   "optimiser, too": SCHEDULES,
   "decode": SEARCHES,
+  "prepare.parse.source": PARSERS,
 }
 SIDE = {"size": 100, "sha256": "a"}
 MANIFEST = {
@@ -128,7 +130,7 @@ def test_a_number_is_in_its_bounds_or_named(path, kind, form):
 @pytest.mark.parametrize(
   ("path", "value", "message"),
   [
-    ("prepare.parse.beam", -1, "from 0 to 100, got -1"),
+    ("prepare.parse.source.udpipe.beam", -1, "from 0 to 100, got -1"),
     ("seed", -1, r"from 0 to 4,294,967,295, got -1"),
     ("seed", int("9" * 20), "from 0 to 4,294,967,295, got 9{20}"),
     ("decode.max_length_factor", -1, "from 0 to 1,000, got -1"),

@@ -12,7 +12,7 @@ from jaxsyn.config import read_config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import encode
-from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.prepared import PreparedSplit

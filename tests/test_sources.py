@@ -9,6 +9,7 @@ from test_workers import told
 
 from jaxsyn import plan, sources, workdir
 from jaxsyn.config import read_config
+from jaxsyn.data.sentence.parsers.udpipe import UDPipeSpec
 from jaxsyn.errors import InputError
 from jaxsyn.sources import FEW, ParallelReader, SourceReader
 from jaxsyn.workers import Workers
@@ -92,7 +93,7 @@ def test_a_parser_that_was_killed_is_told(parallel):
 def test_a_parser_that_is_not_the_runs_is_told(reader, tmp_path, monkeypatch):
   other = tmp_path / "other.udpipe"
   other.write_bytes(reader.parser.path.read_bytes() + b"\0")
-  monkeypatch.setattr(reader, "_parser_file", other)
+  monkeypatch.setattr(reader, "_spec", UDPipeSpec(str(other)))
   monkeypatch.setattr(reader, "_parser", None)
   parallel = ParallelReader(reader)
   for lines in (LINES, LINES[:1]):
@@ -100,7 +101,7 @@ def test_a_parser_that_is_not_the_runs_is_told(reader, tmp_path, monkeypatch):
       InputError, match=r"is not the source parser .* SHA-256"
     ):
       parallel.begin(lines)()
-  monkeypatch.setattr(reader, "_parser_file", None)
+  monkeypatch.setattr(reader, "_spec", None)
   parallel.close()
   with pytest.raises(InputError, match="has no parser"):
     parallel.begin(LINES)()

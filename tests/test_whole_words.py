@@ -37,7 +37,7 @@ def of_words(prepared, tiny, tmp_path):
       prepare.parse.target_conllu[split] = str(
         layout.conllu_file(prepared, split, "target")
       )
-    prepare.parse.source_model = str(prepared / "parser.source.udpipe")
+    prepare.parse.source.udpipe.model = str(prepared / "parser.source.udpipe")
     prepare.vocabulary.update(type="word", size=80, joint=False)
     prepare.workers = 1
     config.model.tie_embeddings = False

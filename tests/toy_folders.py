@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxsyn import checksums
-from jaxsyn.config import read_config
+from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.loader.column_cache import open_columns
@@ -92,7 +92,7 @@ def manifest_of(
     "vocabulary": {"source": vocabulary, "target": vocabulary},
     "parser": dict.fromkeys(sides, parser),
     "relations": {side: list("abcdefgh") for side in sides},
-    "options": dataclasses.asdict(options),
+    "options": as_dict(options),
     "files": {},
     **fields,
   }

@@ -46,7 +46,7 @@ class World:
     config = quickstart.get_config(SYSTEM)
     config.data.directory = str(self.prepared)
     config.prepare.raw_dir = str(raw)
-    config.prepare.parse.source_model = str(raw / "quickstart.udpipe")
+    config.prepare.parse.source.udpipe.model = str(raw / "quickstart.udpipe")
     config.prepare.vocabulary.size = 300
     config.prepare.workers = 1
     config.model.update(width=32)

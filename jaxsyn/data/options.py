@@ -26,6 +26,7 @@ from jaxsyn.options.bounds import (
 if TYPE_CHECKING:  # rooms above: an option names its table by address
   from jaxsyn.data.loader.tasks import Brackets, Task
   from jaxsyn.data.sentence.controls import Tree
+  from jaxsyn.data.sentence.parsers import ParserSpec
 
 
 # Of a data set and of a split; TFDS wants it so.
@@ -163,28 +164,34 @@ class Clean:
 
 
 @dataclasses.dataclass(frozen=True)
+class SideParser:
+  """The parser of a side whose trees are not given, and of its raw text."""
+
+  parser: ParserSpec = one_of(
+    "jaxsyn.data.sentence.parsers:PARSERS",
+    "udpipe",
+    'Of UDPipe 1 there is a model for most languages, without a network; "spacy" '
+    'and "stanza" are packages, "udpipe_service" a server, "command" any '
+    "program.",
+  )
+
+
+@dataclasses.dataclass(frozen=True)
 class Trees:
   """Where the trees come from."""
 
   sides: tuple[Literal["source", "target"], ...] = option(
     ("source",), 'Which sides get trees: "source", "target"; (): none.'
   )
-  source_model: str = option(
-    "",
-    "UDPipe model of the source: a file, or a language code for spacy-udpipe "
-    "to download. Empty: the language of the side.",
-  )
-  target_model: str = option("", "The same of the target.")
+  source: SideParser = section(SideParser)
+  target: SideParser = section(SideParser)
   source_conllu: dict[str, str] = option(
     {},
     "CoNLL-U by another parser instead: split name -> file (gz or plain) of "
     "all lines of the raw file; a name in raw_dir, or a path. Empty, and no "
-    "model said, and the raw files are treebanks: their own trees.",
+    "parser or model said, and the raw files are treebanks: their own trees.",
   )
   target_conllu: dict[str, str] = option({}, "The same of the target.")
-  beam: Annotated[int, Range(0, 100)] = option(
-    0, "UDPipe's beam_search; 0: the model's own. 1 is faster."
-  )
   source_brackets: dict[str, str] = option(
     {},
     "Constituency trees of the source, beside the others: split name -> file "

@@ -51,6 +51,11 @@ class At:
   def __truediv__(self, name: str) -> At:
     return At(*self.names, name)
 
+  @property
+  def above(self) -> At:
+    """The section that it stands in."""
+    return At(*self.names[:-1])
+
   def __str__(self) -> str:
     return ".".join(self.names)
 

@@ -104,7 +104,7 @@ def _trees(plan: Plan) -> Iterator[str]:
   yield f"config.prepare.parse.sides = ({words})"
   for side in sides:
     if model := plan.parsers[side].model:
-      yield f"config.prepare.parse.{side}_model = {_quoted(model)}"
+      yield f"config.prepare.parse.{side}.udpipe.model = {_quoted(model)}"
 
 
 def _training(plan: Plan) -> Iterator[str]:

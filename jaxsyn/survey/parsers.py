@@ -6,9 +6,9 @@ import dataclasses
 import os
 import pathlib
 
-from jaxsyn.data.sentence.parser import UDPipe
-from jaxsyn.data.store import parser_models
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.errors import InputError
+from jaxsyn.options import CONFIG
 from jaxsyn.survey import languages
 
 AUTO, NONE = "auto", "none"
@@ -20,7 +20,7 @@ class Parser:
 
   Attributes:
     there: whether it has any.
-    model: for config.prepare.parse, a file or a name; "": that of the language.
+    model: of UDPipe, a file or a name; "": that of the language.
     why: in a sentence or two.
   """
 
@@ -62,18 +62,24 @@ def _of_language(side: str, code: str, fetched: pathlib.Path) -> Parser:
     why = f"UDPipe has no model of {code}: the {side} is not parsed."
     return Parser(False, "", f"{why} {_later(side)}")
   try:
-    path = parser_models.find("", name, fetched)
+    at = CONFIG / "prepare" / "parse" / side / UDPipeSpec.kind
+    found = UDPipeSpec().found(at, name, fetched, {})
   except InputError:
     why = f"UDPipe's model of {code} could not be fetched: the {side} is not parsed."
     return Parser(False, "", f"{why} {_later(side)}")
   model = "" if name == code else name
-  return Parser(True, model, f"The {side} is parsed by UDPipe's {path.stem}.")
+  return Parser(
+    True,
+    model,
+    f"The {side} is parsed by UDPipe's {pathlib.Path(found.model).stem}.",
+  )
 
 
 def _later(side: str) -> str:
   """How a side gets trees afterwards."""
   return (
     f'For trees later, add "{side}" to config.prepare.parse.sides, name a UDPipe '
-    f"file in config.prepare.parse.{side}_model (else that of the language is "
-    "fetched), and prepare again."
+    f"file in config.prepare.parse.{side}.udpipe.model (else that of the language "
+    f"is fetched) or another parser in config.prepare.parse.{side}.parser, and "
+    "prepare again."
   )

@@ -29,7 +29,17 @@ def define() -> None:
     "weights", [], "Of --workdir and of each of --ensemble; all equal."
   )
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
-  flags.DEFINE_string("parser", "", "UDPipe model, if it is not in the folder.")
+  define_parser()
+
+
+def define_parser() -> None:
+  """Defines --parser alone."""
+  flags.DEFINE_string(
+    "parser",
+    "",
+    "Where the parser of the run is, if elsewhere: a UDPipe file, a folder of "
+    "spaCy or Stanza, the address of a service, a command line.",
+  )
 
 
 def check(values: flags.FlagValues) -> None:

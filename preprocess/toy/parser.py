@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from jaxsyn.data.sentence.parser import UDPipe, load_udpipe
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
 from jaxsyn.preprocess.toy.translation import Pair
 
 # Small, and stopped early: a quarter of a minute on one core. The sentences are cut

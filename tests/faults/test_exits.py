@@ -132,7 +132,10 @@ def test_a_file_that_may_not_grow(score, build, place):
     ("--config.data.directory=/proc/x", "/proc/x"),
     ("--config.data.directory=$(printf '%0300d' 1)", "File name too long"),
     ("--config.prepare.splits.train=\"('a','b')\"", "raw file a is not in"),
-    ("--config.prepare.parse.beam=-1", "parse.beam must be from 0 to 100"),
+    (
+      "--config.prepare.parse.source.udpipe.beam=-1",
+      "udpipe.beam must be from 0 to 100",
+    ),
     ("--config.prepare.clean.max_ratio=nan", "max_ratio must be from 0"),
   ],
 )

@@ -11,7 +11,7 @@ import toy_folders
 from benchmarks.faults import mutants
 from benchmarks.faults.harm import HARMS
 from jaxsyn.data.options import Subwords
-from jaxsyn.data.sentence import parser
+from jaxsyn.data.sentence.parsers import recorded
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -22,7 +22,7 @@ LOAD = """
 import sys
 import numpy as np
 from benchmarks.faults.harm import HARMS
-from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
 path, harmed = sys.argv[1:]
 data = open(path, "rb").read()
@@ -115,6 +115,10 @@ def test_a_parser_of_another_data_set_is_refused(folder, shared_data):
   manifest["parser"] = {"source": entry}
   manifest["files"]["parser.source.udpipe"] = {"bytes": 1, "crc32c": "0" * 8}
   manifests.write(folder, manifest)
-  opened = parser.UDPipe(folder / "parser.source.udpipe")
-  with pytest.raises(InputError, match=r"is not the source parser of data set"):
-    manifests.check_parser(manifests.read(folder), opened)
+  manifest = manifests.read(folder)
+  for place in ("", str(model)):
+    spec = recorded.spec(folder, manifest, "source", place)
+    with pytest.raises(
+      InputError, match=r"is not the source parser of data se"
+    ):
+      recorded.opened(spec, manifest, "source")

@@ -90,7 +90,7 @@ def test_parser_and_what_is_used_again(prepared, tmp_path, capsys):
   )
   config = quickstart.get_config()
   config.data.directory = str(tmp_path / "out")
-  config.prepare.parse.source_model = str(
+  config.prepare.parse.source.udpipe.model = str(
     prepared.parent / "raw" / "quickstart.udpipe"
   )
   config.prepare.vocabulary.size = 300

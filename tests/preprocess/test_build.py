@@ -348,7 +348,7 @@ def test_conllu_for_some_splits_only(tmp_path):
 def test_no_parser(tmp_path):
   config = corpus(tmp_path)
   config.prepare.parse.source_conllu = {}
-  config.prepare.parse.source_model = "no.udpipe"
+  config.prepare.parse.source.udpipe.model = "no.udpipe"
   with pytest.raises(InputError, match=r"'no.udpipe' is no file"):
     build.run(config)
 
@@ -366,7 +366,7 @@ def get_config():
   config.prepare.splits.train = ("train.en", "train.de")
   config.prepare.vocabulary.size = 500
   config.prepare.workers = 2
-  config.prepare.parse.source_model = "{model}"
+  config.prepare.parse.source.udpipe.model = "{model}"
   return config
 """
 

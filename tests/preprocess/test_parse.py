@@ -6,9 +6,9 @@ import pytest
 import stage_runs
 from raw_corpora import chain
 
-from jaxsyn.data.options import Clean, Subwords, Trees
+from jaxsyn.data.options import Clean, SideParser, Subwords, Trees
 from jaxsyn.data.sentence import conllu, conllu_text
-from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.preprocess import parse
 from jaxsyn.preprocess.work import Output, Work
 
@@ -77,6 +77,11 @@ def test_parsed(parser, tmp_path):
   assert ids == ["0", "2", "3", "4"]
 
 
+def trees_options(model="", **options):
+  sides = SideParser(UDPipeSpec(model)), SideParser(UDPipeSpec())
+  return Trees(("source",), *sides, **options)
+
+
 def trees_of(tools):
   """The rows, CoNLL-U and parses that the stage leaves of the first chunk."""
   before = (*stage_runs.SELECTION, "sample", "vocabulary")
@@ -92,7 +97,7 @@ def test_named_by_the_lines_that_stay(parser, tmp_path):
   tools = stage_runs.tools_of(
     tmp_path,
     {"train": (lines, ["x"] * 5)},
-    parse=Trees(source_model=str(parser.path)),
+    parse=trees_options(model=str(parser.path)),
     vocabulary=Subwords(size=30),
   )
   facts, rows, text, parses = trees_of(tools)
@@ -111,12 +116,12 @@ class Counting:
   """A parser that tells which lines it has parsed."""
 
   def __init__(self, parser, beam=0):
-    self.parser, self.beam, self.lines = parser, beam, []
-    self.sha256 = parser.sha256
+    self.parser, self.lines = parser, []
+    self.key = f"{parser.sha256}:{beam}:5000"
 
-  def conllu(self, line, name):
-    self.lines.append(line)
-    return self.parser.conllu(line, name)
+  def conllu_all(self, lines, names):
+    self.lines += lines
+    return self.parser.conllu_all(lines, names)
 
 
 def test_what_is_parsed_is_used_again(parser, tmp_path):
@@ -158,7 +163,7 @@ def test_taken_for_the_kept_lines(tmp_path):
     tmp_path,
     {"train": (lines, ["x", "x y z", "x", "x"])},
     clean=Clean(empty=False, max_words=2),
-    parse=Trees(source_conllu={"train": "all.conllu"}),
+    parse=trees_options(source_conllu={"train": "all.conllu"}),
     vocabulary=Subwords(size=20),
     max_subwords=9,
   )

@@ -316,7 +316,7 @@ def test_dask_where_workers_share_a_store_alone(tmp_path, monkeypatch):
   config.prepare.parse.source_conllu = {}
   model = tmp_path / "toy.udpipe"
   model.write_bytes(parser.train_parser(toy_corpus.pairs(40, seed=1)))
-  config.prepare.parse.source_model = str(model)
+  config.prepare.parse.source.udpipe.model = str(model)
   due = records_of(build.run(config))
   raw, killed = pathlib.Path(config.prepare.raw_dir), []
   port = object_store.free_port()

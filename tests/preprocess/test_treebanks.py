@@ -125,7 +125,7 @@ def test_a_treebank_for_one_part_only(tmp_path):
 def test_a_parser_goes_before_the_treebank_s_trees(tmp_path, prepared):
   config = treebank_corpus(tmp_path)
   model = str(prepared / "parser.source.udpipe")
-  config.prepare.parse.source_model = model
+  config.prepare.parse.source.udpipe.model = model
   config.prepare.workers = 1
   manifest = manifests.read(build.run(config))
   assert manifest["parser"]["source"]["trees"] == "parser"

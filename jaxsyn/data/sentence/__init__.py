@@ -6,7 +6,8 @@ Reading order:
   align         where words stand, and which word a subword is of
   conllu        trees as a file in CoNLL-U has them; `conllu_rows`
   conllu_text   the same tied to lines: a sentence with its tree
-  parser        the same by UDPipe, from a raw line
+  parsers       the same by a parser, from raw lines, after the second story;
+                `parser_identity`
   vocabulary    subwords, with their places in the raw line
   tree          what a tree says of its words: distances, parents' middles
   controls      other trees than the parser's, to compare with

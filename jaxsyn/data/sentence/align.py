@@ -179,6 +179,49 @@ def words_of_pieces(
   return words
 
 
+def before_composing(
+  text: str, start_W: Sequence[int], end_W: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+  """Where words of the NFC of a text are in the text itself.
+
+  Args:
+    text: as it was.
+    start_W, end_W: offsets in its NFC.
+
+  Returns: the same in the text.
+
+  Raises:
+    Mismatch: parts of it do not compose as the whole does.
+  """
+  # What composes is a character with those after it that combine with it.
+  first = [
+    i
+    for i, character in enumerate(text)
+    if not i or not (unicodedata.combining(character) or _joins(character))
+  ]
+  start: list[int] = []  # of each character of the NFC
+  end: list[int] = []
+  composed = []
+  for low, high in zip(first, [*first[1:], len(text)]):
+    part = unicodedata.normalize("NFC", text[low:high])
+    same = part == text[low:high]
+    start += range(low, high) if same else [low] * len(part)
+    end += range(low + 1, high + 1) if same else [high] * len(part)
+    composed.append(part)
+  if "".join(composed) != unicodedata.normalize("NFC", text):
+    raise Mismatch("characters compose across letters", word=0)
+  own = [*start, len(text)]
+  return (
+    tuple(own[offset] for offset in start_W),
+    tuple(end[offset - 1] if offset else 0 for offset in end_W),
+  )
+
+
+def _joins(character: str) -> bool:
+  """Whether it may become one with the letter before it, though a letter."""
+  return "\u1161" <= character <= "\u11c2"  # vowels and finals of Hangul
+
+
 def shortened(text: str) -> str:
   """A text for a message."""
   return repr(text if len(text) <= 40 else text[:40] + "…")

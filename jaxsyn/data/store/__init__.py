@@ -14,5 +14,4 @@ Reading order:
   records         the same examples by their records, as others read them
   tfds_builder    the same folder as a data set of TensorFlow Datasets
   fetch           files from elsewhere, with checksums
-  parser_models   models of UDPipe, by file or by name
 """

@@ -1,6 +1,6 @@
 """Files from the network: bounded, whole, and the same as the first time.
 
-Raw corpora (`preprocess.raw`) and parser models (`jaxsyn.data.sentence.parser`) come
+Raw corpora (`preprocess.raw`) and parser models (`jaxsyn.data.sentence.parsers`) come
 through here. What a server sends is data of strangers: it may be endless, cut,
 or other than yesterday. A file has its SHA-256 from the config; or else what
 came first is written down beside it, in NAME.sha256 (`sha256sum -c` reads it),

@@ -2,8 +2,7 @@
 
   manifest.json
   vocabulary.model                    or source.model and target.model
-  parser.source.udpipe                a copy; absent if none was named because
-                                      the trees came as CoNLL-U
+  parser.source.udpipe                a copy, where the parser is such a file
   conllu/SPLIT.SIDE.conllu.gz         the trees; line N of the text is tree N
   text/SPLIT.SIDE.gz                  the raw text; line N is record N
   NAME/VERSION/                       the TFDS data set and its index
@@ -174,7 +173,7 @@ def vocabulary_file(
 def parser_file(
   directory: os.PathLike[str] | str, manifest: Mapping[str, Any], side: str
 ) -> pathlib.Path | None:
-  """The UDPipe model of a side; None if its trees came from elsewhere."""
+  """The copy of the parser of a side; None where there is none."""
   parser = manifest["parser"].get(side)
   if not parser or not parser["file"]:
     return None

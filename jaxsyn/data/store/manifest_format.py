@@ -18,9 +18,9 @@ from jaxsyn.data.options import DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, Range, Strictness, from_config
-from jaxsyn.options.bounds import Text
+from jaxsyn.options.bounds import NameOf, Text
 
-FORMAT = 3
+FORMAT = 4
 
 _PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
 _SHA256 = r"[0-9a-f]{64}"
@@ -65,6 +65,7 @@ class SplitFacts:
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
   unparsed: Number = 0
   blank: dict[str, int] = dataclasses.field(default_factory=dict)
+  doubts: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
   files: tuple[str, ...] = ()
   raw_sha256: str = ""
   brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -79,9 +80,14 @@ class VocabularyFacts:
 
 @dataclasses.dataclass(frozen=True)
 class ParserFacts:
-  file: ParserFile  # "": CoNLL-U was given
+  file: ParserFile  # "": no copy of it is here, or CoNLL-U was given
   sha256: Sha256OrNone
+  kind: Annotated[str, NameOf("jaxsyn.data.sentence.parsers:PARSERS")] = (
+    "udpipe"
+  )
   name: str = ""
+  version: str = ""
+  options: dict[str, str] = dataclasses.field(default_factory=dict)
   trees: str = ""
 
 
@@ -149,8 +155,8 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
     if not sides <= there <= set(SIDES):
       yield field, sorted(there), f"of the sides with trees, {sorted(sides)}"
   for side, parser in manifest.parser.items():
-    if parser and bool(parser.file) != bool(parser.sha256):
-      rule = "there with the file's name, and only then"
+    if parser and parser.file and not parser.sha256:
+      rule = "there with the file's name"
       yield f"parser.{side}.sha256", parser.sha256, rule
   if unknown := set(manifest.annotations) - set(ANNOTATIONS):
     rule = f"of {', '.join(ANNOTATIONS)}, of jaxsyn.data.annotations"

@@ -15,6 +15,7 @@ from typing import Any
 
 from jaxsyn import checksums, files
 from jaxsyn.data import schema
+from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, layout, manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT
@@ -176,8 +177,15 @@ def check_vocabulary(
     )
 
 
+def recorded_parser(manifest: Mapping[str, Any], side: str) -> Identity | None:
+  """The parser of a side; None where its trees came as CoNLL-U without one."""
+  entry = manifest["parser"].get(side)
+  known = entry and (entry.get("name") or entry["sha256"])
+  return Identity.of(entry) if entry and known else None
+
+
 def check_parser(
-  manifest: Mapping[str, Any], parser: Any, side: str = "source"
+  manifest: Mapping[str, Any], parser: Identity, side: str = "source"
 ) -> None:
   """Raises InputError unless a parser made this data's trees.
 
@@ -185,12 +193,15 @@ def check_parser(
 
   Args:
     manifest: of the data.
-    parser: has `path` and `sha256` (`jaxsyn.data.sentence.parser.UDPipe`).
+    parser: what is given.
     side: "source" or "target".
   """
-  expected = manifest["parser"].get(side)
-  if expected and expected["sha256"]:
-    _check(manifest, f"{side} parser", expected, parser)
+  expected = recorded_parser(manifest, side)
+  if expected and expected.key != parser.key:
+    raise InputError(
+      f"{parser} is not the {side} parser of data set {manifest['name']}, which"
+      f" is {expected}. Use that one, or prepare the data again."
+    )
 
 
 def _check(

@@ -16,10 +16,10 @@ from jaxsyn.data.sentence import (
   conllu,
   conllu_text,
   example,
-  parser,
   tree,
 )
 from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 
 MONKEY = conllu_text.Parse(
@@ -420,7 +420,7 @@ def test_real_japanese(shared_data, tmp_path):
   model = train(
     lines, tmp_path / "v.model", Subwords(size=3000, type="unigram")
   )
-  udpipe = parser.UDPipe(shared_data / "udpipe" / "japanese.udpipe", beam=1)
+  udpipe = UDPipe(shared_data / "udpipe" / "japanese.udpipe", beam=1)
   hard = [
     "　私は　ｶﾞｷﾞ👩\u200d👧です。",
     "㍿の①は½です。\u200b",

@@ -12,6 +12,7 @@ import toy_folders
 from benchmarks.faults import mutants
 from jaxsyn import checksums, workdir
 from jaxsyn.config import read_config
+from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
@@ -32,14 +33,15 @@ def given(sha256, size=8):
 
 def test_round_trip(tmp_path):
   manifests.write(tmp_path, MANIFEST)
-  assert manifests.read(tmp_path) == {"format": 3, **MANIFEST}
+  assert manifests.read(tmp_path) == {"format": 4, **MANIFEST}
   assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
 def test_right_files_pass():
   manifests.check_vocabulary(MANIFEST, given(A), "target")
-  manifests.check_parser(MANIFEST, given(B))
-  manifests.check_parser(MANIFEST, given("any"), "target")  # came as CoNLL-U
+  manifests.check_parser(MANIFEST, Identity("udpipe", "elsewhere", B))
+  other = Identity("spacy", "any", C)
+  manifests.check_parser(MANIFEST, other, "target")  # came as CoNLL-U
 
 
 def test_other_vocabulary():
@@ -55,9 +57,15 @@ def test_a_manifest_with_another_size_than_the_vocabulary():
 
 
 def test_other_parser():
-  message = f"given.model is not the source parser.*{C}.*{B}.*parser.source"
-  with pytest.raises(InputError, match=message):
-    manifests.check_parser(MANIFEST, given(C))
+  for kind, digest, options in (
+    ("udpipe", C, {}),
+    ("udpipe", B, {"beam": "1"}),
+    ("command", B, {}),
+  ):
+    other = Identity(kind, "given", digest, options=options)
+    message = f"{kind} given .*{digest}.* is not the source parser.* en .*{B}"
+    with pytest.raises(InputError, match=message):
+      manifests.check_parser(MANIFEST, other)
 
 
 def test_paths(tmp_path):
@@ -140,7 +148,11 @@ LIES = [
   ("relations.source", ["a", "a"], "different labels in sorted order"),
   ("relations.source", [1], r"relations.source\[0\] must be of type str"),
   ("relations", {}, "manifest.relations must be of the sides with trees"),
-  ("options.parse.beam", "1", "manifest.options.parse.beam must be of type"),
+  (
+    "options.parse.source.udpipe.beam",
+    "1",
+    "source.udpipe.beam must be of type",
+  ),
   ("options", {}, r"manifest.options.\w+ is missing"),
   ("files", {}, "manifest.files lacks columns/none"),
   ("files", {"../x": {"bytes": 1, "crc32c": "00000000"}}, "names of files"),

@@ -156,7 +156,7 @@ def prepared(shared_data, tmp_path_factory):
   config.data.validation, config.data.test = "train", ()
   config.prepare.splits.train = ("x.en", "x.de")
   config.prepare.clean.empty = False
-  config.prepare.parse.source_model = str(model)
+  config.prepare.parse.source.udpipe.model = str(model)
   config.prepare.vocabulary.size = 50
   config.data.citation = "@misc{x}"
   return build.run(config)

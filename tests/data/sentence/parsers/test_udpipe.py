@@ -8,19 +8,20 @@ import itertools
 
 import pytest
 
-from jaxsyn.data.sentence import conllu, conllu_text, parser
+from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.align import visible
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def english(shared_data) -> parser.UDPipe:
-  return parser.UDPipe(shared_data / "udpipe" / "english.udpipe")
+def english(shared_data) -> UDPipe:
+  return UDPipe(shared_data / "udpipe" / "english.udpipe")
 
 
 @pytest.fixture(scope="module")
-def japanese(shared_data) -> parser.UDPipe:
-  return parser.UDPipe(shared_data / "udpipe" / "japanese.udpipe")
+def japanese(shared_data) -> UDPipe:
+  return UDPipe(shared_data / "udpipe" / "japanese.udpipe")
 
 
 def words(parse: conllu_text.Parse) -> list[str]:
@@ -36,7 +37,7 @@ def test_an_english_line(english):
 
 
 def test_a_german_line(shared_data):
-  parse = parser.UDPipe(shared_data / "udpipe" / "german.udpipe")(
+  parse = UDPipe(shared_data / "udpipe" / "german.udpipe")(
     "Er geht zum Bahnhof."
   )
   assert words(parse) == ["Er", "geht", "zum", "Bahnhof", "."]
@@ -95,7 +96,7 @@ def test_any_line_gives_one_parse(english, line):
 
 def test_a_line_whose_characters_get_lost_is_flagged(english, monkeypatch):
   lost = "1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
-  monkeypatch.setattr(english, "_text", lambda line, sentence_id: lost)
+  monkeypatch.setattr(english, "_text", lambda line: lost)
   parse = english("a man")
   assert not parse.parsed
   assert words(parse) == ["a", "man"]
@@ -116,7 +117,7 @@ def test_the_stored_parses_come_back(english, shared_data):
 
 
 def test_beam(shared_data, english):
-  fast = parser.UDPipe(shared_data / "udpipe" / "english.udpipe", beam=1)
+  fast = UDPipe(shared_data / "udpipe" / "english.udpipe", beam=1)
   line = "Two young men are playing football in the park."
   assert fast._options == "beam_search=1"
   assert words(fast(line)) == words(english(line))
@@ -129,9 +130,9 @@ def test_hash(english):
 
 def test_files_that_are_no_model(tmp_path, english):
   with pytest.raises(InputError, match=r"none.udpipe: no such parser model"):
-    parser.UDPipe(tmp_path / "none.udpipe")
+    UDPipe(tmp_path / "none.udpipe")
   bad = tmp_path / "bad.udpipe"
   for content in (b"", b"<html>", english.path.read_bytes()[:500_000]):
     bad.write_bytes(content)
     with pytest.raises(InputError, match=r"bad.udpipe: not a \(whole\) UDPipe"):
-      parser.UDPipe(bad)
+      UDPipe(bad)

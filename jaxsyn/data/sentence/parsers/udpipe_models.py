@@ -1,8 +1,7 @@
 """Models of UDPipe, by file or by name; fetched where they are not there.
 
-Before this file: `fetch`. After it: `preprocess.inputs`, which loads them with
-`jaxsyn.data.sentence.parser`. Names are those of spacy-udpipe, which is imported
-where it is used: who has files needs it not.
+Names are those of spacy-udpipe, which is imported where it is used: who has
+files needs it not.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jaxsyn import files
-from jaxsyn.data.sentence.parser import UDPipe
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import At
 
 MOST_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
 _NONE: Mapping[str, fetch.Download] = types.MappingProxyType({})
@@ -25,6 +24,8 @@ def find(
   language: str,
   directory: str | Path,
   *,
+  at: At,
+  check: fetch.Check,
   downloads: Mapping[str, fetch.Download] = _NONE,
 ) -> Path:
   """The parser model that a config means.
@@ -34,6 +35,8 @@ def find(
       or one of `downloads`; or "" for the `language`.
     language: code of the side's language.
     directory: where a downloaded model is kept and looked for.
+    at: where the parser stands in the config, for messages.
+    check: raises InputError for a file that is no model.
     downloads: file name -> address. For a model of spacy-udpipe's it may say
       another place, or the SHA-256; else what comes first is taken, written
       down (`jaxsyn.data.store.fetch`), and must be the same ever after.
@@ -59,26 +62,21 @@ def find(
       guess = "" if "." in name else f" {did_you_mean(name, known)}"
       raise InputError(
         f"{said} of spacy-udpipe. Name a UDPipe file or one of its models with "
-        "config.prepare.parse.source_model or target_model, or prepare without "
-        f'trees: --config.prepare.parse.sides="()".{guess}'
+        f"{at}.model, or another parser with {at.above}.parser, or prepare "
+        f'without trees: --config.prepare.parse.sides="()".{guess}'
       )
     file = spacy_udpipe.LANGUAGES[name]
     place = fetch.Download(f"{spacy_udpipe.BASE_URL}/{file}", most=MOST_BYTES)
     downloads = {file: place, **downloads}
   path = files.path_of(directory) / file
   try:
-    fetch.get(path, downloads[file], _check)
+    fetch.get(path, downloads[file], check)
   except InputError as error:
     raise InputError(
       f"parser model {name!r}: download of {file} from {downloads[file].url}"
       f" failed ({error}). Put the file into {path.parent} by hand, or name"
-      " another .udpipe file in config.prepare.parse.source_model or"
-      " target_model. Systems without trees, as transformer, need none:"
+      f" another .udpipe file in {at}.model. Systems without trees, as"
+      " transformer, need none:"
       ' --config.prepare.parse.sides="()" prepares for them alone.'
     ) from None
   return path
-
-
-def _check(path: Path) -> None:
-  """Raises InputError unless it is a model."""
-  UDPipe(fetch.local(path))

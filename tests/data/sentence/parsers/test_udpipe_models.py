@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import spacy_udpipe.utils
 import web_server
 
-from jaxsyn.data.sentence.parser import UDPipe
+from jaxsyn.data.sentence.parsers import udpipe_models
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.store import fetch
-from jaxsyn.data.store.parser_models import find
 from jaxsyn.errors import InputError
+from jaxsyn.options import CONFIG
+
+find = functools.partial(
+  udpipe_models.find,
+  at=CONFIG / "prepare" / "parse" / "source" / "udpipe",
+  check=UDPipe,
+)
 
 
 def test_find_takes_a_file(tmp_path):

@@ -1,0 +1,154 @@
+"""What all parsers do alike: lines that hurt, and which one it was."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import parsers_under_test
+import pytest
+
+from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence.align import visible
+from jaxsyn.data.sentence.parsers import PARSERS
+from jaxsyn.errors import InputError
+from jaxsyn.options import CONFIG
+
+LINES = [
+  "Two young men are playing football in the park.",
+  "",
+  " \u200b ",
+  "He sleeps. She reads a book. They eat.",
+  "I can't go  home, can I?",
+  "私は学生です。これは本です。",
+  "donaudampfschifffahrtsgesellschaftskapitän " * 3,
+  "e\u0301te\u0301 \u200b nin\u0303o, \u1100\u1161\u11a8 done",
+  "a man\u2028in\x85the park\x0b.",
+  "He sleeps.\rShe reads.",
+  "nul\x00 line",
+  "one two " * 750,  # 6,000 characters
+  "a b " * 40,  # more words than this service takes
+  "# text = not a comment",
+  "1\t2\t3\t4\t5\t6\t7\t8\t9\t10",
+  "-LRB- ( ) [ ] \" ' \\ &amp; %s {}",
+  "👩\u200d👩\u200d👧 likes 👍🏽.",
+]
+UNPARSED = {1, 2, 10, 11}
+PERHAPS = {12}  # as many words as that a parser may refuse
+
+
+def words(parse):
+  return [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
+
+
+@pytest.fixture(scope="module")
+def spec_of(shared_data, made_once, tmp_path_factory):
+  """A function kind -> what a config says of a real parser of that kind."""
+  english = shared_data / "udpipe" / "english.udpipe"
+  if not english.is_file():
+    pytest.skip(f"no parser at {english}")
+  folder = tmp_path_factory.mktemp("parsers")
+  with parsers_under_test.service(english) as server:
+
+    def make(kind):
+      parsers_under_test.needs(kind)
+      if kind == "udpipe":
+        return PARSERS[kind](str(english))
+      if kind == "udpipe_service":
+        return PARSERS[kind](server.url, "english")
+      if kind == "spacy":
+        pipeline = made_once(
+          "spacy_pipeline",
+          lambda path: parsers_under_test.spacy_pipeline(path, shared_data),
+        )
+        return PARSERS[kind](str(pipeline))
+      if kind == "stanza":
+        models = made_once(
+          "stanza_models",
+          lambda path: parsers_under_test.stanza_models(path, shared_data),
+        )
+        return PARSERS[kind](folder=str(models))
+      script = parsers_under_test.program(folder)
+      return PARSERS[kind](parsers_under_test.command(script, english))
+
+    yield make
+
+
+@pytest.fixture(params=parsers_under_test.KINDS, scope="module")
+def found(request, spec_of, tmp_path_factory):
+  at = CONFIG / "prepare" / "parse" / "source" / request.param
+  spec = spec_of(request.param)
+  return spec.found(at, "en", tmp_path_factory.mktemp("own"), {})
+
+
+@pytest.fixture(scope="module")
+def parser(found):
+  return found.open()
+
+
+def test_each_line_has_one_parse(parser):
+  parses = parser.parses(LINES)
+  for i, (parse, line) in enumerate(zip(parses, LINES, strict=True)):
+    assert parse.text == line
+    if i not in PERHAPS:
+      assert parse.parsed == (i not in UNPARSED), line
+    found = visible("".join(words(parse)))
+    assert found == visible(line) or len(line) > 5000
+    # A tree, or several: all words lead to a root.
+    for word in range(len(parse.head_W)):
+      for _ in parse.head_W:
+        word = parse.head_W[word]
+      assert parse.head_W[word] == word
+  assert parses[0].relation_W.count("root") == 1
+  assert parses[11].head_W == (0,)
+  assert words(parses[11]) == [LINES[11].strip()]
+  assert words(parses[10]) == ["nul", "line"]
+  assert words(parses[4])[0] == "I"
+  assert parses[1].head_W == parses[2].head_W == ()
+  assert len(words(parses[3])) >= 11
+
+
+def test_lines_together_are_lines_alone(parser):
+  lines = [line for i, line in enumerate(LINES) if i not in PERHAPS]
+  assert parser.parses(lines) == [parser(line) for line in lines]
+  assert parser.parses([]) == parser.conllu_all([], []) == []
+
+
+def test_what_is_written_is_read_back(parser):
+  names = [str(i) for i in range(len(LINES))]
+  texts = parser.conllu_all(LINES, names)
+  blocks = conllu.blocks_of_text("".join(texts), "all")
+  again = list(conllu_text.match(blocks, LINES, "raw"))
+  assert again == parser.parses(LINES)
+  for name, text in zip(names, texts):
+    each = conllu.blocks_of_text(text, "one")
+    assert {block.name for block in each} <= {name}
+    assert bool(each) == (name not in ("1", "2"))
+    comments = {c.split(" = ")[0] for block in each for c in block.comments}
+    assert comments <= {"# sent_id", "# text", "# parsed"}
+  assert "# parsed = no" in texts[10]
+
+
+def test_it_is_known_and_opened_again(found, parser, tmp_path):
+  identity = parser.identity
+  assert identity.kind == found.kind and PARSERS[identity.kind] is type(found)
+  assert identity.entry()["name"] in str(identity)
+  again = pickle.loads(pickle.dumps(found)).open(identity.sha256)
+  assert again.identity == identity and again.key == parser.key
+  assert again(LINES[0]) == parser(LINES[0])
+  with pytest.raises(InputError) as error:
+    found.at(str(tmp_path / "nowhere")).open()
+  assert "\n" not in str(error.value) and "nowhere" in str(error.value)
+
+
+def test_no_two_are_the_same(spec_of):
+  keys = set()
+  for kind, beam in itertools.product(("udpipe", "command"), (0, 1)):
+    spec = spec_of(kind)
+    if beam:
+      spec = {
+        "udpipe": lambda s: PARSERS["udpipe"](s.model, 1),
+        "command": lambda s: PARSERS["command"](s.line, "2.0"),
+      }[kind](spec)
+    keys.add(spec.open().key)
+  assert len(keys) == 4

@@ -1,0 +1,76 @@
+"""spaCy with a pipeline that is trained here: its own words and heads."""
+
+from __future__ import annotations
+
+import parsers_under_test
+import pytest
+
+from jaxsyn.data.sentence.align import visible
+from jaxsyn.data.sentence.parsers.spacy import SpacyParser, SpacySpec
+from jaxsyn.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def pipeline(shared_data, made_once):
+  return made_once(
+    "spacy_pipeline",
+    lambda path: parsers_under_test.spacy_pipeline(path, shared_data),
+  )
+
+
+@pytest.fixture(scope="module")
+def parser(pipeline):
+  return SpacyParser(str(pipeline))
+
+
+def whole(nlp, line):
+  """spaCy's own way to parse a line as one sentence."""
+  doc = nlp.make_doc(line)
+  for word in doc[1:]:
+    word.is_sent_start = False
+  return nlp(doc)
+
+
+def test_words_and_heads_are_spacy_s_own(parser, pipeline, shared_data):
+  import spacy
+
+  nlp = spacy.load(pipeline)
+  lines = [b.text for b in parsers_under_test.gold(shared_data, 80)][40:]
+  lines += ["He sleeps. She reads. They can't!", "私は学生です。"]
+  for line, parse in zip(lines, parser.parses(lines), strict=True):
+    doc = whole(nlp, line)
+    assert parse.parsed and len(list(doc.sents)) == 1
+    assert parse.start_W == tuple(word.idx for word in doc)
+    assert parse.end_W == tuple(word.idx + len(word) for word in doc)
+    assert parse.head_W == tuple(word.head.i for word in doc)
+    assert parse.relation_W == tuple(
+      "root" if word.head.i == word.i else word.dep_ for word in doc
+    )
+    assert [row[3] for row in parse.row_W] == [word.pos_ or "_" for word in doc]
+
+
+def test_blanks_are_no_words(parser):
+  line = "  He   sleeps \t in\u3000 the  park .  "
+  parse = parser(line)
+  words = [parse.text[s:e] for s, e in zip(parse.start_W, parse.end_W)]
+  assert words == ["He", "sleeps", "in", "the", "park", "."]
+  assert all(map(visible, words)) and parse.parsed
+
+
+def test_a_pipeline_without_a_parser_is_refused(tmp_path):
+  import spacy
+
+  spacy.blank("en").to_disk(tmp_path / "blank")
+  with pytest.raises(InputError, match="has no parser, but nothing; name one"):
+    SpacyParser(str(tmp_path / "blank"))
+
+
+def test_its_hash_is_of_all_its_files(parser, pipeline, tmp_path):
+  import shutil
+
+  copy = shutil.copytree(pipeline, tmp_path / "copy")
+  assert SpacyParser(str(copy)).identity == parser.identity
+  assert "spaCy 3." in parser.identity.version
+  meta = (copy / "meta.json").read_text()
+  (copy / "meta.json").write_text(meta + "\n")
+  assert SpacySpec(str(copy)).open().identity.key != parser.identity.key

@@ -1,0 +1,181 @@
+"""Other parsers than UDPipe, from raw text to translations."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import itertools
+import json
+import os
+
+import numpy as np
+import parsers_under_test
+import pytest
+
+from jaxsyn import train
+from jaxsyn.data import schema
+from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence.parsers import PARSERS
+from jaxsyn.data.store import layout, manifests
+from jaxsyn.data.store.records import Records
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import build
+from jaxsyn.session import Session
+from jaxsyn.sources import ParallelReader, SourceReader
+
+PAIRS = 200
+
+
+@pytest.fixture(scope="module")
+def raw(shared_data, tmp_path_factory):
+  """A folder of 200 captions, English and German."""
+  folder = tmp_path_factory.mktemp("raw")
+  for code in ("en", "de"):
+    path = shared_data / "multi30k" / f"val.{code}.gz"
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+      lines = list(itertools.islice(file, PAIRS))
+    (folder / f"all.{code}").write_text("".join(lines), encoding="utf-8")
+  return folder
+
+
+@pytest.fixture(params=["spacy", "command", "udpipe_service"])
+def chosen(request, shared_data, made_once, tmp_path):
+  """A kind, its options, and one of another parser in its place."""
+  german = shared_data / "udpipe" / "german.udpipe"
+  if request.param == "spacy":
+    pipeline, other = (
+      made_once(
+        name,
+        lambda path, n=n: parsers_under_test.spacy_pipeline(
+          path, shared_data, trees=n
+        ),
+      )
+      for name, n in (("spacy_pipeline", 40), ("spacy_other", 10))
+    )
+    yield request.param, {"model": str(pipeline)}, str(other)
+  elif request.param == "command":
+    script = parsers_under_test.program(tmp_path)
+    line = parsers_under_test.command(script, german)
+    yield request.param, {"line": line}, f"{line} --fast"
+  else:
+    with parsers_under_test.service(german) as server:
+      yield (
+        request.param,
+        {"url": server.url, "batch": 50},
+        "http://127.0.0.1:9",
+      )
+
+
+def test_from_raw_text_to_translations(
+  tiny, raw, chosen, tmp_path, monkeypatch
+):
+  kind, options, other = chosen
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+  config = tiny("pascal")
+  config.data.name, config.data.directory = "captions", str(tmp_path / "data")
+  config.data.target_language = "de"
+  for name, lines in (("train", "1-180"), ("validation", "181-200")):
+    config.prepare.splits[name] = ("all.en", "all.de", lines)
+  del config.prepare.splits["test"]
+  config.data.test = ()
+  parse = config.prepare.parse
+  parse.target_conllu, parse.sides = {}, ("source",)
+  parse.source.parser = kind
+  parse.source[kind].update(options)
+  parse.source.udpipe.model = "not_looked_at"
+  config.prepare.vocabulary.size = 300
+  config.prepare.workers = 2
+  config.train.update(steps=5, evaluate_every=5, save_every=5)
+  config.train.validation_sentences = 2
+  folder = build.run(config, str(raw))
+
+  # Each line has the words and heads that the parser itself gives.
+  lines = (raw / "all.en").read_text().splitlines()
+  direct_spec = PARSERS[kind](**options)
+  if kind == "udpipe_service":
+    direct_spec = direct_spec.found(None, "en", "", {})
+  direct = direct_spec.open()
+  expected = direct.parses(lines[:180])
+  trees = conllu.read(layout.conllu_file(folder, "train", "source"))
+  assert [*conllu_text.match(trees, lines[:180], "all.en")] == expected
+  for parse, example in zip(expected, Records(folder, "train"), strict=True):
+    assert example["source_head"].tolist() == list(parse.head_W)
+    assert example["source_parsed"] == parse.parsed
+  manifest = manifests.read(folder)
+  entry = manifest["parser"]["source"]
+  assert entry == {"file": "", "trees": "parser", **direct.identity.entry()}
+  assert kind in (folder / "report.txt").read_text()
+  # Nothing is parsed again, and nothing done.
+  kept = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
+  build.run(config, str(raw))
+  assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+  run = tmp_path / "run"
+  assert train.run(config, run).step == 5
+  session = Session(run, beam=2)
+  sources = [lines[190], "", "A dog can't swim. It runs!"]
+  translations = session(sources)
+  assert len(translations) == 3 and translations[1][0].text == ""
+  for line in sources:
+    parse, example = direct(line), session.example(line)
+    assert session.sources.parse(line) == parse
+    np.testing.assert_array_equal(example["source_head"], parse.head_W)
+  # By processes beside this one, which have parsers of their own.
+  monkeypatch.setattr("jaxsyn.sources.FEW", 2)
+  with contextlib.closing(ParallelReader(session.sources)) as reader:
+    begun = reader.begin(lines[:40])
+    assert reader._workers is not None
+    for (example, _), parse in zip(begun(), expected[:40], strict=True):
+      np.testing.assert_array_equal(example["source_head"], parse.head_W)
+
+  # To another user the run is somebody else's: it starts no program.
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "yours"))
+  opened = SourceReader(session.run, session.plan, longest=99)
+  if direct_spec.acts:
+    with pytest.raises(InputError, match=r"(starts|sends) .*name it with --p"):
+      opened.parse(lines[0])
+  else:
+    assert opened.parse(lines[0]) == expected[0]
+  opened = SourceReader(
+    session.run, session.plan, longest=99, parser=_place(kind, options)
+  )
+  assert opened.parse(sources[2]) == direct(sources[2])
+  opened = SourceReader(session.run, session.plan, longest=99, parser=other)
+  with pytest.raises(InputError) as error:
+    opened.parse(lines[0])
+  said = str(error.value)
+  assert "\n" not in said and direct.identity.model in said
+
+
+def _place(kind, options):
+  return options[{"spacy": "model", "command": "line"}.get(kind, "url")]
+
+
+def test_what_is_not_there_is_told_before_anything_is_made(tiny, raw, tmp_path):
+  config = tiny("pascal")
+  config.data.directory = str(tmp_path / "data")
+  config.data.validation, config.data.test = "train", ()
+  for name in ("validation", "test"):
+    del config.prepare.splits[name]
+  config.prepare.splits["train"] = ("all.en", "all.de")
+  config.prepare.parse.target_conllu = {}
+  config.prepare.parse.sides = ("source",)
+  for kind, message in (
+    ("spacy", r"parse\.source\.spacy\.model is empty: name a pipeline"),
+    ("command", r"parse\.source\.command\.line is empty"),
+    ("stanza", r"Stanza, which is not installed \(pip|no models of 'en'"),
+  ):
+    config.prepare.parse.source.parser = kind
+    with pytest.raises(InputError, match=message):
+      build.run(config, str(raw))
+  config.prepare.parse.source.parser = "spacy"
+  config.prepare.parse.source.spacy.model = "en_no_such_pipeline"
+  with pytest.raises(InputError, match=r"python -m spacy download en_no_such"):
+    build.run(config, str(raw))
+  assert not os.path.exists(tmp_path / "data" / "manifest.json")
+
+
+def test_options_of_parsers_are_kept_as_they_were(prepared):
+  options = manifests.read(prepared)["options"]["parse"]["source"]
+  assert json.dumps(sorted(options)) == '["parser", "udpipe"]'
+  assert options["parser"] == "udpipe" and schema.SIDES
