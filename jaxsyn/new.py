@@ -199,13 +199,14 @@ def _shown(new: New) -> Iterator[str]:
 
 
 def _main(values: flags.FlagValues) -> None:
-  if not values.folder or not values.source:
+  train = _split(values, "")
+  if not values.folder or train is None:
     raise InputError(
       "name a folder and files: jaxsyn new FOLDER --source FILE --target FILE."
     )
-  print(f"looking at {_split(values, '')}", flush=True)
+  print(f"looking at {train}", flush=True)
   given = Given(
-    _split(values, "") or Files(""),
+    train,
     dev=_split(values, "dev_"),
     test=_split(values, "test_"),
     source_language=values.source_language,

@@ -94,7 +94,7 @@ def _covering(characters: collections.Counter[str], share: float) -> int:
 def training(pairs: int, look: Look) -> Training:
   """The model that fits so many pairs."""
   if pairs >= HUGE:
-    many = Choice(100_000, "published for 4.5 million pairs")
+    many = Choice(100_000, "published for 4.3 million pairs")
     return Training("the base Transformer", many, dropout=0.1)
   if pairs >= LARGE:
     many = Choice(20_000, "published for 230,000 pairs")
