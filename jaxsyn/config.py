@@ -296,7 +296,11 @@ class Train:
 class Decode:
   """How translations are searched for."""
 
-  search: SearchSpec = one_of("jaxsyn.decode.searches:SEARCHES", "beam", "How.")
+  search: SearchSpec = one_of(
+    "jaxsyn.decode.searches:SEARCHES",
+    "beam",
+    "The best by a beam, samples, or a beam of groups that avoid each other.",
+  )
   beam: Annotated[int, Range(1, 1000)] = option(
     5, "Hypotheses kept of a sentence; 1: greedy."
   )

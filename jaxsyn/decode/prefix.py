@@ -145,8 +145,8 @@ class Prefix:
     )
     beyond_all = logits_BNV.shape[-1] - len(rank_V)
     rank_V = np.pad(rank_V, (0, beyond_all), constant_values=-1)
-    allowed_BNV = jnp.asarray(rank_V) >= first_BN[..., None]
-    allowed_BNV = allowed_BNV & (rank_V < beyond_BN[..., None])
+    allowed_BNV = first_BN[..., None] <= rank_V
+    allowed_BNV = allowed_BNV & (beyond_BN[..., None] > rank_V)
     allowed_BNV = allowed_BNV | is_free_BN[..., None]
     token_BNE = taken(self.token_BXE, state_BN)
     B, N = state_BN.shape
