@@ -176,3 +176,59 @@ def needs(kind: str) -> None:
   """Skips what is not installed here."""
   if kind == "stanza" and not importlib.util.find_spec("stanza"):
     pytest.skip("Stanza is not installed: pip install 'jaxsyn[stanza]'")
+
+
+def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
+  """Trains Stanza's models on some gold trees, a few updates each."""
+  import torch
+  from stanza.models import parser, tagger, tokenizer
+  from stanza.utils.datasets import prepare_tokenizer_data
+
+  torch.set_num_threads(1)
+  folder.mkdir(parents=True)
+  text, labels, trees = (folder / n for n in ("a.txt", "a.label", "a.conllu"))
+  blocks = [b for b in gold(data, 200) if len(b.line_W) == _words_of(b)][:100]
+  text.write_text("\n\n".join(block.text for block in blocks) + "\n")
+  trees.write_text(
+    "".join("\n".join(block.line_W) + "\n\n" for block in blocks)
+  )
+  prepare_tokenizer_data.main(
+    [str(text), str(trees), "-o", str(labels), "-m", str(folder / "mwt.json")]
+  )
+  own = folder / "en"
+  shared = ["--lang", "en", "--shorthand", "en_toy", "--cpu"]
+  tokenizer.main(
+    [
+      *("--txt_file", str(text), "--label_file", str(labels)),
+      *("--dev_txt_file", str(text), "--dev_label_file", str(labels)),
+      *("--dev_conll_gold", str(trees), "--conll_file", str(folder / "x")),
+      *("--mwt_json_file", str(folder / "mwt.json"), *shared),
+      *("--steps", "150", "--eval_steps", "150", "--no_use_mwt"),
+      *("--hidden_dim", "16", "--emb_dim", "16", "--batch_size", "8"),
+      *("--save_dir", str(own / "tokenize"), "--save_name", "toy.pt"),
+    ]
+  )
+  for model, name in ((tagger, "pos"), (parser, "depparse")):
+    model.main(
+      [
+        *("--train_file", str(trees), "--eval_file", str(trees), *shared),
+        *("--no_pretrain", "--no_char", "--max_steps", "20"),
+        *("--eval_interval", "20", "--batch_size", "500"),
+        *("--hidden_dim", "40", "--deep_biaff_hidden_dim", "40"),
+        *("--save_dir", str(own / name), "--save_name", "toy.pt"),
+      ]
+    )
+  packages = {
+    "tokenize": "toy",
+    "pos": "toy",
+    "lemma": "identity",
+    "depparse": "toy",
+  }
+  known = {name: {"toy": {}} for name in ("tokenize", "pos", "depparse")}
+  resources = {"en": {**known, "packages": {"default": packages}}}
+  (folder / "resources.json").write_text(json.dumps(resources))
+
+
+def _words_of(block: conllu.Block) -> int:
+  """Of a tree without multi-word tokens: as many as its last number says."""
+  return int(block.line_W[-1].split("\t")[0])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import itertools
 import pathlib
 
 import documents
@@ -9,6 +10,8 @@ import pytest
 
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
+from jaxsyn.data import schema
+from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
 from jaxsyn.models.families import FAMILIES
@@ -106,15 +109,23 @@ def test_symbols_come_after_the_vocabulary_where_a_task_asks_for_them():
   assert sizes("mixed_encoder") == (107, 107, None)
 
 
-USUAL = {"model.transformer", "optimiser.adam", "optimiser.inverse_sqrt"}
+USUAL = {
+  *("model.transformer", "optimiser.adam", "optimiser.inverse_sqrt"),
+  *("prepare.parse.source.udpipe", "prepare.parse.target.udpipe"),
+}
 OTHER = {
   *("model.gru", "optimiser.adadelta", "optimiser.noam", "decode.sample"),
+  *("prepare.parse.source.spacy", "prepare.parse.target.command"),
 }
 ALL = {
   *(f"model.{name}" for name in FAMILIES),
   *(f"optimiser.{name}" for name in (*RULES, *SCHEDULES)),
   # A beam has no section: that name is an option's.
   *(f"decode.{name}" for name in SEARCHES if name != "beam"),
+  *(
+    f"prepare.parse.{side}.{name}"
+    for side, name in itertools.product(schema.SIDES, PARSERS)
+  ),
 }
 
 
@@ -145,6 +156,8 @@ def test_every_missing_field_is_named(chosen):
     config.model.family = "gru"
     config.optimiser.update(name="adadelta", schedule="noam")
     config.decode.search = "sample"
+    config.prepare.parse.source.parser = "spacy"
+    config.prepare.parse.target.parser = "command"
   config = config.to_dict()
   remove(config, "")
   assert len(seen) > 110 and seen > chosen

@@ -228,7 +228,9 @@ def test_an_option_that_moved_is_told_where_it_is(parse, old, new):
     parse(FILE, f"--config.{old}=3")
   config = base.get_config().to_dict()
   *above, name = old.split(".")
-  section = config[above[0]] if above else config
+  section = config
+  for one in above:
+    section = section[one]
   section[name] = 3
   with pytest.raises(InputError, match=message):
     read_config(config)

@@ -1,5 +1,7 @@
 """Sources read by processes: the same arrays, in order, and what goes wrong."""
 
+import copy
+import itertools
 import os
 import signal
 
@@ -9,7 +11,8 @@ from test_workers import told
 
 from jaxsyn import plan, sources, workdir
 from jaxsyn.config import read_config
-from jaxsyn.data.sentence.parsers.udpipe import UDPipeSpec
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
+from jaxsyn.ensemble_sources import EnsembleReader
 from jaxsyn.errors import InputError
 from jaxsyn.sources import FEW, ParallelReader, SourceReader
 from jaxsyn.workers import Workers
@@ -76,6 +79,29 @@ def test_few_lines_are_read_here(reader, parallel):
   assert parallel._workers is None
 
 
+def test_runs_with_the_same_parser_ask_it_once(reader, monkeypatch):
+  """For all lines together: to a server they are one request, not hundreds."""
+  asked, texts = [], UDPipe._texts
+
+  def noted(parser, lines):
+    asked.extend([lines] if lines else [])
+    return texts(parser, lines)
+
+  monkeypatch.setattr(UDPipe, "_texts", noted)
+  given = [*LINES[:5], *LINES[6:30], LINES[8], reader.parse(LINES[-1])]
+  expected = reader.read_all(given)
+  asked.clear()
+  ensemble = EnsembleReader([reader, copy.copy(reader)])
+  for (examples, cut), (due, _) in zip(
+    ensemble.read_all(given), expected, strict=True
+  ):
+    assert not cut
+    for example, (name, array) in itertools.product(examples, due.items()):
+      np.testing.assert_array_equal(example[name], array)
+  (lines,) = asked
+  assert len(set(lines)) == len(lines) > 5
+
+
 def test_processes_load_no_jax(reader):
   with Workers(reader.opened, 1, died="") as workers:
     pid, loaded = workers.submit(told).result()
@@ -98,7 +124,7 @@ def test_a_parser_that_is_not_the_runs_is_told(reader, tmp_path, monkeypatch):
   parallel = ParallelReader(reader)
   for lines in (LINES, LINES[:1]):
     with pytest.raises(
-      InputError, match=r"is not the source parser .* SHA-256"
+      InputError, match=r"is not the source parser .*SHA-256"
     ):
       parallel.begin(lines)()
   monkeypatch.setattr(reader, "_spec", None)
