@@ -83,7 +83,7 @@ def define_flags() -> None:
     "safetensors",
     list(FORMATS),
     "safetensors: for a hub of models, and for jaxsyn. ctranslate2: for that "
-    "program, a Transformer whose parts act in training alone.",
+    "program, a Transformer without parts. stablehlo: one program for JAX alone.",
   )
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
   flags.DEFINE_string(

@@ -44,7 +44,7 @@ def write(folder: pathlib.Path, found: Parameters, title: str) -> str:
     title: which they are, in words.
   """
   arrays = jax.device_get(sums.named(found.params))
-  data = _library().save(
+  data = library().save(
     {name: np.ascontiguousarray(x) for name, x in arrays.items()},
     metadata={"format": "jaxsyn", "title": title},
   )
@@ -79,7 +79,7 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
       raise ValueError(
         f"its format is {page['format']!r}; this version reads {_FORMAT}"
       )
-    arrays = _library().load(files.read_bytes(folder / ARRAYS))
+    arrays = library().load(files.read_bytes(folder / ARRAYS))
   except InputError:
     raise
   except (OSError, ValueError) as error:
@@ -114,7 +114,7 @@ def _damaged(folder: pathlib.Path, why: str) -> InputError:
   )
 
 
-def _library() -> Any:
+def library() -> Any:
   try:
     from safetensors import numpy
   except ImportError:

@@ -178,7 +178,7 @@ def test_what_may_change_on_a_resume():
     for name in (
       *("steps", "minutes", "evaluate_every", "save_every", "keep"),
       *("log_every", "patience", "average", "parallelism", "mesh", "prefetch"),
-      "profile",
+      *("profile", "writers"),
       *("logits", "remat"),
     )
   }
@@ -197,6 +197,8 @@ def test_what_changes_no_figure():
     *("config.prepare", "config.data.directory"),
     *("config.train.prefetch", "config.train.log_every"),
     *("config.train.profile", "config.data.citation", "config.data.homepage"),
+    "config.train.writers",
+    *(name for name in ROWS if name.startswith("config.train.writers.")),
   }
   assert free <= changeable(Config)
 

@@ -11,13 +11,18 @@ import pathlib
 from collections.abc import Callable
 
 from jaxsyn import workdir
-from jaxsyn.exporting import ctranslate2, hub_folder
+from jaxsyn.exporting import ctranslate2, hub_folder, stablehlo
 from jaxsyn.exporting.model import Model
 
 # Name -> what fills a new folder.
 FORMATS: dict[str, Callable[[Model, pathlib.Path], list[str]]] = {
   "safetensors": hub_folder.write,
   "ctranslate2": ctranslate2.write,
+  "stablehlo": stablehlo.write,
 }
 # The file of each without which a folder on a store does not count.
-PAGES = {"safetensors": workdir.CONFIG, "ctranslate2": ctranslate2.PAGE}
+PAGES = {
+  "safetensors": workdir.CONFIG,
+  "ctranslate2": ctranslate2.PAGE,
+  "stablehlo": stablehlo.PAGE,
+}

@@ -1,0 +1,146 @@
+"""--format stablehlo: the whole search as one program, for JAX alone.
+
+  program.stablehlo    of jax.export, for CPU, NVIDIA GPU and TPU, for any number
+                       and length of sentences
+  model.safetensors    the parameters, its first argument
+  jaxsyn.json          names, shapes and types of what it takes and gives
+  source.model, target.model    SentencePiece
+
+docs/exporting.md has a script that translates with it. Before this file: `model`.
+
+Letters: L subword of the longest output, the end sign included.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from flax import traverse_util
+from jax import Array
+from jax import export as jax_export
+
+from jaxsyn import exported, files
+from jaxsyn.data.loader.columns import pad
+from jaxsyn.data.schema import BOS, EOS, PAD, UNK
+from jaxsyn.decode.beam import beam_step
+from jaxsyn.decode.search import Decoding, Sources
+from jaxsyn.errors import InputError
+from jaxsyn.exporting.model import Model
+from jaxsyn.models.contract import view_of
+from jaxsyn.shapes import split
+from jaxsyn.training.sums import named
+
+PAGE, PROGRAM = "jaxsyn.json", "program.stablehlo"
+PLATFORMS = ("cpu", "cuda", "tpu")
+_LONGEST = "longest_B"  # beside the facts of the batch
+
+
+def write(model: Model, folder: pathlib.Path) -> list[str]:
+  """Fills the folder.
+
+  Args:
+    model: what is exported.
+    folder: new and empty.
+
+  Raises:
+    InputError: its program cannot be made for sizes that are not known yet.
+  """
+  arrays = jax.device_get(named(model.found.params))
+  facts = pad([], model.features, subwords=4, words=4, rows=1)
+  inputs = {
+    name: {"dtype": str(x.dtype), "axes": split(name)[1]}
+    for name, x in facts.items()
+  } | {_LONGEST: {"dtype": "int32", "axes": "B"}}
+  program = _program(model, arrays, inputs)
+  with files.publish(folder / PROGRAM) as file:
+    file.write(program)
+  with files.publish(folder / exported.ARRAYS) as file:
+    file.write(exported.library().save(dict(arrays)))
+  for side in ("source", "target"):
+    files.copy(model.run.vocabulary(side).path, folder / f"{side}.model")
+  decode, data = model.plan.config.decode, model.run.config.data
+  page = {
+    "parameters": model.title,
+    "system": model.run.config.system,
+    "source_language": data.source_language,
+    "target_language": data.target_language,
+    "inputs": inputs,
+    "outputs": {
+      "token_BNL": {"dtype": "int32", "axes": "BNL"},
+      "score_BN": {"dtype": "float32", "axes": "BN"},
+    },
+    "platforms": PLATFORMS,
+    "jax": jax.__version__,
+    "ids": {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS},
+    "tag": model.plan.tag,
+    "nfc": model.run.manifest["options"]["clean"]["nfc"],
+    "decode": dataclasses.asdict(decode),
+  }
+  files.write_json(folder / PAGE, page)
+  return [model.title]
+
+
+def _program(
+  model: Model, arrays: Mapping[str, np.ndarray], inputs: Mapping[str, Any]
+) -> bytes:
+  """The search, serialised.
+
+  Args:
+    model: what is exported.
+    arrays: its parameters by name.
+    inputs: name -> dtype and axes.
+  """
+  decode, net = model.plan.config.decode, model.plan.recipe.model
+  most = math.ceil(decode.max_length_factor)
+
+  def search(
+    params: Mapping[str, Array], inputs: Mapping[str, Array]
+  ) -> tuple[Array, Array]:
+    id_BS = inputs["source_id_BS"]
+    length = most * id_BS.shape[1] + decode.max_length_offset
+    decoding = Decoding(net, traverse_util.unflatten_dict(params, sep="/"))
+    sources = Sources(id_BS, view_of(inputs, "source"), inputs[_LONGEST])
+    search = decoding.begin(
+      sources, beams=decode.beam, length=length, room=length
+    )
+    search = jax.lax.while_loop(
+      lambda search: search.open_B.any(),
+      lambda search: beam_step(decoding, search, decode),
+      beam_step(decoding, search, decode),
+    )
+    return search.ended.token_BNT, search.ended.score_BN
+
+  axes = {entry["axes"] for entry in inputs.values()}
+  letters = "".join(letter for letter in "BSW" if letter in "".join(axes))
+  sizes = dict(zip(letters, jax_export.symbolic_shape(",".join(letters))))
+  abstract = {
+    name: jax.ShapeDtypeStruct(
+      tuple(sizes[letter] for letter in entry["axes"]), entry["dtype"]
+    )
+    for name, entry in inputs.items()
+  }
+  try:
+    made = jax_export.export(jax.jit(search), platforms=PLATFORMS)(
+      {n: jax.ShapeDtypeStruct(x.shape, x.dtype) for n, x in arrays.items()},
+      abstract,
+    )
+  except Exception as error:  # what JAX raises depends on where it meets one
+    said = (str(error).splitlines() or [repr(error)])[0][:200]
+    raise InputError(
+      f"system {model.run.config.system!r} cannot be exported as one program for "
+      f"sentences of any number and length: {type(error).__name__}: {said}. Take "
+      "--format safetensors."
+    ) from None
+  try:
+    return bytes(made.serialize())
+  except ImportError:
+    raise InputError(
+      "for StableHLO the package flatbuffers is needed: pip install "
+      '"jaxsyn[stablehlo]".'
+    ) from None
