@@ -22,7 +22,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parser import LONGEST_LINE, UDPipe
 from jaxsyn.data.store import manifests
-from preprocess import clean, constituents, subwords
+from preprocess import clean, constituents, labels, subwords
 from preprocess.corpus import Chunk, Tools
 from preprocess.work import Facts, Output
 
@@ -61,12 +61,16 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
       found = _parsed(tools, side, lines, names=names, out=out)
     relations: set[str] = set()
     pages, blocks = [], []
+    counted = labels.Counts(tools.config.prepare.parse.annotations)
     for parse, text in found:
       relations.update(parse.relation_W)
+      counted.add(parse)
       pages.append(_page(parse, bool(tools.config.prepare.parse.annotations)))
       blocks.append(text.encode())
     out.write(f"conllu.{side}", b"".join(blocks))
     out.write_page(f"parses.{side}", pages)
+    if tools.is_train(chunk.split):
+      out.write_page(f"labels.{side}", counted.page())
     sizes[f"conllu.{side}"] = np.fromiter(map(len, blocks), np.int64)
     facts["relations"][side] = sorted(relations)
   if chunk.split.brackets:
@@ -106,8 +110,9 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
     for side in sides
   }
   given = any(split.brackets for split in tools.job.splits)
-  labels = sorted({x for fact in facts for x in fact.get("brackets", ())})
-  constituents.check(labels, given)
+  brackets = sorted({x for fact in facts for x in fact.get("brackets", ())})
+  constituents.check(brackets, given)
+  of_words = {side: labels.most_frequent(tools, side) for side in sides}
   known = {
     "name": data.name,
     "version": VERSION,
@@ -115,8 +120,9 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
     "target_language": data.target_language,
     "sides": list(sides),
     "relations": relations,
-    **({"brackets": {"source": labels}} if labels else {}),
+    **({"brackets": {"source": brackets}} if brackets else {}),
     **({"annotations": list(annotations)} if annotations and sides else {}),
+    **({"labels": of_words} if any(of_words.values()) else {}),
   }
   tools.work.write_page("known.page", known)
 

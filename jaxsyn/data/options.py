@@ -38,6 +38,9 @@ DataName = Annotated[
 ]
 
 
+MOST_LABELS = 1 << 20  # of an annotation: a run's folder has them as well
+
+
 @dataclasses.dataclass(frozen=True)
 class Second:
   """A second use of every training pair, beside translating its source."""
@@ -196,6 +199,12 @@ class Trees:
     (),
     "What else is kept of each word of these sides, as a feature that a part "
     "can read.",
+  )
+  labels: Annotated[int, Range(1, MOST_LABELS)] = option(
+    20_000,
+    'Of "lemma", "feats" and other annotations without labels of their own: so '
+    "many, the most frequent ones of the training split, have an id each; all "
+    "others are one, unknown.",
   )
 
 
