@@ -206,6 +206,16 @@ def _check_fit(config: Config) -> None:
       f"{tasks.names(config.data.second)[0]!r} are not made for each other; "
       "set one of them back."
     )
+  if config.data.sampling.sides:
+    for name, other in (
+      ("mixture", config.data.mixture.folders),
+      ("second.task", config.data.second.task.any),
+    ):
+      if other:
+        raise InputError(
+          f"config.data.sampling.sides={config.data.sampling.sides} and "
+          f"config.data.{name} are not made for each other; set one of them back."
+        )
   if train.average > train.keep:
     raise InputError(
       f"config.train.average={train.average} is more than "

@@ -98,6 +98,26 @@ class Mixture:
 
 
 @dataclasses.dataclass(frozen=True)
+class Sampling:
+  """Subwords of training pairs, drawn anew in every epoch."""
+
+  sides: tuple[Literal["source", "target"], ...] = option(
+    (),
+    'Of which sides: "source", "target"; (): none. By the vocabulary\'s type: '
+    '"bpe" is BPE-dropout (Provilkov et al. 2020), "unigram" is subword '
+    "regularisation (Kudo 2018). Validation and translation draw nothing.",
+  )
+  alpha: Annotated[float, Range(0, 1, above=True, below=True)] = option(
+    0.1,
+    '"bpe": how probably a merge is left out. "unigram": the power to which '
+    "probabilities of segmentations are raised; near 0 all are alike.",
+  )
+  nbest: Annotated[int, Range(2, 512, also=-1)] = option(
+    -1, '"unigram": so many best segmentations are drawn from; -1: all.'
+  )
+
+
+@dataclasses.dataclass(frozen=True)
 class Data:
   """What the prepared folder is and how its text became examples."""
 
@@ -132,6 +152,7 @@ class Data:
   )
   second: Second = section(Second)
   mixture: Mixture = section(Mixture)
+  sampling: Sampling = section(Sampling)
 
 
 @dataclasses.dataclass(frozen=True)

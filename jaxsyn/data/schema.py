@@ -42,7 +42,7 @@ class Feature:
     dtype: NumPy type.
     axes: one letter an axis (`jaxsyn.shapes`): S and T subwords of the source
       and target, EOS included; W words of the side; C brackets and subwords
-      of a constituency tree. "" is a single number. "WW" is kept flat, row by
+      of a constituency tree; X bytes. "" is a single number. "WW" is kept flat, row by
       row.
     fill: what pads hold.
     meaning: one line for the data set's page.
@@ -87,6 +87,11 @@ def _table() -> dict[str, Feature]:
       table[f"{side}_{name}"] = Feature(
         annotation.dtype, "W", 0, annotation.meaning
       )
+    for name, dtype, axes, meaning in (
+      ("utf8", np.uint8, "X", "the sentence, in UTF-8"),
+      ("word_end", np.int32, "W", "offset after a word's last character"),
+    ):
+      table[f"{side}_{name}"] = Feature(np.dtype(dtype), axes, 0, meaning)
   table["source_brackets"] = Feature(
     np.dtype(np.int32),
     "C",
@@ -109,6 +114,10 @@ TEXTS: Mapping[str, str] = {
 # annotation to be asked for, or constituency trees to be given.
 ALWAYS = ("line", "source_id", "target_id")
 GIVEN = ("source_brackets",)
+# What no data set has: the loader makes it of texts and trees, to draw subwords.
+SPELT = tuple(
+  f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
+)
 
 
 def features(
@@ -135,6 +144,8 @@ def features(
     side, _, own = name.partition("_")
     if name in GIVEN:
       return brackets
+    if name in SPELT:
+      return False
     asked = own not in ANNOTATIONS or own in annotations
     return name in ALWAYS or (side in sides and asked)
 

@@ -37,11 +37,12 @@ from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.loader.held import hold
 from jaxsyn.data.loader.mixture import Mixed
+from jaxsyn.data.loader.sampling import Sampler, needed, open_sampler
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
-from jaxsyn.data.store.rows import Example
+from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.errors import InputError
 
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class Held(NamedTuple):
 
   columns: Columns
   place: np.ndarray
+  texts: Rows | None = None  # of a sampler, at the same places
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +114,7 @@ class Split:
       example counts in the loss.
     share: this host's of the rows of every batch.
     change: a caller's own function on every batch.
+    sampler: draws the subwords of training; None: they are those stored.
   """
 
   files: ColumnFiles | Mixed
@@ -123,6 +126,7 @@ class Split:
   second: tuple[int, float] | None = None
   share: Share = ALL_ROWS
   change: Change | None = None
+  sampler: Sampler | None = None
 
   def __len__(self) -> int:
     return len(self.files)
@@ -140,8 +144,8 @@ class Split:
     """
     walk = self.plan.walk(start)
     for (after, planned), held in self._held(walk, lambda step: step[1]):
-      source, target = self.plan.subwords(planned.ids)
-      batch = self.batch(planned, held)
+      source, target = (self.sampler or self.plan).subwords(planned.ids)
+      batch = self.batch(planned, held, drawn=True)
       corpora = None
       if isinstance(self.files, Mixed):
         corpora = self.files.count(planned.ids)
@@ -168,8 +172,9 @@ class Split:
       own = [self._own(of(step))[0] for step in window]
       number, place = np.unique(np.concatenate(own), return_inverse=True)
       columns = hold(self.files, self.features, number)
+      texts = self.sampler.hold(number) if self.sampler else None
       ends = np.cumsum([len(ids) for ids in own])[:-1]
-      held = (Held(columns, some) for some in np.split(place, ends))
+      held = (Held(columns, some, texts) for some in np.split(place, ends))
       return list(zip(window, held))
 
     windows = itertools.groupby(steps, lambda step: of(step).window)
@@ -193,19 +198,25 @@ class Split:
       self.batch(Planned(shape, nobody), none) for shape in self.plan.shapes
     ]
 
-  def batch(self, planned: Planned, held: Held | None = None) -> Batch:
+  def batch(
+    self, planned: Planned, held: Held | None = None, *, drawn: bool = False
+  ) -> Batch:
     """The arrays of a planned batch, or of this host's share of its rows.
 
     Args:
       planned: the batch.
       held: this host's examples of it; None: all are held.
+      drawn: with subwords drawn for its epoch, where there is a sampler.
 
     Raises:
       ValueError: the shape is too narrow for an example.
     """
     ids, rows = self._own(planned)
-    columns, place = held or (self.held, ids)
+    columns, place, texts = held or (self.held, ids, None)
     batch = columns.batch(self.features, place, planned.shape, rows=rows)
+    if drawn and self.sampler:
+      texts, epoch = texts or self.sampler.texts, planned.window[0]
+      self.sampler.put(batch, ids, epoch=epoch, texts=texts, place=place)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
     weight_B[: len(ids)] = 1
     if self.second:
@@ -220,7 +231,8 @@ class Split:
       corpora = zip(self.files.corpora, self.files.rates)
       each = [f"{c.name} {len(c.files):,} x {rate:.4g}" for c, rate in corpora]
       return [f"examples an epoch: {', '.join(each)}", *self.files.notes]
-    return list(filter(None, [examples.told(self.notes)]))
+    drawn = self.sampler.told if self.sampler else ""
+    return list(filter(None, [examples.told(self.notes), drawn]))
 
 
 def open_split(
@@ -255,6 +267,12 @@ def open_split(
       long for a batch.
   """
   own = Examples(records, data, seed, both=both_tasks)
+  sampler = None
+  if both_tasks:
+    reads = {*reads, *needed(data.sampling, reads)}
+    sampler = open_sampler(
+      records, data.sampling, seed=seed, memory_gib=batch.memory_gib
+    )
   features = manifests.features_for(records.manifest, reads)
   files: ColumnFiles | Mixed
   files, notes = _columns(own, features, batch)
@@ -271,7 +289,7 @@ def open_split(
     files, records.features, memory_gib=batch.memory_gib, seed=seed
   )
   plan = BatchPlan(
-    files.lengths.read_by(features),
+    (sampler.bounds if sampler else files.lengths).read_by(features),
     windows if isinstance(files, Mixed) or not windows.whole else None,
     tokens=batch.tokens,
     shapes=batch.shapes,
@@ -289,6 +307,7 @@ def open_split(
     second=own.second(notes),
     share=share,
     change=change,
+    sampler=sampler,
   )
 
 

@@ -17,9 +17,10 @@ import hashlib
 import io
 import itertools
 import re
+import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sentencepiece
 
@@ -32,6 +33,7 @@ from jaxsyn.errors import InputError
 # BLEU it is one token, which normalised text cannot hold.
 UNKNOWN = "⁇"
 BLANK = "▁"  # SentencePiece's, before each word
+_GENERATOR = threading.Lock()  # of random numbers: SentencePiece has one seed
 
 
 class Pieces(NamedTuple):
@@ -103,17 +105,46 @@ class Vocabulary:
     """The subwords of a sentence, with offsets in the untouched `text`."""
     if self.whole_words:
       return self._words(text)
-    mapping = self._processor.encode(text, return_type="offset_mapping")
-    offsets = mapping["offsets"]
-    return Pieces(
-      mapping["ids"], [b for b, _ in offsets], [e for _, e in offsets]
-    )
+    return _pieces(self._processor.encode(text, return_type="offset_mapping"))
 
   def ids(self, text: str) -> list[int]:
     """The same subwords' ids alone, in half the time."""
     if self.whole_words:
       return self._words(text).id
     return self._processor.encode(text)
+
+  def sample(self, text: str, seed: int, *, alpha: float, nbest: int) -> Pieces:
+    """Subwords drawn at random; as `encode` otherwise.
+
+    By SentencePiece, whose generator is seeded for each sentence: what is drawn
+    depends on the arguments alone, whatever other threads draw.
+
+    Args:
+      text: the sentence.
+      seed: below 2**32.
+      alpha, nbest: of config.data.sampling.
+    """
+    with _GENERATOR:
+      sentencepiece.set_random_generator_seed(seed)
+      mapping = self._processor.encode(
+        text,
+        return_type="offset_mapping",
+        enable_sampling=True,
+        alpha=alpha,
+        nbest_size=nbest,
+      )
+    return _pieces(mapping)
+
+  @property
+  def can_sample(self) -> bool:
+    """Whether a sentence has other subwords than those of `encode`."""
+    if self.whole_words:
+      return False
+    try:
+      self.sample("a", 0, alpha=0.5, nbest=-1)
+    except RuntimeError:  # of characters: SentencePiece has no sampling
+      return False
+    return True
 
   def _words(self, text: str) -> Pieces:
     """As `encode`, of whole words.
@@ -149,6 +180,14 @@ class Vocabulary:
         for id_, piece in zip(kept, pieces)
       )
     return self._processor.decode(kept)
+
+
+def _pieces(mapping: dict[str, Any]) -> Pieces:
+  """What SentencePiece says of subwords and their places."""
+  offsets = mapping["offsets"]
+  return Pieces(
+    mapping["ids"], [b for b, _ in offsets], [e for _, e in offsets]
+  )
 
 
 def train(
