@@ -137,9 +137,18 @@ class Sampler:
     return self.lengths._replace(**bounds)
 
   def subwords(self, ids: np.ndarray) -> tuple[int, int]:
-    """Of some examples as they are stored: of the source, of the target."""
-    source, target = (int(own[ids].sum()) for own in self.lengths[:2])
+    """About how many some examples have: of the source, of the target.
+
+    Expected ones, for rows of other hosts are not drawn here.
+    """
+    source, target = (
+      round(float((self._growth_of(side) * (own[ids] - 1.0) + 1).sum()))
+      for side, own in zip(SIDES, self.lengths)
+    )
     return source, target
+
+  def _growth_of(self, side: str) -> float:
+    return self.growth.get(side, (1.0, 0.0))[0]
 
   def pieces(self, side: str, number: int, text: str, epoch: int) -> Pieces:
     """The subwords of a sentence in an epoch, EOS not among them."""

@@ -6,6 +6,7 @@ import collections
 import gzip
 import hashlib
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sacrebleu
@@ -338,3 +339,78 @@ def test_a_model_with_other_special_symbols(tmp_path):
   )
   with pytest.raises(InputError, match=r"are \(-1, 0, 1, 2\), but must be"):
     vocabulary.Vocabulary(tmp_path / "other.model")
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def sampled(request, tmp_path_factory) -> vocabulary.Vocabulary:
+  path = tmp_path_factory.mktemp(request.param) / "vocabulary.model"
+  options = Subwords(size=100, type=request.param)
+  return vocabulary.train(LINES, path, options)
+
+
+def drawn(vocabulary, line, seed, alpha=0.3, nbest=-1):
+  return vocabulary.sample(line, seed, alpha=alpha, nbest=nbest)
+
+
+def test_a_seed_is_a_segmentation(sampled):
+  """Whatever was drawn before, and in whatever thread."""
+  lines = [*LINES[:5], *HARD]
+  first = [drawn(sampled, line, seed) for seed, line in enumerate(lines)]
+  jobs = [*enumerate(lines)][::-1] * 3
+  with ThreadPoolExecutor(3) as pool:
+    found = [*pool.map(lambda job: drawn(sampled, job[1], job[0]), jobs)]
+  assert found == first[::-1] * 3
+  different = {tuple(drawn(sampled, LINES[1], seed).id) for seed in range(40)}
+  assert len(different) > 10
+
+
+def test_a_segmentation_is_of_the_same_text(sampled):
+  for line in (*LINES[:5], *HARD):
+    plain = sampled.encode(line)
+    for seed in range(20):
+      pieces = drawn(sampled, line, seed)
+      assert sampled.decode(pieces.id) == sampled.decode(plain.id)
+      assert len(pieces.id) == len(pieces.begin) == len(pieces.end)
+      if not plain.id:
+        continue
+      assert pieces.begin[0] == plain.begin[0]
+      assert pieces.end[-1] == plain.end[-1]
+      assert pieces.begin[1:] == pieces.end[:-1]
+      assert [*pieces.begin] == sorted(pieces.begin)
+
+
+def test_how_much_is_drawn_follows_alpha(sampled):
+  line = LINES[1]
+  plain = len(sampled.encode(line).id)
+
+  def mean(alpha):
+    sizes = [len(drawn(sampled, line, s, alpha).id) for s in range(60)]
+    return sum(sizes) / len(sizes)
+
+  few, some, many = map(mean, (1e-6, 0.3, 0.999))
+  if sampled.path.parent.name.startswith("bpe"):
+    assert few == plain < some < many
+    characters = len(line.replace(" ", "")) + line.count(" ") + 1
+    assert many > 0.95 * characters
+  else:
+    assert few > some > many >= plain
+
+
+def test_so_many_best_are_drawn_from(tmp_path):
+  options = Subwords(size=100, type="unigram")
+  unigram = vocabulary.train(LINES, tmp_path / "vocabulary.model", options)
+  processor = sentencepiece.SentencePieceProcessor()
+  processor.load(str(unigram.path))
+  best = processor.nbest_encode_as_ids(LINES[1], 3)
+  found = {
+    tuple(drawn(unigram, LINES[1], seed, 0.01, 3).id) for seed in range(60)
+  }
+  assert found == {*map(tuple, best)}
+
+
+def test_who_has_a_choice_is_known(sampled, tmp_path):
+  assert sampled.can_sample
+  for kind in ("char", "word"):
+    options = Subwords(size=120, type=kind)
+    own = vocabulary.train(LINES, tmp_path / f"{kind}.model", options)
+    assert not own.can_sample
