@@ -7,32 +7,36 @@ subwords are, is found again by character offsets, as when data is prepared. For
 that texts and ends of words are kept beside the columns (`column_cache`); they
 are made once, from the text and the trees of the prepared folder.
 
-Batches are planned from lengths, before anything is drawn: with a bound of each
-sentence that some 98 of 100 draws keep to. One that does not is drawn again,
-and after `TRIES` the subwords are those without sampling.
+A window of an epoch is drawn as a whole, before it is planned: so batches are
+planned from what is in them. Every host draws all of it, as every host plans
+all. What is longer than a bound, beyond which one draw in a thousand is, is drawn
+again, and after `TRIES` the subwords are those without sampling: the shapes of
+batches hold whatever is drawn in any epoch.
 
 Source: Provilkov et al. 2020 (arXiv:1910.13267), BPE-dropout; Kudo 2018
 (arXiv:1804.10959), subword regularisation.
 
-Before this file: `column_cache`, `held`. After it: `split`.
+Before this file: `column_cache`, `columns`. After it: `batch_plan`, `split`.
 
 Letters: I example; U block; X byte of a sentence.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import hashlib
 import itertools
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from jaxsyn.data.loader import column_cache
-from jaxsyn.data.loader.columns import Batch
+from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.options import Sampling
-from jaxsyn.data.schema import EOS, NO_WORD, PAD, SIDES
+from jaxsyn.data.schema import EOS, NO_WORD, SIDES
 from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.tree import parent_mid
 from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
@@ -45,7 +49,10 @@ TRIES = 8
 RECIPE = 1  # raise it when the same text gives other columns
 _LOOKED_AT = 2048  # sentences that are drawn to know how long others will be
 _BLOCKS = 8  # they are of
-_KEPT = 0.98  # of all draws are within the bound
+_KEPT = 3  # windows: where shapes are looked for, two to come are planned too
+_SPELT = ("utf8", "word_end")
+
+Window = tuple[int, int]  # an epoch, and which of its windows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +72,18 @@ class Sampler:
   vocabularies: Mapping[str, Vocabulary]
   files: ColumnFiles
   lengths: Lengths
+  # Windows that were drawn: numbers of examples, their subwords and words.
+  _kept: collections.OrderedDict[Window, tuple[np.ndarray, Rows]] = (
+    dataclasses.field(
+      default_factory=collections.OrderedDict,
+      init=False,
+      repr=False,
+      compare=False,
+    )
+  )
+  _lock: threading.Lock = dataclasses.field(
+    default_factory=threading.Lock, init=False, repr=False, compare=False
+  )
 
   @functools.cached_property
   def texts(self) -> Rows:
@@ -98,7 +117,7 @@ class Sampler:
 
   @functools.cached_property
   def growth(self) -> dict[str, tuple[float, float]]:
-    """Side -> (a, b): of n subwords a draw has about a · n, seldom b · √n more."""
+    """Side -> (a, b): of n subwords about a · n are drawn, seldom b · √n more."""
     blocks = len(self.files.start) - 1
     chosen = np.unique(np.linspace(0, blocks - 1, _BLOCKS).astype(np.int64))
     each = -(-_LOOKED_AT // len(chosen))
@@ -118,7 +137,7 @@ class Sampler:
         found[side] = 1.0, 0.0
         continue
       a = float(m.sum() / n.sum())
-      found[side] = a, float(np.quantile((m - a * n) / np.sqrt(n), _KEPT))
+      found[side] = a, float(max(0.0, ((m - a * n) / np.sqrt(n)).max()))
     return found
 
   def _some(self, block: int, most: int) -> np.ndarray:
@@ -127,28 +146,133 @@ class Sampler:
 
   @functools.cached_property
   def bounds(self) -> Lengths:
-    """How long an example may be, EOS included; what batches are planned by."""
-    bounds = {}
-    for side, (a, b) in self.growth.items():
-      stored = self.lengths[SIDES.index(side)].astype(np.int64)
-      n = np.maximum(stored - 1, 0)
-      most = np.ceil(a * n + max(b, 0.0) * np.sqrt(n)).astype(np.int64) + 1
-      bounds[side] = np.maximum(most, stored).astype(np.int32)
-    return self.lengths._replace(**bounds)
+    """How long an example may be, EOS included."""
+    return self._grown(1.0)
 
-  def subwords(self, ids: np.ndarray) -> tuple[int, int]:
-    """About how many some examples have: of the source, of the target.
+  @functools.cached_property
+  def expected(self) -> Lengths:
+    """How long examples are about, but for the longest: those have their bound.
 
-    Expected ones, for rows of other hosts are not drawn here.
+    What the shapes of batches are chosen for.
     """
+    found = self._grown(0.0)
+    for own, most in zip(found[:2], self.bounds[:2]):
+      own[np.argmax(most)] = most.max()
+    return found
+
+  def _grown(self, far: float) -> Lengths:
+    grown = {}
+    for side, stored in zip(SIDES, self.lengths):
+      a, b = self.growth.get(side, (1.0, 0.0))
+      n = np.maximum(stored.astype(np.int64) - 1, 0)
+      most = np.ceil(a * n + far * b * np.sqrt(n)).astype(np.int32) + 1
+      grown[side] = np.maximum(most, stored)
+    return self.lengths._replace(**grown)
+
+  def sizes(self, window: Window, ids: np.ndarray) -> list[np.ndarray]:
+    """How long examples of a window are to a plan: source_I, target_I.
+
+    At least as they are stored, by which shapes know how many words they need.
+
+    Args:
+      window: that is planned.
+      ids: their numbers, ascending.
+    """
+    rows = self._window(window, ids, keep=True)
+    found = []
+    for side, stored in zip(SIDES, self.lengths):
+      size = stored[ids].astype(np.int64)
+      if side in self.vocabularies:
+        size = np.maximum(size, rows.sizes(f"{side}_id"))
+      found.append(size)
+    return found
+
+  def subwords(self, window: Window, ids: np.ndarray) -> tuple[int, int]:
+    """Of some examples of a window, drawn ones: of the source, of the target."""
+    rows = self._window(window, ids)
     source, target = (
-      round(float((self._growth_of(side) * (own[ids] - 1.0) + 1).sum()))
-      for side, own in zip(SIDES, self.lengths)
+      int(
+        rows.sizes(f"{side}_id").sum()
+        if side in self.vocabularies
+        else stored[ids].sum()
+      )
+      for side, stored in zip(SIDES, self.lengths)
     )
     return source, target
 
-  def _growth_of(self, side: str) -> float:
-    return self.growth.get(side, (1.0, 0.0))[0]
+  def put(self, columns: Columns, window: Window, ids: np.ndarray) -> Columns:
+    """Columns with drawn subwords in the place of those that are stored.
+
+    Args:
+      columns: of some examples.
+      window: of the run.
+      ids: their numbers, each once.
+    """
+    rows = self._window(window, ids)
+    flat, start = dict(columns.flat), dict(columns.start)
+    for side in self.vocabularies:
+      names = {own: f"{side}_{own}" for own in ("id", "word", "parent_mid")}
+      for own in ("id", "word"):
+        if names[own] in flat:
+          flat[names[own]] = rows.flat[names[own]]
+      if names["parent_mid"] in flat:
+        head = f"{side}_head"
+        flat[names["parent_mid"]] = parent_mid(
+          rows.flat[names["word"]],
+          flat[head],
+          pieces=rows.sizes(names["id"]),
+          words=np.diff(start[head]),
+        )
+      for name in names.values():
+        if name in start:  # one array for features of one size
+          start[name] = rows.start[names["id"]]
+    return Columns(flat, start)
+
+  def _window(
+    self, window: Window, ids: np.ndarray, keep: bool = False
+  ) -> Rows:
+    """Drawn subwords of some examples, and the words that these are of.
+
+    Args:
+      window: they are of.
+      ids: their numbers.
+      keep: they are the whole window, of which parts will be asked for.
+    """
+    with self._lock:
+      if window in self._kept:
+        number, rows = self._kept[window]
+        place = np.minimum(np.searchsorted(number, ids), len(number) - 1)
+        if (number[place] == ids).all():
+          return rows if np.array_equal(number, ids) else rows.take(place)
+      rows = self._drawn(window[0], ids)
+      if keep:
+        self._kept[window] = ids, rows
+        while len(self._kept) > _KEPT:
+          self._kept.popitem(last=False)
+      return rows
+
+  def _drawn(self, epoch: int, ids: np.ndarray) -> Rows:
+    whole = len(ids) == len(self.files)
+    texts = self.texts if whole else self.hold(ids)
+    flat, start = {}, {}
+    for side in self.vocabularies:
+      ends = f"{side}_word_end"
+      id_, word, sizes = list[int](), list[int](), list[int]()
+      for i, number in enumerate(ids.tolist()):
+        text = _text(texts, side, i)
+        found = self.pieces(side, number, text, epoch)
+        id_ += found.id
+        id_.append(EOS)
+        sizes.append(len(found.id) + 1)
+        if ends in texts.flat:
+          begin, end = texts.start[ends][i : i + 2]
+          end_W = texts.flat[ends][begin:end].tolist()
+          word += words_of_pieces(text, found.begin, found.end, end_W, end_W)
+          word.append(NO_WORD)
+      starts = np.cumsum([0, *sizes])
+      for name, values in ((f"{side}_id", id_), (f"{side}_word", word)):
+        flat[name], start[name] = np.array(values, np.int32), starts
+    return Rows(flat, start)
 
   def pieces(self, side: str, number: int, text: str, epoch: int) -> Pieces:
     """The subwords of a sentence in an epoch, EOS not among them."""
@@ -169,70 +293,6 @@ class Sampler:
     return vocabulary.sample(
       text, seed, alpha=options.alpha, nbest=options.nbest
     )
-
-  def put(
-    self,
-    batch: Batch,
-    ids: np.ndarray,
-    *,
-    epoch: int,
-    texts: Rows,
-    place: np.ndarray,
-  ) -> None:
-    """Puts drawn subwords in the place of those of a batch.
-
-    Args:
-      batch: of the loader; what is of subwords is replaced.
-      ids: numbers of the examples in its first rows.
-      epoch: of the run.
-      texts: of `hold`.
-      place: where in them the examples are.
-    """
-    for side in self.vocabularies:
-      axis = "S" if side == "source" else "T"
-      name = {
-        own: f"{side}_{own}_B{axis}" for own in ("id", "word", "parent_mid")
-      }
-      ends = f"{side}_word_end"
-      id_BS = np.full_like(batch[name["id"]], PAD)
-      word_BS = np.full(id_BS.shape, NO_WORD, np.int32)
-      for row, (number, i) in enumerate(zip(ids.tolist(), place.tolist())):
-        text = _text(texts, side, i)
-        found = self.pieces(side, number, text, epoch)
-        size = len(found.id)
-        id_BS[row, :size] = found.id
-        id_BS[row, size] = EOS
-        if name["word"] in batch:
-          start = texts.start[ends]
-          end_W = texts.flat[ends][start[i] : start[i + 1]].tolist()
-          word_BS[row, :size] = words_of_pieces(
-            text, found.begin, found.end, end_W, end_W
-          )
-      batch[name["id"]] = id_BS
-      if name["word"] in batch:
-        batch[name["word"]] = word_BS
-      if name["parent_mid"] in batch:
-        words = np.diff(texts.start[ends])[place]
-        head_BW = batch[f"{side}_head_BW"]
-        batch[name["parent_mid"]] = _middles(id_BS, word_BS, head_BW, words)
-
-
-def _middles(
-  id_BS: np.ndarray, word_BS: np.ndarray, head_BW: np.ndarray, words: np.ndarray
-) -> np.ndarray:
-  """parent_mid_BS of a batch; `words` of its first rows, the others are padding."""
-  rows = len(words)
-  real_BS = id_BS[:rows] != PAD
-  real_BW = np.arange(head_BW.shape[1]) < words[:, None]
-  middle_BS = np.zeros(id_BS.shape, np.float32)
-  if rows:
-    middle_BS[:rows][real_BS] = parent_mid(
-      word_BS[:rows][real_BS],
-      head_BW[:rows][real_BW],
-      pieces=real_BS.sum(1),
-      words=words,
-    )
-  return middle_BS
 
 
 def _text(texts: Rows, side: str, i: int) -> str:
@@ -294,9 +354,6 @@ def open_sampler(
   )
   lengths = records.columns.lengths
   return Sampler(sampling, seed, vocabularies, files, lengths)
-
-
-_SPELT = ("utf8", "word_end")
 
 
 def _spelt(records: PreparedSplit, sides: Iterable[str]) -> Iterator[Rows]:

@@ -42,7 +42,7 @@ from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
-from jaxsyn.data.store.rows import Example, Rows
+from jaxsyn.data.store.rows import Example
 from jaxsyn.errors import InputError
 
 T = TypeVar("T")
@@ -96,7 +96,6 @@ class Held(NamedTuple):
 
   columns: Columns
   place: np.ndarray
-  texts: Rows | None = None  # of a sampler, at the same places
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +126,10 @@ class Split:
   share: Share = ALL_ROWS
   change: Change | None = None
   sampler: Sampler | None = None
+  # Of the epoch that was drawn last, where all are held.
+  _epoch: dict[tuple[int, int], Columns] = dataclasses.field(
+    default_factory=dict, init=False, repr=False, compare=False
+  )
 
   def __len__(self) -> int:
     return len(self.files)
@@ -136,6 +139,16 @@ class Split:
     """All examples, read when they are first asked for."""
     return hold(self.files, self.features)
 
+  def _whole(self, window: tuple[int, int], drawn: bool) -> Columns:
+    """All examples, as they are stored or as they are drawn in an epoch."""
+    if not (drawn and self.sampler):
+      return self.held
+    if window not in self._epoch:
+      self._epoch.clear()
+      every = np.arange(len(self))
+      self._epoch[window] = self.sampler.put(self.held, window, every)
+    return self._epoch[window]
+
   def batches(self, start: Position) -> Iterator[Dealt]:
     """Batches without end, from a position on.
 
@@ -143,8 +156,9 @@ class Split:
       InputError: a file of columns is damaged, when it is come to.
     """
     walk = self.plan.walk(start)
-    for (after, planned), held in self._held(walk, lambda step: step[1]):
-      source, target = (self.sampler or self.plan).subwords(planned.ids)
+    drawn = self._held(walk, lambda step: step[1], drawn=True)
+    for (after, planned), held in drawn:
+      source, target = self.plan.subwords(planned)
       batch = self.batch(planned, held, drawn=True)
       corpora = None
       if isinstance(self.files, Mixed):
@@ -160,7 +174,11 @@ class Split:
       yield self.batch(one, held)
 
   def _held(
-    self, steps: Iterator[T], of: Callable[[T], Planned]
+    self,
+    steps: Iterator[T],
+    of: Callable[[T], Planned],
+    *,
+    drawn: bool = False,
   ) -> Iterator[tuple[T, Held | None]]:
     """Each step with where its examples are in memory; None: all are."""
     if self.whole:
@@ -172,9 +190,10 @@ class Split:
       own = [self._own(of(step))[0] for step in window]
       number, place = np.unique(np.concatenate(own), return_inverse=True)
       columns = hold(self.files, self.features, number)
-      texts = self.sampler.hold(number) if self.sampler else None
+      if drawn and self.sampler:
+        columns = self.sampler.put(columns, of(window[0]).window, number)
       ends = np.cumsum([len(ids) for ids in own])[:-1]
-      held = (Held(columns, some, texts) for some in np.split(place, ends))
+      held = (Held(columns, some) for some in np.split(place, ends))
       return list(zip(window, held))
 
     windows = itertools.groupby(steps, lambda step: of(step).window)
@@ -212,11 +231,8 @@ class Split:
       ValueError: the shape is too narrow for an example.
     """
     ids, rows = self._own(planned)
-    columns, place, texts = held or (self.held, ids, None)
+    columns, place = held or (self._whole(planned.window, drawn), ids)
     batch = columns.batch(self.features, place, planned.shape, rows=rows)
-    if drawn and self.sampler:
-      texts, epoch = texts or self.sampler.texts, planned.window[0]
-      self.sampler.put(batch, ids, epoch=epoch, texts=texts, place=place)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
     weight_B[: len(ids)] = 1
     if self.second:
@@ -289,8 +305,9 @@ def open_split(
     files, records.features, memory_gib=batch.memory_gib, seed=seed
   )
   plan = BatchPlan(
-    (sampler.bounds if sampler else files.lengths).read_by(features),
+    files.lengths.read_by(features),
     windows if isinstance(files, Mixed) or not windows.whole else None,
+    sampler,
     tokens=batch.tokens,
     shapes=batch.shapes,
     seed=seed,

@@ -1,5 +1,6 @@
 """Subwords drawn in training: which, of which words, and the same again."""
 
+import collections
 import dataclasses
 import itertools
 
@@ -9,6 +10,7 @@ from toy_folders import data_of, opened
 
 from configs import pud
 from jaxsyn.config import read_config
+from jaxsyn.data.loader import sampling
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import Share
 from jaxsyn.data.options import Mixture, Sampling
@@ -52,7 +54,9 @@ def records(request, shared_data, tmp_path_factory):
   return PreparedSplit(folder, "train")
 
 
-def drawing(records, *, memory_gib=1.0, tokens=4000, share=None, **options):
+def drawing(
+  records, *, memory_gib=1.0, tokens=4000, share=None, seed=3, **options
+):
   data = dataclasses.replace(
     data_of(), sampling=Sampling(**{"sides": BOTH} | options)
   )
@@ -60,7 +64,7 @@ def drawing(records, *, memory_gib=1.0, tokens=4000, share=None, **options):
     records,
     READS,
     data=data,
-    seed=3,
+    seed=seed,
     tokens=tokens,
     shapes=2,
     row_multiple=2,
@@ -149,11 +153,7 @@ def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
       np.testing.assert_array_equal(array, again[number][name])
     same += ids(first[number]) == ids(second[number])
   assert same < len(records) / 2
-  other = epoch_of(
-    dataclasses.replace(
-      split, sampler=dataclasses.replace(split.sampler, seed=4)
-    )
-  )
+  other = epoch_of(drawing(records, seed=4))
   assert sum(ids(first[n]) == ids(other[n]) for n in first) < len(records) / 2
 
 
@@ -190,29 +190,55 @@ def test_neither_order_nor_windows_change_a_draw(records):
   assert not drawing(records, memory_gib=40e3 / 2**30).whole
 
 
-def test_batches_are_planned_for_what_may_be_drawn(records):
-  split = drawing(records)
-  bounds, stored = split.sampler.bounds, records.columns.lengths
+def test_batches_are_planned_for_what_is_drawn(records):
+  split, stored = drawing(records), records.columns.lengths
+  bounds = split.sampler.bounds
   assert (bounds.source >= stored.source).all()
-  beyond = 0
+  small, largest = split.plan.shapes
+  assert 0 <= largest.source - bounds.source.max() < 2  # rounded up
+  assert 0 <= largest.target - bounds.target.max() < 2
   for epoch in range(3):
-    for number, row in epoch_of(split, epoch).items():
-      beyond += len(ids(row)) > bounds.source[number]
-  assert beyond == 0
+    for planned, dealt in zip(
+      split.plan.epoch(epoch), split.batches(Position(epoch))
+    ):
+      batch = dealt.batch
+      assert batch["source_id_BS"].shape[1] == planned.shape.source
+      drawn = (batch["source_id_BS"] != PAD).sum()
+      assert dealt.source == drawn  # what the log counts
+      assert dealt.target == (batch["target_id_BT"] != PAD).sum()
+      sizes = (batch["source_id_BS"] != PAD).sum(1)[: len(planned.ids)]
+      assert (sizes <= bounds.source[planned.ids]).all()
+  # Each in the smallest shape that holds it, unless its batch was not filled.
+  rows = epoch_of(split)
+  fits = sum(
+    len(ids(row)) <= small.source
+    and len(ids(row, "target_id_BT")) <= small.target
+    for row in rows.values()
+  )
+  narrow = sum(
+    row["source_id_BS"].size == small.source for row in rows.values()
+  )
+  assert fits - small.rows < narrow <= fits
+  one = drawing(records, sides=("target",))
+  dealt = [*itertools.islice(one.batches(Position()), len(one.plan.epoch(0)))]
+  assert sum(each.source for each in dealt) == stored.source.sum()
 
-  # The log counts those that are expected; of a side that is not drawn, all.
-  def counted(split):
-    dealt = [
-      *itertools.islice(split.batches(Position()), len(split.plan.epoch(0)))
-    ]
-    drawn = sum((one.batch["source_id_BS"] != PAD).sum() for one in dealt)
-    return sum(one.source for one in dealt), drawn
 
-  expected, drawn = counted(split)
-  assert abs(expected / drawn - 1) < 0.05
-  assert drawn > 1.05 * stored.source.sum()
-  expected, drawn = counted(drawing(records, sides=("target",)))
-  assert expected == drawn == stored.source.sum()
+def test_what_is_drawn_is_drawn_once(records, monkeypatch):
+  """A window is kept while it is planned and used, with the one before."""
+  split, count = drawing(records), collections.Counter()
+  draw = sampling.Sampler.pieces
+
+  def counted(self, side, number, text, epoch):
+    count[epoch] += 1
+    return draw(self, side, number, text, epoch)
+
+  monkeypatch.setattr(sampling.Sampler, "pieces", counted)
+  split.plan.first_used(Position(), 100)
+  for dealt in split.batches(Position()):
+    if dealt.after.epoch == 3:
+      break
+  assert {*count.values()} == {2 * len(records)}
 
 
 def test_what_never_fits_is_not_drawn(records):
