@@ -270,7 +270,9 @@ class Sampler:
           word += words_of_pieces(text, found.begin, found.end, end_W, end_W)
           word.append(NO_WORD)
       starts = np.cumsum([0, *sizes])
-      for name, values in ((f"{side}_id", id_), (f"{side}_word", word)):
+      made = {"id": id_} | ({"word": word} if ends in texts.flat else {})
+      for own, values in made.items():
+        name = f"{side}_{own}"
         flat[name], start[name] = np.array(values, np.int32), starts
     return Rows(flat, start)
 
@@ -328,7 +330,7 @@ def open_sampler(
   if not sampling.sides or not len(records):
     return None
   directory, manifest = records.directory, records.manifest
-  sides = [side for side in SIDES if side in sampling.sides]
+  sides: list[str] = [side for side in SIDES if side in sampling.sides]
   vocabularies = {
     side: manifests.vocabulary(directory, manifest, side) for side in sides
   }

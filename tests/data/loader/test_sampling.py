@@ -30,15 +30,15 @@ READS = (
 BOTH = ("source", "target")
 
 
-def folder_of(shared_data, folder, kind):
-  """Japanese to English, trees of treebanks on both sides; 80 pairs."""
+def folder_of(shared_data, folder, kind, sides=BOTH):
+  """Japanese to English, trees of treebanks on some sides; 80 pairs."""
   config = pud.pud("ja", "en")
   config.data.directory = str(folder / "data")
   for split, lines in (("train", "1-80"), ("validation", "901-905")):
     config.prepare.splits[split] = (*config.prepare.splits[split][:2], lines)
   del config.prepare.splits["test"]
   config.data.test = ()
-  config.prepare.parse.sides = BOTH
+  config.prepare.parse.sides = sides
   config.prepare.vocabulary.update(size=2000, joint=False, type=kind)
   config.prepare.workers = 1
   with pytest.MonkeyPatch.context() as patch:
@@ -55,14 +55,21 @@ def records(request, shared_data, tmp_path_factory):
 
 
 def drawing(
-  records, *, memory_gib=1.0, tokens=4000, share=None, seed=3, **options
+  records,
+  reads=READS,
+  *,
+  memory_gib=1.0,
+  tokens=4000,
+  share=None,
+  seed=3,
+  **options,
 ):
   data = dataclasses.replace(
     data_of(), sampling=Sampling(**{"sides": BOTH} | options)
   )
   split = opened(
     records,
-    READS,
+    reads,
     data=data,
     seed=seed,
     tokens=tokens,
@@ -195,8 +202,8 @@ def test_batches_are_planned_for_what_is_drawn(records):
   bounds = split.sampler.bounds
   assert (bounds.source >= stored.source).all()
   small, largest = split.plan.shapes
-  assert 0 <= largest.source - bounds.source.max() < 2  # rounded up
-  assert 0 <= largest.target - bounds.target.max() < 2
+  assert 0 <= largest.source - bounds.source.max() < 4  # rounded up
+  assert 0 <= largest.target - bounds.target.max() < 4
   for epoch in range(3):
     for planned, dealt in zip(
       split.plan.epoch(epoch), split.batches(Position(epoch))
@@ -262,6 +269,23 @@ def test_one_side_alone(records):
   for number, one in enumerate(records):
     assert ids(rows[number]) == one["source_id"].tolist()
     drawn += ids(rows[number], "target_id_BT") != one["target_id"].tolist()
+  assert drawn > len(records) / 2
+
+
+@pytest.mark.parametrize("sides", [("source",), ()], ids=["source", "none"])
+def test_a_side_without_trees_has_subwords_alone(shared_data, tmp_path, sides):
+  folder = folder_of(shared_data, tmp_path, "bpe", sides)
+  records = PreparedSplit(folder, "train")
+  reads = ("source_parent_mid",) if sides else ()
+  split = drawing(records, reads)
+  rows, drawn = epoch_of(split), 0
+  lines = integrity.sentences(folder, records.manifest, "train", "target")
+  for number, (one, line) in enumerate(zip(records, lines)):
+    found = split.sampler.pieces("target", number, line, 0).id
+    assert ids(rows[number], "target_id_BT") == [*found, EOS]
+    drawn += found != one["target_id"][:-1].tolist()
+    if not sides:
+      assert set(rows[number]) == {"source_id_BS", "target_id_BT", "weight_B"}
   assert drawn > len(records) / 2
 
 
