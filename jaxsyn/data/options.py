@@ -110,10 +110,8 @@ class Sampling:
   alpha: Annotated[float, Range(0, 1, above=True, below=True)] = option(
     0.1,
     '"bpe": how probably a merge is left out. "unigram": the power to which '
-    "probabilities of segmentations are raised; near 0 all are alike.",
-  )
-  nbest: Annotated[int, Range(2, 512, also=-1)] = option(
-    -1, '"unigram": so many best segmentations are drawn from; -1: all.'
+    "probabilities of segmentations are raised, of which all there are can be "
+    "drawn; near 0 they are alike.",
   )
 
 

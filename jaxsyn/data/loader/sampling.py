@@ -18,7 +18,7 @@ Source: Provilkov et al. 2020 (arXiv:1910.13267), BPE-dropout; Kudo 2018
 
 Before this file: `column_cache`, `columns`. After it: `batch_plan`, `split`.
 
-Letters: I example; U block; X byte of a sentence.
+Letters: U block.
 """
 
 from __future__ import annotations
@@ -291,10 +291,7 @@ class Sampler:
   ) -> Pieces:
     page = " ".join(map(str, (self.seed, *what))).encode()
     seed = int.from_bytes(hashlib.blake2b(page, digest_size=4).digest(), "big")
-    options = self.sampling
-    return vocabulary.sample(
-      text, seed, alpha=options.alpha, nbest=options.nbest
-    )
+    return vocabulary.sample(text, seed, self.sampling.alpha)
 
 
 def _text(texts: Rows, side: str, i: int) -> str:

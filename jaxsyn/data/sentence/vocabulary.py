@@ -16,24 +16,24 @@ import functools
 import hashlib
 import io
 import itertools
+import random
 import re
-import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sentencepiece
 
 from jaxsyn import files
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import BOS, EOS, PAD, SPECIAL, UNK
+from jaxsyn.data.sentence import segmentation
+from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.errors import InputError
 
 # How an unknown word is written: set off by blanks, SentencePiece's own sign. To
 # BLEU it is one token, which normalised text cannot hold.
 UNKNOWN = "⁇"
-BLANK = "▁"  # SentencePiece's, before each word
-_GENERATOR = threading.Lock()  # of random numbers: SentencePiece has one seed
 
 
 class Pieces(NamedTuple):
@@ -105,7 +105,11 @@ class Vocabulary:
     """The subwords of a sentence, with offsets in the untouched `text`."""
     if self.whole_words:
       return self._words(text)
-    return _pieces(self._processor.encode(text, return_type="offset_mapping"))
+    mapping = self._processor.encode(text, return_type="offset_mapping")
+    offsets = mapping["offsets"]
+    return Pieces(
+      mapping["ids"], [b for b, _ in offsets], [e for _, e in offsets]
+    )
 
   def ids(self, text: str) -> list[int]:
     """The same subwords' ids alone, in half the time."""
@@ -113,38 +117,49 @@ class Vocabulary:
       return self._words(text).id
     return self._processor.encode(text)
 
-  def sample(self, text: str, seed: int, *, alpha: float, nbest: int) -> Pieces:
-    """Subwords drawn at random; as `encode` otherwise.
-
-    By SentencePiece, whose generator is seeded for each sentence: what is drawn
-    depends on the arguments alone, whatever other threads draw.
+  def sample(self, text: str, seed: int, alpha: float) -> Pieces:
+    """Subwords drawn at random; as `encode` otherwise, for models that can.
 
     Args:
       text: the sentence.
-      seed: below 2**32.
-      alpha, nbest: of config.data.sampling.
+      seed: what is drawn follows from it, the text and the model alone.
+      alpha: of config.data.sampling; 0, of BPE: those of `encode`.
     """
-    with _GENERATOR:
-      sentencepiece.set_random_generator_seed(seed)
-      mapping = self._processor.encode(
-        text,
-        return_type="offset_mapping",
-        enable_sampling=True,
-        alpha=alpha,
-        nbest_size=nbest,
-      )
-    return _pieces(mapping)
+    assert self._cut, "can_sample says it"
+    normal, offset = self._processor.normalize(text, with_offsets=True)
+    ends = self._cut(normal, self._scores, alpha, random.Random(seed))
+    pieces = Pieces([], [], [])
+    for i, j in zip([0, *ends], ends):
+      piece = self._processor.piece_to_id(normal[i:j])
+      if piece == UNK and pieces.id and pieces.id[-1] == UNK:
+        pieces.end[-1] = offset[j]  # SentencePiece makes neighbours one
+        continue
+      pieces.id.append(piece)
+      pieces.begin.append(offset[i])
+      pieces.end.append(offset[j])
+    return pieces
 
   @property
   def can_sample(self) -> bool:
-    """Whether a sentence has other subwords than those of `encode`."""
-    if self.whole_words:
-      return False
-    try:
-      self.sample("a", 0, alpha=0.5, nbest=-1)
-    except RuntimeError:  # of characters: SentencePiece has no sampling
-      return False
-    return True
+    """Whether a sentence can have other subwords than those of `encode`."""
+    return self._cut is not None
+
+  @functools.cached_property
+  def _cut(self) -> segmentation.Cut | None:
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(self._model)
+    spec = sentencepiece_model_pb2.TrainerSpec
+    return {
+      spec.BPE: segmentation.by_merges,
+      spec.UNIGRAM: segmentation.by_lattice,
+    }.get(model.trainer_spec.model_type)
+
+  @functools.cached_property
+  def _scores(self) -> dict[str, float]:
+    p = self._processor
+    ids = range(len(SPECIAL), self.size)
+    return {p.id_to_piece(i): p.get_score(i) for i in ids}
 
   def _words(self, text: str) -> Pieces:
     """As `encode`, of whole words.
@@ -180,14 +195,6 @@ class Vocabulary:
         for id_, piece in zip(kept, pieces)
       )
     return self._processor.decode(kept)
-
-
-def _pieces(mapping: dict[str, Any]) -> Pieces:
-  """What SentencePiece says of subwords and their places."""
-  offsets = mapping["offsets"]
-  return Pieces(
-    mapping["ids"], [b for b, _ in offsets], [e for _, e in offsets]
-  )
 
 
 def train(

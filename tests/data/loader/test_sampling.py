@@ -65,7 +65,7 @@ def drawing(
   **options,
 ):
   data = dataclasses.replace(
-    data_of(), sampling=Sampling(**{"sides": BOTH} | options)
+    data_of(), sampling=Sampling(**{"sides": BOTH, "alpha": 0.3} | options)
   )
   split = opened(
     records,
