@@ -1,6 +1,7 @@
 """How fast training data is read: no TensorFlow, no JAX.
 
   python -m benchmarks.read_speed --data data/multi30k_en_de
+  python -m benchmarks.read_speed --data data/multi30k_en_de --draw source,target
   python -m benchmarks.read_speed --synthetic 1000000
   python -m benchmarks.read_speed --synthetic 40000000 --hosts 8
   python -m benchmarks.read_speed --synthetic 4500000 --order
@@ -29,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from absl import flags
@@ -49,10 +50,14 @@ NEAR = 1000  # lines
 WINDOWS = 8  # at most, of reading
 
 
-def opened(data: str, reads: list[str], share: Share) -> Split:
-  """The training split, as a host of a run opens it."""
+def opened(
+  data: str, reads: list[str], share: Share, draw: Sequence[str] = ()
+) -> Split:
+  """The training split, as a host of a run opens it; `draw`: sampled sides."""
   # Not the whole config, whose tables load JAX.
-  plain = from_config(Data, config_dict(Data).to_dict(), At("config", "data"))
+  config = config_dict(Data)
+  config.sampling.sides = tuple(draw)
+  plain = from_config(Data, config.to_dict(), At("config", "data"))
   return open_split(
     PreparedSplit(data, "train"),
     reads,
@@ -64,7 +69,13 @@ def opened(data: str, reads: list[str], share: Share) -> Split:
   )
 
 
-def run(data: str, reads: list[str], seconds: float, share: Share) -> Figures:
+def run(
+  data: str,
+  reads: list[str],
+  seconds: float,
+  share: Share,
+  draw: Sequence[str] = (),
+) -> Figures:
   """Reads batches for some seconds.
 
   Args:
@@ -72,9 +83,10 @@ def run(data: str, reads: list[str], seconds: float, share: Share) -> Figures:
     reads: features in a batch beyond the ids.
     seconds: how long, after the first batch; then to the end of a window.
     share: of a host.
+    draw: sides whose subwords are drawn.
   """
   began = time.perf_counter()
-  split = opened(data, reads, share)
+  split = opened(data, reads, share, draw)
   batches = split.batches(Position())
   next(batches)
   figures = {"first_batch": (time.perf_counter() - began, "s")}
@@ -186,7 +198,7 @@ def _measure(data: str, values: flags.FlagValues) -> None:
   """Each in a process of its own, so that memory is that of one."""
   if values.host >= 0:
     share = Share((values.host,), values.hosts)
-    show(run(data, values.reads, values.seconds, share))
+    show(run(data, values.reads, values.seconds, share, values.draw))
     return
   if values.order:
     show(order(data))
@@ -200,6 +212,7 @@ def _measure(data: str, values: flags.FlagValues) -> None:
       command += [f"--data={data}", f"--seconds={values.seconds}"]
       command += [f"--host={host}", f"--hosts={values.hosts}"]
       command += [f"--reads={','.join(values.reads)}"]
+      command += [f"--draw={','.join(values.draw)}"]
       done = subprocess.run(command, check=True, text=True, capture_output=True)
       for line in done.stdout.splitlines():
         name, _, rest = line.partition("=")
@@ -218,6 +231,9 @@ if __name__ == "__main__":
     "seconds", 10.0, "Of reading, and on to the end of a window."
   )
   flags.DEFINE_list("reads", list(READS), "Features in a batch.")
+  flags.DEFINE_list(
+    "draw", [], "Sides whose subwords are drawn: source,target."
+  )
   flags.DEFINE_integer("hosts", 1, "That share every batch.", 1)
   flags.DEFINE_bool("order", False, "How far from uniform the order is.")
   flags.DEFINE_integer("host", -1, "Of a process that this starts.")

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.schema import EOS, FEATURES, NO_WORD, SPECIAL
@@ -20,6 +22,7 @@ from jaxsyn.data.store.rows import Example
 from jaxsyn.plan import Plan
 
 RELATIONS = 40  # labels of a treebank
+LABELS = 10_000  # of an open annotation
 
 
 def manifest(vocabulary: int) -> dict[str, Any]:
@@ -30,6 +33,15 @@ def manifest(vocabulary: int) -> dict[str, Any]:
     "sides": list(sides),
     "vocabulary": {s: {"size": vocabulary, "sha256": ""} for s in sides},
     "relations": {side: names for side in sides},
+    "annotations": [*ANNOTATIONS],
+    "labels": {
+      side: {
+        name: [UNKNOWN, *(f"label {number}" for number in range(1, LABELS))]
+        for name, about in ANNOTATIONS.items()
+        if about.open
+      }
+      for side in sides
+    },
   }
 
 
@@ -71,6 +83,10 @@ class Text:
       "parent_mid": trees.parent_mid(word_S, head_W),
       "tree_distance": np.ravel(trees.tree_distance(head_W)),
       "parsed": np.ones((), np.uint8),
+      **{
+        name: rng.integers(1, (len(about.labels) or LABELS) + 1, words)
+        for name, about in ANNOTATIONS.items()
+      },
     }
     return {
       f"{side}_{name}": np.asarray(value, FEATURES[f"{side}_{name}"].dtype)

@@ -31,6 +31,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   config.prepare.parse.source.udpipe.model = (
     config.prepare.get_ref("raw_dir") + "/quickstart.udpipe"
   )
+  config.prepare.parse.annotations = ("upos", "feats", "lemma")
   config.prepare.vocabulary.size = 1000
 
   config.batch.tokens = 1024

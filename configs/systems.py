@@ -89,6 +89,15 @@ def label_embedding(config: ConfigDict) -> None:
   config.parts.encoder.label_embedding = PARTS.section("label_embedding")
 
 
+def factors(config: ConfigDict) -> None:
+  """Parts of speech, lemmas and more embedded beside the subwords.
+
+  Sennrich & Haddow 2016; the position of the word is not theirs. The data is to
+  be prepared with config.prepare.parse.annotations.
+  """
+  config.parts.encoder.factors = PARTS.section("factors")
+
+
 def _localness(config: ConfigDict, **options: str) -> None:
   config.parts.encoder.localness = PARTS.section("localness", **options)
 
@@ -214,6 +223,7 @@ SYSTEMS = {
     deps_san_random_tree,
     deps_san_additive,
     label_embedding,
+    factors,
     parsing.sisa,
     parsing.multitask,
     parsing.mixed_encoder,

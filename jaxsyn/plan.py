@@ -14,6 +14,7 @@ from typing import Any
 from jaxsyn.config import Config
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.families import FAMILIES
@@ -57,7 +58,8 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
   Args:
     config: of `jaxsyn.config.read_config`.
     manifest: of the data: its "vocabulary" (side -> {"size", "sha256", ...})
-      and its "relations" (side -> names), where it has trees.
+      and its "relations" (side -> names), where it has trees; "labels" of its
+      annotations, where it has open ones.
 
   Raises:
     InputError: names the fields that do not fit, their values and what to do.
@@ -82,6 +84,8 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     target["size"] + symbols,
     relations.get("source", 0),
     relations.get("target", 0),
+    manifests.label_counts(manifest, "source"),
+    manifests.label_counts(manifest, "target"),
     remat=config.train.remat,
   )
   _check_model(spec)
@@ -155,7 +159,7 @@ def _check_clashes(at: At, spec: ModelSpec, site: Site) -> None:
     if first.embeds:
       raise at.error(
         f": {one} and {other} both take the last dimensions of the "
-        "embeddings; keep one of them, or set the other's size to 0."
+        "embeddings; keep one of them, or switch the other off."
       )
     raise at.error(
       f": {one} and {other} both replace the scores of a head; keep one of "
@@ -201,6 +205,16 @@ def _check_fit(config: Config) -> None:
       f"{tasks.names(config.data.second)[0]!r} are not made for each other; "
       "set one of them back."
     )
+  if config.data.sampling.sides:
+    for name, other in (
+      ("mixture", config.data.mixture.folders),
+      ("second.task", config.data.second.task.any),
+    ):
+      if other:
+        raise InputError(
+          f"config.data.sampling.sides={config.data.sampling.sides} and "
+          f"config.data.{name} are not made for each other; set one of them back."
+        )
   if train.average > train.keep:
     raise InputError(
       f"config.train.average={train.average} is more than "

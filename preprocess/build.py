@@ -210,6 +210,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
         relations=known["relations"],
         brackets="brackets" in known,
         annotations=known.get("annotations", ()),
+        labels=known.get("labels"),
       ),
       splits=written,
       about=tfds_builder.About(title, data.citation, data.homepage),

@@ -22,7 +22,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
-from jaxsyn.preprocess import clean, constituents, doubts, subwords
+from jaxsyn.preprocess import clean, constituents, doubts, labels, subwords
 from jaxsyn.preprocess.corpus import Chunk, Tools
 from jaxsyn.preprocess.work import Facts, Output
 
@@ -63,13 +63,17 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
     language = getattr(tools.config.data, f"{side}_language")
     counted = doubts.Counted()
     pages, blocks = [], []
+    labelled = labels.Counts(tools.config.prepare.parse.annotations)
     for parse, text in found:
       relations.update(parse.relation_W)
       counted.add(parse, language)
+      labelled.add(parse)
       pages.append(_page(parse, bool(tools.config.prepare.parse.annotations)))
       blocks.append(text.encode())
     out.write(f"conllu.{side}", b"".join(blocks))
     out.write_page(f"parses.{side}", pages)
+    if tools.is_train(chunk.split):
+      out.write_page(f"labels.{side}", labelled.page())
     sizes[f"conllu.{side}"] = np.fromiter(map(len, blocks), np.int64)
     facts["relations"][side] = sorted(relations)
     facts["trees"][side] = counted.page()
@@ -110,8 +114,9 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
     for side in sides
   }
   given = any(split.brackets for split in tools.job.splits)
-  labels = sorted({x for fact in facts for x in fact.get("brackets", ())})
-  constituents.check(labels, given)
+  brackets = sorted({x for fact in facts for x in fact.get("brackets", ())})
+  constituents.check(brackets, given)
+  of_words = {side: labels.most_frequent(tools, side) for side in sides}
   known = {
     "name": data.name,
     "version": VERSION,
@@ -119,8 +124,9 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
     "target_language": data.target_language,
     "sides": list(sides),
     "relations": relations,
-    **({"brackets": {"source": labels}} if labels else {}),
+    **({"brackets": {"source": brackets}} if brackets else {}),
     **({"annotations": list(annotations)} if annotations and sides else {}),
+    **({"labels": of_words} if any(of_words.values()) else {}),
   }
   tools.work.write_page("known.page", known)
   said = {

@@ -11,6 +11,8 @@ import numpy as np
 
 from jaxsyn.config import Config, Places, read_config
 from jaxsyn.configs import base, systems
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.loader.batch_plan import BatchPlan
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Columns
@@ -38,7 +40,17 @@ JOINT = {  # of a manifest
     side: ["case", "det", "nsubj", "obj", "root"]
     for side in ("source", "target")
   },
+  "annotations": [*ANNOTATIONS],
+  "labels": {
+    side: {
+      name: [UNKNOWN, *"abcdefgh"]
+      for name, about in ANNOTATIONS.items()
+      if about.open
+    }
+    for side in ("source", "target")
+  },
 }
+LABELS = 9  # of each annotation, or more
 
 
 TINY = {Layers: 1, Units: 12, Rate: 0.0}  # by the type of an option
@@ -79,7 +91,7 @@ def sentence(
     bare: words of either side, beside those, that have no subword of their
       own, as where a subword holds several words.
   """
-  rng = np.random.default_rng(seed)
+  rng, said = (np.random.default_rng(own) for own in (seed, (seed, 1)))
   word_S = np.repeat(np.arange(words), rng.integers(1, 3, words))
   word_S = np.r_[word_S, -1].astype(np.int32)
   word_T = np.repeat(np.arange(target), rng.integers(1, 3, target))
@@ -103,6 +115,10 @@ def sentence(
       controls.random(word_T.max() + 1 + bare, seed)
     ),
     "target_parsed_B": np.asarray(1, np.uint8),
+    **{
+      f"source_{name}_BW": said.integers(1, LABELS + 1, words, np.int32)
+      for name in ANNOTATIONS
+    },
   }
 
 

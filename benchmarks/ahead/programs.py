@@ -19,6 +19,7 @@ from jax.sharding import SingleDeviceSharding
 from benchmarks.ahead.machines import Machine
 from jaxsyn.config import Config
 from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.loader.batch_plan import Planned
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns, pad
@@ -199,10 +200,14 @@ def _empty(features: tuple[str, ...], shape: Shape) -> Batch:
 def _manifest(vocabulary: int) -> Mapping[str, Any]:
   """What `resolve` reads of data with everything that can be asked for."""
   labels = [f"label_{number}" for number in range(RELATIONS)]
+  opened = [name for name, about in ANNOTATIONS.items() if about.open]
   return {
     "sides": SIDES,
     "vocabulary": {side: {"size": vocabulary, "sha256": ""} for side in SIDES},
     "relations": dict.fromkeys(SIDES, labels),
     "brackets": {"source": labels},
     "annotations": tuple(ANNOTATIONS),
+    "labels": {
+      side: {name: [UNKNOWN, *labels] for name in opened} for side in SIDES
+    },
   }

@@ -39,6 +39,9 @@ DataName = Annotated[
 ]
 
 
+MOST_LABELS = 1 << 20  # of an annotation: a run's folder has them as well
+
+
 @dataclasses.dataclass(frozen=True)
 class Second:
   """A second use of every training pair, beside translating its source."""
@@ -96,6 +99,24 @@ class Mixture:
 
 
 @dataclasses.dataclass(frozen=True)
+class Sampling:
+  """Subwords of training pairs, drawn anew in every epoch."""
+
+  sides: tuple[Literal["source", "target"], ...] = option(
+    (),
+    'Of which sides: "source", "target"; (): none. By the vocabulary\'s type: '
+    '"bpe" is BPE-dropout (Provilkov et al. 2020), "unigram" is subword '
+    "regularisation (Kudo 2018). Validation and translation draw nothing.",
+  )
+  alpha: Annotated[float, Range(0, 1, above=True, below=True)] = option(
+    0.1,
+    '"bpe": how probably a merge is left out. "unigram": the power to which '
+    "probabilities of segmentations are raised, of which all there are can be "
+    "drawn; near 0 they are alike.",
+  )
+
+
+@dataclasses.dataclass(frozen=True)
 class Data:
   """What the prepared folder is and how its text became examples."""
 
@@ -130,6 +151,7 @@ class Data:
   )
   second: Second = section(Second)
   mixture: Mixture = section(Mixture)
+  sampling: Sampling = section(Sampling)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,6 +225,12 @@ class Trees:
     (),
     "What else is kept of each word of these sides, as a feature that a part "
     "can read.",
+  )
+  labels: Annotated[int, Range(1, MOST_LABELS)] = option(
+    20_000,
+    'Of "lemma", "feats" and other annotations without labels of their own: so '
+    "many, the most frequent ones of the training split, have an id each; all "
+    "others are one, unknown.",
   )
 
 

@@ -25,6 +25,9 @@ SIDES = ("source", "target")
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
+# Of open annotations: side -> name -> labels in the order of their ids.
+Labels = Mapping[str, Mapping[str, Sequence[str]]]
+
 NO_WORD = -1  # the word of EOS and pads
 NO_RELATION = 0  # EOS, pads, and a label that training never saw
 FAR = 254  # a tree distance of 254 edges or more
@@ -39,7 +42,7 @@ class Feature:
     dtype: NumPy type.
     axes: one letter an axis (`jaxsyn.shapes`): S and T subwords of the source
       and target, EOS included; W words of the side; C brackets and subwords
-      of a constituency tree. "" is a single number. "WW" is kept flat, row by
+      of a constituency tree; X bytes. "" is a single number. "WW" is kept flat, row by
       row.
     fill: what pads hold.
     meaning: one line for the data set's page.
@@ -84,6 +87,11 @@ def _table() -> dict[str, Feature]:
       table[f"{side}_{name}"] = Feature(
         annotation.dtype, "W", 0, annotation.meaning
       )
+    for name, dtype, axes, meaning in (
+      ("utf8", np.uint8, "X", "the sentence, in UTF-8"),
+      ("word_end", np.int32, "W", "offset after a word's last character"),
+    ):
+      table[f"{side}_{name}"] = Feature(np.dtype(dtype), axes, 0, meaning)
   table["source_brackets"] = Feature(
     np.dtype(np.int32),
     "C",
@@ -106,6 +114,10 @@ TEXTS: Mapping[str, str] = {
 # annotation to be asked for, or constituency trees to be given.
 ALWAYS = ("line", "source_id", "target_id")
 GIVEN = ("source_brackets",)
+# What no data set has: the loader makes it of texts and trees, to draw subwords.
+SPELT = tuple(
+  f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
+)
 
 
 def features(
@@ -132,6 +144,8 @@ def features(
     side, _, own = name.partition("_")
     if name in GIVEN:
       return brackets
+    if name in SPELT:
+      return False
     asked = own not in ANNOTATIONS or own in annotations
     return name in ALWAYS or (side in sides and asked)
 
@@ -144,6 +158,7 @@ def tfds_features(
   relations: Mapping[str, Sequence[str]],
   brackets: bool = False,
   annotations: Collection[str] = (),
+  labels: Labels | None = None,
 ) -> tfds.features.FeaturesDict:
   """`features` and `TEXTS` for TensorFlow Datasets (imported here: it is slow).
 
@@ -154,21 +169,24 @@ def tfds_features(
   Args:
     sides, brackets, annotations: see `features`.
     relations: side -> labels of the relations in the order of their ids, from 1.
+    labels: of open annotations, in the same order.
   """
   import tensorflow_datasets as tfds
 
-  def labels_of(name: str) -> Sequence[str] | None:
+  def names_of(name: str) -> Sequence[str] | None:
     side, _, own = name.partition("_")
     if own == "relation":
       return relations[side]
-    return ANNOTATIONS[own].labels or None if own in ANNOTATIONS else None
+    if own not in ANNOTATIONS:
+      return None
+    return labels_of_annotation(own, side, labels) or None
 
   held = features(sides, brackets=brackets, annotations=annotations)
   found: dict[str, Any] = {}
   for name, feature in held.items():
-    labels = labels_of(name)
-    if labels is not None:
-      classes = tfds.features.ClassLabel(names=class_names(labels))
+    named = names_of(name)
+    if named is not None:
+      classes = tfds.features.ClassLabel(names=class_names(named))
       found[name] = tfds.features.Sequence(classes, doc=feature.meaning)
       continue
     found[name] = tfds.features.Tensor(
@@ -179,6 +197,21 @@ def tfds_features(
     )
   texts = {name: tfds.features.Text(doc=doc) for name, doc in TEXTS.items()}
   return tfds.features.FeaturesDict(texts | found)
+
+
+def labels_of_annotation(
+  name: str, side: str, labels: Labels | None
+) -> Sequence[str]:
+  """The labels of an annotation in the order of their ids, from 1; (): numbers.
+
+  Args:
+    name: of `jaxsyn.data.annotations`.
+    side: "source" or "target".
+    labels: of the open ones, as a manifest has them.
+  """
+  if ANNOTATIONS[name].open:
+    return (labels or {}).get(side, {}).get(name, ())
+  return ANNOTATIONS[name].labels
 
 
 def class_names(labels: Iterable[str]) -> list[str]:

@@ -67,6 +67,7 @@ class ModelSpec:
     source_vocabulary, target_vocabulary: V of each side.
     source_relations, target_relations: dependency relations of the data,
       numbered from 1.
+    source_labels, target_labels: how many labels each annotation has there.
     remat: config.train.remat.
   """
 
@@ -76,6 +77,8 @@ class ModelSpec:
   target_vocabulary: int
   source_relations: int = 0
   target_relations: int = 0
+  source_labels: tuple[tuple[str, int], ...] = ()
+  target_labels: tuple[tuple[str, int], ...] = ()
   remat: str = "none"
 
   @property
@@ -94,9 +97,9 @@ class ModelSpec:
 
   def where(self, place: str, layer: int) -> Where:
     """What a part at a place is told; layer -1 is the embeddings."""
-    relations = (
-      self.target_relations if place == "decoder" else self.source_relations
-    )
+    relations, labels = self.source_relations, self.source_labels
+    if place == "decoder":
+      relations, labels = self.target_relations, self.target_labels
     return Where(
       place,
       layer,
@@ -104,4 +107,5 @@ class ModelSpec:
       width=self.model.width,
       dtype=self.model.dtype,
       relations=relations,
+      labels=labels,
     )

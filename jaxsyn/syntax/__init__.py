@@ -15,6 +15,7 @@ from jaxsyn.options import Table
 from jaxsyn.syntax.context import Context
 from jaxsyn.syntax.dbsa import Dbsa
 from jaxsyn.syntax.dependency_relative import DependencyRelative
+from jaxsyn.syntax.factors import Factors
 from jaxsyn.syntax.given_weighting import GivenWeighting
 from jaxsyn.syntax.label_embedding import LabelEmbedding
 from jaxsyn.syntax.localness import Localness
@@ -43,6 +44,7 @@ PARTS: Table[Spec] = Table(
   {
     "source_dependency": SourceDependency,
     "label_embedding": LabelEmbedding,
+    "factors": Factors,
     "context": Context,
     "relative": Relative,
     "dependency_relative": DependencyRelative,

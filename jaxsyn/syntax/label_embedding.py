@@ -13,12 +13,11 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import jax.numpy as jnp
-from flax import linen as nn
 from jax import Array
 
 from jaxsyn.options import option
 from jaxsyn.options.bounds import CountOrOff
+from jaxsyn.syntax.labels import table_of
 from jaxsyn.syntax.last_dimensions import LastDimensions, LastDimensionsPart
 from jaxsyn.syntax.part import Part, View
 
@@ -26,21 +25,10 @@ from jaxsyn.syntax.part import Part, View
 class _LabelEmbedding(LastDimensionsPart):
   def setup(self) -> None:
     if self.spec.size:
-      # As token embeddings are drawn: with `scale_label` a label then enters
-      # just as the dimensions of the token beside it do.
-      self.table = nn.Embed(
-        self.where.relations + 1,
-        self.spec.size,
-        embedding_init=nn.initializers.normal(self.where.width**-0.5),
-      )
+      self.table = table_of(self.where.relations, self.spec.size, self.where)
 
   def own(self, x_BSD: Array, view: View) -> Array:
-    relation_BS = view.relation_BS
-    # One that the table does not know is an unknown label, never NaN.
-    known_BS = (relation_BS >= 0) & (relation_BS <= self.where.relations)
-    # Rounded when looked up: before, gradients were added up in bfloat16.
-    label_BSP = self.table(jnp.where(known_BS, relation_BS, 0))
-    label_BSP = label_BSP.astype(x_BSD.dtype)
+    label_BSP = self.table(view.relation_BS).astype(x_BSD.dtype)
     if self.spec.scale_label:
       label_BSP = label_BSP * self.where.width**0.5
     return label_BSP

@@ -29,7 +29,7 @@ class LastDimensions(Spec):
   off: ClassVar[Mapping[str, Any]] = {"size": 0}
 
   def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
-    return {(-1, -1 - i) for i in range(self.size)}  # from the last on
+    return last_cell(self.size)
 
   def check(self, at: At, site: Site) -> None:
     if self.size > site.width:
@@ -37,6 +37,18 @@ class LastDimensions(Spec):
         f"={self.size} must be from 0 to config.model.width={site.width}: "
         f"{self.what} takes so many dimensions of the token embedding."
       )
+
+
+def last_cell(size: int) -> set[tuple[int, int]]:
+  """`cells` of a part that takes some last dimensions: one that all take."""
+  return {(-1, -1)} if size else set()
+
+
+def with_last(x_BSD: Array, own_BSP: Array, view: View) -> Array:
+  """Embeddings whose last dimensions are a part's own, where there is a tree."""
+  token_BSD = x_BSD[..., : x_BSD.shape[-1] - own_BSP.shape[-1]]
+  own_BSP = own_BSP.astype(x_BSD.dtype)
+  return view.if_parsed(jnp.concatenate([token_BSD, own_BSP], -1), x_BSD)
 
 
 class LastDimensionsPart(Part):
@@ -47,9 +59,6 @@ class LastDimensionsPart(Part):
     raise NotImplementedError
 
   def embed(self, x_BSD: Array, view: View) -> Array:
-    size = self.spec.size
-    if not size:
+    if not self.spec.size:
       return x_BSD
-    own_BSP = self.own(x_BSD, view).astype(x_BSD.dtype)
-    token_BSD = x_BSD[..., : x_BSD.shape[-1] - size]
-    return view.if_parsed(jnp.concatenate([token_BSD, own_BSP], -1), x_BSD)
+    return with_last(x_BSD, self.own(x_BSD, view), view)

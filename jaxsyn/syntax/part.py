@@ -172,6 +172,8 @@ class Where:
   width: int  # D
   dtype: str  # of the computation
   relations: int = 0  # dependency relations of the side, numbered from 1
+  # Labels of each annotation of the side, numbered from 1.
+  labels: tuple[tuple[str, int], ...] = ()
   part: str = ""  # its name in the config, which is its address in `maps`
 
   @property

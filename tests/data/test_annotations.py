@@ -8,7 +8,9 @@ from toy_folders import opened, values
 from jaxsyn.configs import base
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.sentence import conllu, conllu_text
+from jaxsyn.data.sentence import conllu, conllu_text, example
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
+from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
@@ -91,3 +93,140 @@ def test_data_and_manifests_that_lack_it_are_refused(folder):
   manifest = manifests.read(folder[0])
   with pytest.raises(InputError, match=r"annotations must be of upos"):
     manifests.write(folder[0], {**manifest, "annotations": ["tone"]})
+
+
+# Lemmas: a 3, b 2, c 2, d 1, "<unk>" 1; nothing is said of one word.
+LEMMAS = [["b", "a", "a"], ["c", "a", "<unk>"], ["d", "b", "_"], ["c"]]
+FEATS = [["A=1", "_", "B=2|A=1"], ["A=1|B=2", "_", "A=1"], ["_"] * 3, ["C=3"]]
+# Of validation, not counted: "d" is more frequent than "b" with it.
+HELD_OUT = [["d", "d", "e"], ["d", "a", "_"]]
+
+
+def rows(lemmas, feats=None):
+  """A block of CoNLL-U a sentence; the first word is the root."""
+  for i, words in enumerate(lemmas):
+    yield f"# text = {' '.join('w' * len(words))}"
+    for j, lemma in enumerate(words):
+      said = feats[i][j] if feats else "_"
+      yield f"{j + 1}\tw\t{lemma}\tX\t_\t{said}\t{min(j, 1)}\tdep\t_\t_"
+    yield ""
+
+
+@pytest.fixture(scope="module")
+def opened_labels(tmp_path_factory):
+  """Lemmas and features of a treebank, three and no limit that counts."""
+  raw = tmp_path_factory.mktemp("open")
+  for name, own, feats in (("a", LEMMAS, FEATS), ("b", HELD_OUT, None)):
+    (raw / f"{name}.conllu").write_text("\n".join(rows(own, feats)) + "\n")
+    (raw / f"{name}.en").write_text("yes\n" * len(own))
+  config = base.get_config()
+  config.data.update(name="toy", directory=str(raw / "data"), test=())
+  config.prepare.splits.train = ("a.conllu", "a.en")
+  config.prepare.splits.validation = ("b.conllu", "b.en")
+  config.prepare.parse.annotations = ("lemma", "feats")
+  config.prepare.parse.labels = 3
+  config.prepare.vocabulary.update(size=60, joint=False, type="char")
+  return build.run(config, str(raw)), config
+
+
+def test_labels_are_the_most_frequent_of_training(opened_labels):
+  manifest = manifests.read(opened_labels[0])
+  # Equally frequent ones by their characters; what is rare is the first.
+  assert manifest["labels"] == {
+    "source": {
+      "lemma": ["<unk>", "a", "b", "c"],
+      "feats": ["<unk>", "A=1", "A=1|B=2", "C=3"],
+    }
+  }
+  assert dict(manifests.label_counts(manifest, "source")) == {
+    "upos": 17,
+    "lemma": 4,
+    "feats": 4,
+  }
+
+
+@pytest.mark.parametrize(
+  "split, feature, expected",
+  [
+    ("train", "lemma", [[3, 2, 2], [4, 2, 1], [1, 3, 0], [4]]),
+    ("train", "feats", [[2, 0, 3], [3, 0, 2], [0, 0, 0], [4]]),
+    ("validation", "lemma", [[1, 1, 1], [1, 2, 0]]),
+  ],
+)
+def test_words_have_the_ids_of_their_labels(
+  opened_labels, split, feature, expected, capsys
+):
+  records = PreparedSplit(opened_labels[0], split)
+  found = [one[f"source_{feature}"].tolist() for one in records]
+  assert found == expected
+  verify.run(opened_labels[0])  # which makes them once more, from the trees
+  assert "is whole" in capsys.readouterr().out
+
+
+def test_the_data_set_s_page_has_the_labels(opened_labels):
+  import tensorflow_datasets as tfds
+
+  manifest = manifests.read(opened_labels[0])
+  folder = layout.tfds_folder(opened_labels[0], manifest)
+  info = tfds.builder_from_directory(folder).info
+  lemma = info.features["source_lemma"].feature
+  assert lemma.names == ["<none>", "<unk>", "a", "b", "c"]
+
+
+def test_another_limit_is_another_preparation(opened_labels, capsys):
+  directory, config = opened_labels
+  assert build.run(config, str(directory.parent)) == directory
+  assert "prepared already" in capsys.readouterr().out
+  other = config.copy_and_resolve_references()
+  other.prepare.parse.labels = 1
+  other.data.directory = str(directory.parent / "other")
+  found = manifests.read(build.run(other, str(directory.parent)))
+  assert found["labels"]["source"]["lemma"] == ["<unk>", "a"]
+
+
+def test_labels_that_no_data_can_have_are_refused(opened_labels):
+  directory, _ = opened_labels
+  manifest = manifests.read(directory)
+  own = manifest["labels"]["source"]
+  for labels, message in (
+    ({}, "labels must be of the open annotations of each side"),
+    ({"source": {"lemma": own["lemma"]}}, "labels must be of the open"),
+    ({"source": own, "target": own}, "labels must be of the open"),
+    ({"source": {**own, "upos": ["<unk>"]}}, "labels must be of the open"),
+    ({"source": {**own, "lemma": ["a"]}}, r"lemma must be .*<unk> first"),
+    ({"source": {**own, "lemma": ["<unk>", "a", "a"]}}, "different labels"),
+  ):
+    with pytest.raises(InputError, match=message):
+      manifests.write(directory, {**manifest, "labels": labels})
+
+
+def test_raw_text_has_what_the_parser_says(shared_data, tmp_path):
+  """UDPipe's part of speech, features and lemma, as in prepared data."""
+  parse = UDPipe(shared_data / "udpipe" / "english.udpipe")
+  ids = {
+    "lemma": {"<unk>": 1, "be": 2, "dog": 3},
+    "feats": {"<unk>": 1, "Number=Plur": 2},
+  }
+  lines = ["Dogs are running .", "zzgh"]
+  vocabulary = Vocabulary(vocabulary_of(lines, tmp_path))
+  found = example.encode(
+    parse(lines[0]),
+    None,
+    vocabularies=(vocabulary, vocabulary),
+    relations={"source": {}},
+    annotations=("upos", "feats", "lemma"),
+    labels={"source": ids},
+  )
+  upos = [LABELS[i - 1] for i in found["source_upos"].tolist()]
+  assert upos == ["NOUN", "AUX", "VERB", "PUNCT"]
+  assert found["source_lemma"].tolist() == [3, 2, 1, 1]
+  assert found["source_feats"].tolist() == [2, 1, 1, 0]
+
+
+def vocabulary_of(lines, folder):
+  from jaxsyn.data.options import Subwords
+  from jaxsyn.data.sentence import vocabulary
+
+  path = folder / "vocabulary.model"
+  options = Subwords(size=40, type="char")
+  return vocabulary.train(lines, path, options).path

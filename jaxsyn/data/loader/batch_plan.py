@@ -6,6 +6,8 @@ exact and immediate. Batches come in a small declared set of shapes, so that
 the number of compilations is bounded. Where a split is larger than memory, each
 window of an epoch is planned like a small corpus.
 
+Where subwords are drawn anew (`sampling`), lengths are those of the epoch.
+
 Before this file: `batch_shapes`. After it: `split`.
 
 Letters: I example of a window; C cell, as in `batch_shapes`; 2 source and
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from jaxsyn.data.loader.batch_shapes import (
   choose_few,
   up,
 )
+from jaxsyn.data.loader.sampling import Sampler
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.errors import InputError
@@ -68,6 +71,7 @@ class BatchPlan:
     self,
     lengths: Lengths,
     windows: Windows | None = None,
+    drawn: Sampler | None = None,
     *,
     tokens: int,
     shapes: int,
@@ -81,6 +85,7 @@ class BatchPlan:
       lengths: of all pairs. Shapes are as wide in words as what fits them
         needs.
       windows: what is in memory together; None: everything.
+      drawn: how long examples of an epoch are, where that differs.
       tokens: budget of a batch: rows times the longer padded length.
       shapes: largest number of shapes; 0: as many as are found worth their
         programs.
@@ -94,8 +99,10 @@ class BatchPlan:
     if len(lengths.source) == 0:
       raise InputError("the split has no examples; nothing to plan.")
     self._lengths, self._windows, self._seed = lengths, windows, seed
+    self._drawn = drawn
     cells = Cells.of(lengths)
-    longest = int(cells.length_C2.max())
+    meant = Cells.of(drawn.expected) if drawn else cells
+    longest = int(meant.length_C2.max())
     if longest * row_multiple > tokens:
       raise InputError(
         f"config.batch.tokens={tokens} cannot hold {row_multiple} rows of the "
@@ -107,7 +114,7 @@ class BatchPlan:
     def rows(s: int, t: int) -> int:
       return max(1, tokens // max(s, t) // row_multiple) * row_multiple
 
-    grid = cells.rounded(length_multiple)
+    grid = meant.rounded(length_multiple)
     chosen = by_area(grid.greedy(shapes)) if shapes else choose_few(grid, rows)
     self.shapes = []
     for s, t in chosen:
@@ -119,13 +126,13 @@ class BatchPlan:
       self.shapes.append(Shape(rows(s, t), s, t, *words))
     self._table = Table.of(self.shapes)
 
-  def _fits(self, ids: np.ndarray, shape: Shape) -> np.ndarray:
-    source, target = (side[ids] for side in self._lengths[:2])
-    return (source <= shape.source) & (target <= shape.target)
-
-  def _shape_of(self, ids: np.ndarray) -> np.ndarray:
-    """The cheapest shape of each pair, by number."""
-    return self._table(*(side[ids] for side in self._lengths[:2]))
+  def _sizes(
+    self, id_I: np.ndarray, window: tuple[int, int]
+  ) -> Sequence[np.ndarray]:
+    """source_I, target_I of examples of a window."""
+    if self._drawn:
+      return self._drawn.sizes(window, id_I)
+    return [side[id_I] for side in self._lengths[:2]]
 
   def epoch(self, number: int) -> list[Planned]:
     """The batches of one epoch in order; every pair is in exactly one."""
@@ -149,21 +156,23 @@ class BatchPlan:
     What does not fill a batch of its own shape moves on to a larger shape, so
     a window has few short batches, usually one.
     """
-    shape_I = self._shape_of(id_I)
+    source_I, target_I = self._sizes(id_I, window)
+    shape_I = self._table(source_I, target_I)
     batches: list[Planned] = []
-    carried = np.empty(0, np.int64)
+    carried = np.empty(0, np.int64)  # places in id_I
     for position, shape in enumerate(self.shapes):
       last = position == len(self.shapes) - 1
-      fits = self._fits(carried, shape)
-      own = id_I[rng.permutation(np.flatnonzero(shape_I == position))]
-      ids = np.concatenate([carried[fits], own])
+      fits = source_I[carried] <= shape.source
+      fits &= target_I[carried] <= shape.target
+      own = rng.permutation(np.flatnonzero(shape_I == position))
+      place = np.concatenate([carried[fits], own])
       carried = carried[~fits]
-      full = len(ids) if last else len(ids) // shape.rows * shape.rows
+      full = len(place) if last else len(place) // shape.rows * shape.rows
       batches += [
-        Planned(shape, ids[i : i + shape.rows], window)
+        Planned(shape, id_I[place[i : i + shape.rows]], window)
         for i in range(0, full, shape.rows)
       ]
-      carried = np.concatenate([carried, ids[full:]])
+      carried = np.concatenate([carried, place[full:]])
     return [batches[i] for i in rng.permutation(len(batches))]
 
   def walk(self, start: Position) -> Iterator[tuple[Position, Planned]]:
@@ -210,9 +219,13 @@ class BatchPlan:
     held = sum(len(planned.ids) for planned in first)
     return self._windows.examples / held * len(first)
 
-  def subwords(self, ids: np.ndarray) -> tuple[int, int]:
-    """Of some examples, without padding: of the source, of the target."""
-    source, target = (int(side[ids].sum()) for side in self._lengths[:2])
+  def subwords(self, planned: Planned) -> tuple[int, int]:
+    """Of a batch, without padding: of the source, of the target."""
+    if self._drawn:
+      return self._drawn.subwords(planned.window, planned.ids)
+    source, target = (
+      int(side[planned.ids].sum()) for side in self._lengths[:2]
+    )
     return source, target
 
   def padding(self, number: int = 0) -> float:
@@ -220,7 +233,7 @@ class BatchPlan:
     positions = real = 0
     for planned in self._epoch(number):
       positions += planned.shape.positions
-      real += sum(self.subwords(planned.ids))
+      real += sum(self.subwords(planned))
     return 1.0 - real / positions
 
   def in_order(self) -> list[Planned]:
@@ -234,8 +247,8 @@ class BatchPlan:
     return [p for window, ids in windows for p in self._sorted(ids, window)]
 
   def _sorted(self, id_I: np.ndarray, window: int) -> list[Planned]:
-    shape_I = self._shape_of(id_I)
     source, target = (side[id_I] for side in self._lengths[:2])
+    shape_I = self._table(source, target)
     order = np.lexsort((target, source, shape_I))
     batches = []
     for number in range(len(self.shapes) - 1, -1, -1):

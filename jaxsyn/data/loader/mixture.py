@@ -1,7 +1,8 @@
 """Several prepared folders as one training split: config.data.mixture.
 
 Back-translations, other domains, other languages. The vocabulary is one, so that
-ids mean the same; ids of relations become those of config.data.directory. An epoch
+ids mean the same; ids of relations, and of lemmas and the like, become those of
+config.data.directory. An epoch
 goes through a corpus as often as its rate says: so many whole times, and through
 a part that is drawn anew each epoch (`windows`).
 
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxsyn.data.annotations.annotation import NO_LABEL, UNKNOWN, label_ids
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import FEATURES, NO_RELATION, NO_WORD, relation_ids
 from jaxsyn.data.store import manifests
@@ -70,7 +72,7 @@ class _Corpus:
   Attributes:
     name: for the log.
     files: its columns.
-    relations: feature -> id here of each id there.
+    relations: feature -> id here of each id there; of lemmas and the like too.
     tag: put before each source; None: none.
   """
 
@@ -240,6 +242,14 @@ def _relations(
       ids = relation_ids(ours)
       table = [NO_RELATION, *(ids.get(label, NO_RELATION) for label in labels)]
       found[f"{side}_relation"] = np.array(table, np.int32)
+  for side, of_side in other.manifest.get("labels", {}).items():
+    known = first.manifest.get("labels", {}).get(side, {})
+    for name, labels in of_side.items():
+      ours = known.get(name, labels)
+      if f"{side}_{name}" in features and labels != ours:
+        ids = label_ids(ours)
+        table = [NO_LABEL, *(ids.get(label, ids[UNKNOWN]) for label in labels)]
+        found[f"{side}_{name}"] = np.array(table, np.int32)
   return found
 
 
@@ -248,6 +258,8 @@ def _unknown(
 ) -> Iterator[str]:
   """What is to be told of relations that have no id in the first corpus."""
   for name, table in relations.items():
+    if not name.endswith("_relation"):
+      continue  # of others that are unknown there are in any data
     lost = np.flatnonzero(table[1:] == NO_RELATION) + 1
     if not len(lost):
       continue

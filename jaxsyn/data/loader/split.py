@@ -36,6 +36,7 @@ from jaxsyn.data.loader.columns import Batch, Columns
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.loader.held import hold
 from jaxsyn.data.loader.mixture import Mixed
+from jaxsyn.data.loader.sampling import Sampler, needed, open_sampler
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store import manifests
@@ -108,6 +109,7 @@ class Split:
       example counts in the loss.
     share: this host's of the rows of every batch.
     change: a caller's own function on every batch.
+    sampler: draws the subwords of training; None: they are those stored.
   """
 
   files: ColumnFiles | Mixed
@@ -119,6 +121,11 @@ class Split:
   second: tuple[int, float] | None = None
   share: Share = ALL_ROWS
   change: Change | None = None
+  sampler: Sampler | None = None
+  # Of the epoch that was drawn last, where all are held.
+  _epoch: dict[tuple[int, int], Columns] = dataclasses.field(
+    default_factory=dict, init=False, repr=False, compare=False
+  )
 
   def __len__(self) -> int:
     return len(self.files)
@@ -128,6 +135,16 @@ class Split:
     """All examples, read when they are first asked for."""
     return hold(self.files, self.features)
 
+  def _whole(self, window: tuple[int, int], drawn: bool) -> Columns:
+    """All examples, as they are stored or as they are drawn in an epoch."""
+    if not (drawn and self.sampler):
+      return self.held
+    if window not in self._epoch:
+      self._epoch.clear()
+      every = np.arange(len(self))
+      self._epoch[window] = self.sampler.put(self.held, window, every)
+    return self._epoch[window]
+
   def batches(self, start: Position) -> Iterator[Dealt]:
     """Batches without end, from a position on.
 
@@ -135,9 +152,10 @@ class Split:
       InputError: a file of columns is damaged, when it is come to.
     """
     walk = self.plan.walk(start)
-    for (after, planned), held in self._held(walk, lambda step: step[1]):
-      source, target = self.plan.subwords(planned.ids)
-      batch = self.batch(planned, held)
+    drawn = self._held(walk, lambda step: step[1], drawn=True)
+    for (after, planned), held in drawn:
+      source, target = self.plan.subwords(planned)
+      batch = self.batch(planned, held, drawn=True)
       corpora = None
       if isinstance(self.files, Mixed):
         corpora = self.files.count(planned.ids)
@@ -152,7 +170,11 @@ class Split:
       yield self.batch(one, held)
 
   def _held(
-    self, steps: Iterator[T], of: Callable[[T], Planned]
+    self,
+    steps: Iterator[T],
+    of: Callable[[T], Planned],
+    *,
+    drawn: bool = False,
   ) -> Iterator[tuple[T, Held | None]]:
     """Each step with where its examples are in memory; None: all are."""
     if self.whole:
@@ -170,6 +192,8 @@ class Split:
       spare = last.popleft() if len(last) == 2 else None
       columns = hold(self.files, self.features, number, spare)
       last.append(columns)
+      if drawn and self.sampler:
+        columns = self.sampler.put(columns, of(window[0]).window, number)
       ends = np.cumsum([len(ids) for ids in own])[:-1]
       held = (Held(columns, some) for some in np.split(place, ends))
       return list(zip(window, held))
@@ -195,18 +219,21 @@ class Split:
       self.batch(Planned(shape, nobody), none) for shape in self.plan.shapes
     ]
 
-  def batch(self, planned: Planned, held: Held | None = None) -> Batch:
+  def batch(
+    self, planned: Planned, held: Held | None = None, *, drawn: bool = False
+  ) -> Batch:
     """The arrays of a planned batch, or of this host's share of its rows.
 
     Args:
       planned: the batch.
       held: this host's examples of it; None: all are held.
+      drawn: with subwords drawn for its epoch, where there is a sampler.
 
     Raises:
       ValueError: the shape is too narrow for an example.
     """
     ids, rows = self._own(planned)
-    columns, place = held or (self.held, ids)
+    columns, place = held or (self._whole(planned.window, drawn), ids)
     batch = columns.batch(self.features, place, planned.shape, rows=rows)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
     weight_B[: len(ids)] = 1
@@ -222,7 +249,8 @@ class Split:
       corpora = zip(self.files.corpora, self.files.rates)
       each = [f"{c.name} {len(c.files):,} x {rate:.4g}" for c, rate in corpora]
       return [f"examples an epoch: {', '.join(each)}", *self.files.notes]
-    return list(filter(None, [examples.told(self.notes)]))
+    drawn = self.sampler.told if self.sampler else ""
+    return list(filter(None, [examples.told(self.notes), drawn]))
 
 
 def open_split(
@@ -257,6 +285,12 @@ def open_split(
       long for a batch.
   """
   own = Examples(records, data, seed, both=both_tasks)
+  sampler = None
+  if both_tasks:
+    reads = {*reads, *needed(data.sampling, reads)}
+    sampler = open_sampler(
+      records, data.sampling, seed=seed, memory_gib=batch.memory_gib
+    )
   features = manifests.features_for(records.manifest, reads)
   files: ColumnFiles | Mixed
   files, notes = _columns(own, features, batch)
@@ -275,6 +309,7 @@ def open_split(
   plan = BatchPlan(
     files.lengths.read_by(features),
     windows if isinstance(files, Mixed) or not windows.whole else None,
+    sampler,
     tokens=batch.tokens,
     shapes=batch.shapes,
     seed=seed,
@@ -291,6 +326,7 @@ def open_split(
     second=own.second(notes),
     share=share,
     change=change,
+    sampler=sampler,
   )
 
 

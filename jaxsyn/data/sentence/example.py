@@ -30,6 +30,8 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store.rows import Rows
 
 PARSED = Parsed()
+# side -> open annotation -> label -> id.
+Labels = Mapping[str, Mapping[str, Mapping[str, int]]]
 
 
 def encode(
@@ -39,6 +41,7 @@ def encode(
   vocabularies: tuple[Vocabulary, Vocabulary],
   relations: Mapping[str, Mapping[str, int]],
   annotations: Sequence[str] = (),
+  labels: Labels | None = None,
   line: int = 0,
   tree: Tree = PARSED,
   seed: int = 0,
@@ -55,6 +58,7 @@ def encode(
     relations: side ("source", "target") -> relation label -> id, from
       `schema.relation_ids`; needed for sides that are parses.
     annotations: names of `jaxsyn.data.annotations`, for sides that are parses.
+    labels: of the open ones among them.
     line: number of the pair in the raw files, from 1.
     tree: which tree is to be given: see `retree`.
     seed: of the run, for random trees.
@@ -71,6 +75,7 @@ def encode(
     vocabularies=vocabularies,
     relations=relations,
     annotations=annotations,
+    labels=labels,
     tree=tree,
     seed=seed,
   )
@@ -86,6 +91,7 @@ def encode_all(
   vocabularies: tuple[Vocabulary, Vocabulary],
   relations: Mapping[str, Mapping[str, int]],
   annotations: Sequence[str] = (),
+  labels: Labels | None = None,
   tree: Tree = PARSED,
   seed: int = 0,
 ) -> Rows:
@@ -94,7 +100,7 @@ def encode_all(
   Args:
     sources, targets: at least one; on a side all are parses, or all texts.
     lines: number of each pair.
-    vocabularies, relations, annotations, tree, seed: see `encode`.
+    vocabularies, relations, annotations, labels, tree, seed: see `encode`.
   """
   flat, sizes = {}, {}
   flat["line"] = np.fromiter(lines, FEATURES["line"].dtype, len(sources))
@@ -108,7 +114,9 @@ def encode_all(
         parses,
         vocabulary,
         relations[side],
-        annotations=annotations,
+        annotations={
+          n: (labels or {}).get(side, {}).get(n) for n in annotations
+        },
         tree=tree,
         seed=seed,
       )
@@ -133,7 +141,7 @@ def _encode_trees(
   vocabulary: Vocabulary,
   relations: Mapping[str, int],
   *,
-  annotations: Sequence[str],
+  annotations: Mapping[str, Mapping[str, int] | None],
   tree: Tree,
   seed: int,
 ) -> dict[str, Ragged]:
@@ -170,8 +178,12 @@ def _encode_trees(
     "tree_distance": (tree_distances(head_W, words), words * words),
     "parsed": ([parse.parsed for parse in parses], one),
     **{
-      name: (np.concatenate([*map(ANNOTATIONS[name]().array, parses)]), words)
-      for name in annotations
+      name: (
+        np.concatenate([one().array(parse, ids) for parse in parses]),
+        words,
+      )
+      for name, ids in annotations.items()
+      for one in (ANNOTATIONS[name],)
     },
   }
 

@@ -16,6 +16,7 @@ import functools
 import hashlib
 import io
 import itertools
+import random
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,12 +27,13 @@ import sentencepiece
 from jaxsyn import files
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import BOS, EOS, PAD, SPECIAL, UNK
+from jaxsyn.data.sentence import segmentation
+from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.errors import InputError
 
 # How an unknown word is written: set off by blanks, SentencePiece's own sign. To
 # BLEU it is one token, which normalised text cannot hold.
 UNKNOWN = "⁇"
-BLANK = "▁"  # SentencePiece's, before each word
 
 
 class Pieces(NamedTuple):
@@ -114,6 +116,50 @@ class Vocabulary:
     if self.whole_words:
       return self._words(text).id
     return self._processor.encode(text)
+
+  def sample(self, text: str, seed: int, alpha: float) -> Pieces:
+    """Subwords drawn at random; as `encode` otherwise, for models that can.
+
+    Args:
+      text: the sentence.
+      seed: what is drawn follows from it, the text and the model alone.
+      alpha: of config.data.sampling; 0, of BPE: those of `encode`.
+    """
+    assert self._cut, "can_sample says it"
+    normal, offset = self._processor.normalize(text, with_offsets=True)
+    ends = self._cut(normal, self._scores, alpha, random.Random(seed))
+    pieces = Pieces([], [], [])
+    for i, j in zip([0, *ends], ends):
+      piece = self._processor.piece_to_id(normal[i:j])
+      if piece == UNK and pieces.id and pieces.id[-1] == UNK:
+        pieces.end[-1] = offset[j]  # SentencePiece makes neighbours one
+        continue
+      pieces.id.append(piece)
+      pieces.begin.append(offset[i])
+      pieces.end.append(offset[j])
+    return pieces
+
+  @property
+  def can_sample(self) -> bool:
+    """Whether a sentence can have other subwords than those of `encode`."""
+    return self._cut is not None
+
+  @functools.cached_property
+  def _cut(self) -> segmentation.Cut | None:
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(self._model)
+    spec = sentencepiece_model_pb2.TrainerSpec
+    return {
+      spec.BPE: segmentation.by_merges,
+      spec.UNIGRAM: segmentation.by_lattice,
+    }.get(model.trainer_spec.model_type)
+
+  @functools.cached_property
+  def _scores(self) -> dict[str, float]:
+    p = self._processor
+    ids = range(len(SPECIAL), self.size)
+    return {p.id_to_piece(i): p.get_score(i) for i in ids}
 
   def _words(self, text: str) -> Pieces:
     """As `encode`, of whole words.

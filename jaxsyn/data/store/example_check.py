@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.schema import EOS, SIDES
 from jaxsyn.data.sentence import linearise
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.decoding import NotAnExample
 from jaxsyn.data.store.rows import Rows
 
@@ -35,6 +35,9 @@ class Check:
     self._labels = {s: len(e) for s, e in manifest["relations"].items()}
     self._brackets = len(manifest.get("brackets", {}).get("source", ()))
     self._annotations = tuple(manifest.get("annotations", ()))
+    self._of_words = {
+      side: dict(manifests.label_counts(manifest, side)) for side in SIDES
+    }
 
   def __call__(self, rows: Rows) -> None:
     """Raises NotAnExample for the first that is none."""
@@ -81,8 +84,8 @@ class Check:
     ):
       yield rows.sizes(name) != due, name, "has another number of values"
     for name, annotation in zip(said, self._annotations):
-      if labels := ANNOTATIONS[annotation].labels:
-        bad = _beyond(rows.flat[name], len(labels) + 1)
+      if labels := self._of_words[side][annotation]:
+        bad = _beyond(rows.flat[name], labels + 1)
         yield rows.which(name, bad), name, "has an unknown label"
     words_S = np.repeat(words, pieces)
     bad = _beyond(rows.flat[word] + 1, words_S + 1)

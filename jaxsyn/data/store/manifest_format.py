@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from jaxsyn.data.annotations import ANNOTATIONS
-from jaxsyn.data.options import DataName, Prepare
+from jaxsyn.data.annotations.annotation import UNKNOWN
+from jaxsyn.data.options import MOST_LABELS, DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, Range, Strictness, from_config
@@ -111,6 +112,9 @@ class Manifest:
   files: dict[FileName, File]
   brackets: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
   annotations: tuple[str, ...] = ()
+  labels: dict[str, dict[str, tuple[str, ...]]] = dataclasses.field(
+    default_factory=dict
+  )
   # For people alone, and `preprocess.build`.
   source_language: str = ""
   target_language: str = ""
@@ -161,6 +165,8 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
   if unknown := set(manifest.annotations) - set(ANNOTATIONS):
     rule = f"of {', '.join(ANNOTATIONS)}, of jaxsyn.data.annotations"
     yield "annotations", sorted(unknown), rule
+    return
+  yield from _faults_of_labels(manifest)
   if not set(manifest.brackets) <= {"source"}:
     yield "brackets", sorted(manifest.brackets), "of the source"
   for field in ("relations", "brackets"):
@@ -171,6 +177,20 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
   for name, split in manifest.splits.items():
     for field, value, rule in _faults_of_split(manifest, name, split):
       yield f"splits.{name}.{field}", value, rule
+
+
+def _faults_of_labels(manifest: Manifest) -> Iterator[Fault]:
+  wanted = [n for n in manifest.annotations if ANNOTATIONS[n].open]
+  due = {side: sorted(wanted) for side in manifest.sides if wanted}
+  found = {side: sorted(own) for side, own in manifest.labels.items()}
+  if found != due:
+    yield "labels", found, f"of the open annotations of each side, {due}"
+  for side, of_side in manifest.labels.items():
+    for name, labels in of_side.items():
+      first, twice = labels[:1] == (UNKNOWN,), len({*labels}) < len(labels)
+      if not first or twice or len(labels) > MOST_LABELS + 1:
+        rule = f"different labels, {UNKNOWN} first, {MOST_LABELS:,} beside it"
+        yield f"labels.{side}.{name}", f"{len(labels):,} labels", rule
 
 
 def _faults_of_split(

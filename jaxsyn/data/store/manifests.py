@@ -15,6 +15,8 @@ from typing import Any
 
 from jaxsyn import checksums, files
 from jaxsyn.data import schema
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.annotations.annotation import label_ids
 from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, layout, manifest_format
@@ -126,7 +128,8 @@ def features_for(
 def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
   """What `jaxsyn.data.sentence.example.encode` must know of a data set.
 
-  Returns: "relations", side -> relation label -> id, and "annotations".
+  Returns: "relations", side -> relation label -> id; "annotations"; and "labels",
+    side -> open annotation -> label -> id.
   """
   return {
     "relations": {
@@ -134,7 +137,25 @@ def encoding(manifest: Mapping[str, Any]) -> dict[str, Any]:
       for side, labels in manifest["relations"].items()
     },
     "annotations": tuple(manifest.get("annotations", ())),
+    "labels": {
+      side: {name: label_ids(labels) for name, labels in of_side.items()}
+      for side, of_side in manifest.get("labels", {}).items()
+    },
   }
+
+
+def label_counts(
+  manifest: Mapping[str, Any], side: str
+) -> tuple[tuple[str, int], ...]:
+  """How many labels each annotation of a side has: (name, number).
+
+  Open annotations that the data lacks have none.
+  """
+  known = manifest.get("labels", {})
+  return tuple(
+    (name, len(schema.labels_of_annotation(name, side, known)))
+    for name in ANNOTATIONS
+  )
 
 
 def split(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:

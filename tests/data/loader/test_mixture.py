@@ -186,6 +186,20 @@ def test_relations_become_those_of_the_first(corpora):
   assert note.endswith("are read without: x")
 
 
+def test_lemmas_become_those_of_the_first(corpora):
+  """Those that the first does not know are unknown, as they are anywhere."""
+  main, other = (PreparedSplit(folder, "train") for folder in corpora)
+  open_ = {"annotations": ["lemma"]}
+  ours, theirs = ["<unk>", "a", "b"], ["<unk>", "b", "x", "a"]
+  main.manifest.update(open_, labels={"source": {"lemma": ours}})
+  other.manifest.update(open_, labels={"source": {"lemma": theirs}})
+  found = mixture._relations(main, other, ["source_lemma", "source_relation"])
+  # There: none, <unk>, b, x and a are 0 to 4.
+  assert found["source_lemma"].tolist() == [0, 1, 3, 1, 2]
+  assert "source_lemma" not in mixture._relations(main, other, [])
+  assert "source_lemma" not in mixture._relations(main, main, ["source_lemma"])
+
+
 def test_tags_are_before_the_sources_of_other_corpora(corpora):
   found, plain = by_number(mixed(corpora, tags=True)), by_number(mixed(corpora))
   tag = 1000  # after the vocabulary

@@ -6,6 +6,9 @@ import collections
 import gzip
 import hashlib
 import itertools
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sacrebleu
@@ -13,7 +16,7 @@ import sentencepiece
 
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import BOS, EOS, PAD, UNK
-from jaxsyn.data.sentence import vocabulary
+from jaxsyn.data.sentence import segmentation, vocabulary
 from jaxsyn.errors import InputError
 
 LINES = [
@@ -338,3 +341,94 @@ def test_a_model_with_other_special_symbols(tmp_path):
   )
   with pytest.raises(InputError, match=r"are \(-1, 0, 1, 2\), but must be"):
     vocabulary.Vocabulary(tmp_path / "other.model")
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def sampled(request, tmp_path_factory) -> vocabulary.Vocabulary:
+  path = tmp_path_factory.mktemp(request.param) / "vocabulary.model"
+  options = Subwords(size=100, type=request.param)
+  return vocabulary.train(LINES, path, options)
+
+
+def drawn(vocabulary, line, seed, alpha=0.3):
+  return vocabulary.sample(line, seed, alpha)
+
+
+def test_a_seed_is_a_segmentation(sampled):
+  """Whatever was drawn before, and in whatever thread."""
+  lines = [*LINES[:5], *HARD]
+  first = [drawn(sampled, line, seed) for seed, line in enumerate(lines)]
+  jobs = [*enumerate(lines)][::-1] * 3
+  with ThreadPoolExecutor(3) as pool:
+    found = [*pool.map(lambda job: drawn(sampled, job[1], job[0]), jobs)]
+  assert found == first[::-1] * 3
+  different = {tuple(drawn(sampled, LINES[1], seed).id) for seed in range(40)}
+  assert len(different) > 5
+
+
+def test_a_segmentation_is_of_the_same_text(sampled):
+  for line in (*LINES[:5], *HARD):
+    plain = sampled.encode(line)
+    for seed in range(20):
+      pieces = drawn(sampled, line, seed)
+      assert sampled.decode(pieces.id) == sampled.decode(plain.id)
+      assert len(pieces.id) == len(pieces.begin) == len(pieces.end)
+      if not plain.id:
+        continue
+      assert pieces.begin[0] == plain.begin[0]
+      assert pieces.end[-1] == plain.end[-1]
+      assert pieces.begin[1:] == pieces.end[:-1]
+      assert [*pieces.begin] == sorted(pieces.begin)
+
+
+def test_how_much_is_drawn_follows_alpha(sampled):
+  line = LINES[1]
+  plain = len(sampled.encode(line).id)
+
+  def mean(alpha):
+    sizes = [len(drawn(sampled, line, s, alpha).id) for s in range(60)]
+    return sum(sizes) / len(sizes)
+
+  few, some, many = map(mean, (1e-6, 0.3, 0.999))
+  if sampled.path.parent.name.startswith("bpe"):
+    assert few == plain < some < many
+    characters = len(line.replace(" ", "")) + line.count(" ") + 1
+    assert many > 0.95 * characters
+  else:
+    assert few > some > many >= plain
+
+
+def test_the_same_is_drawn_in_another_process(sampled):
+  """SentencePiece's own generator has other numbers in each."""
+  found = [drawn(sampled, line, 7).id for line in LINES[:5]]
+  code = (
+    "import sys; from jaxsyn.data.sentence.vocabulary import Vocabulary\n"
+    "one = Vocabulary(sys.argv[1])\n"
+    "print([one.sample(line, 7, 0.3).id for line in sys.argv[2:]])"
+  )
+  command = [sys.executable, "-c", code, str(sampled.path), *LINES[:5]]
+  done = subprocess.run(command, check=True, capture_output=True, text=True)
+  assert done.stdout.strip() == str(found)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_without_chance_subwords_are_sentencepiece_s(
+  kind, real_lines, tmp_path
+):
+  """Merges that are never left out; of all segmentations the most probable."""
+  options = Subwords(size=3000, type=kind, character_coverage=0.9995)
+  own = vocabulary.train(real_lines, tmp_path / "vocabulary.model", options)
+  alpha = 0.0
+  if kind == "unigram":
+    cut = segmentation.by_lattice
+    own._cut = lambda normal, scores, alpha, rng: cut(normal, scores, 1.0, None)
+  for line in (*real_lines[::4], *HARD, "", " "):
+    assert own.sample(line, 0, alpha) == own.encode(line), line
+
+
+def test_who_has_a_choice_is_known(sampled, tmp_path):
+  assert sampled.can_sample
+  for kind in ("char", "word"):
+    options = Subwords(size=120, type=kind)
+    own = vocabulary.train(LINES, tmp_path / f"{kind}.model", options)
+    assert not own.can_sample

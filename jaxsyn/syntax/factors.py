@@ -1,0 +1,221 @@
+"""What is said of a word, embedded and joined with its subwords.
+
+Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
+Translation" (arXiv:1606.02892), section 3: x_j = [E_1 x_j1; ...; E_k x_jk], the
+vectors of all features of a subword one after the other, as wide together as a
+subword's alone was. Summed instead, as positions are: x_j = Σ_k E_k x_jk.
+
+Letters: P of all factors' own dimensions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.options import At, Choice, Table, option
+from jaxsyn.options.bounds import Count, NameOf
+from jaxsyn.syntax.labels import table_of
+from jaxsyn.syntax.last_dimensions import last_cell, with_last
+from jaxsyn.syntax.part import Part, Site, Spec, View, Where
+
+
+@dataclasses.dataclass(frozen=True)
+class Factor(Choice):
+  """A label of each subword, from 1; 0 where there is no word."""
+
+  # Of the dimensions of all: of 500 a lemma has 115, a tag 10, the place in its
+  # word 5 (Sennrich & Haddow, table 1, as we recall it).
+  share: ClassVar[float] = 10 / 500
+  reads: ClassVar[str] = ""  # a fact of the view, beside words
+
+  def count(self, where: Where, positions: int) -> int:
+    """How many labels there are.
+
+    Args:
+      where: of the part.
+      positions: of its options.
+    """
+    raise NotImplementedError
+
+  def label_BS(self, view: View, positions: int) -> Array:
+    raise NotImplementedError
+
+
+class Relation(Factor):
+  """The dependency relation of the subword's word."""
+
+  reads = "relation"
+
+  def count(self, where: Where, positions: int) -> int:
+    return where.relations
+
+  def label_BS(self, view: View, positions: int) -> Array:
+    return view.relation_BS
+
+
+class Position(Factor):
+  """Which word of the sentence it is; those far behind share a label."""
+
+  def count(self, where: Where, positions: int) -> int:
+    return positions
+
+  def label_BS(self, view: View, positions: int) -> Array:
+    return jnp.clip(view.word_BS + 1, 0, positions)
+
+
+class Subword(Factor):
+  """Where in its word: 1 all of it, 2 its begin, 3 within, 4 its end.
+
+  Section 3 of the paper: O, B, I and E.
+  """
+
+  share = 5 / 500
+
+  def count(self, where: Where, positions: int) -> int:
+    return 4
+
+  def label_BS(self, view: View, positions: int) -> Array:
+    word_BS = view.word_BS
+    same_BS = word_BS[:, 1:] == word_BS[:, :-1]
+    no_B1 = jnp.zeros_like(word_BS[:, :1], bool)
+    after_BS = jnp.concatenate([no_B1, same_BS], axis=1)  # of the one before
+    before_BS = jnp.concatenate([same_BS, no_B1], axis=1)
+    inner_BS = jnp.where(before_BS, 3, 4)
+    outer_BS = jnp.where(before_BS, 2, 1)
+    label_BS = jnp.where(after_BS, inner_BS, outer_BS)
+    return jnp.where(view.is_word_BS, label_BS, 0)
+
+
+def _annotated(name: str) -> type[Factor]:
+  """The factor of an annotation that has labels."""
+
+  class Said(Factor):
+    reads = name
+    share = 115 / 500 if name == "lemma" else Factor.share
+
+    def count(self, where: Where, positions: int) -> int:
+      return dict(where.labels).get(name, 0)
+
+    def label_BS(self, view: View, positions: int) -> Array:
+      return view.annotation_BS(name)
+
+  Said.__doc__ = ANNOTATIONS[name].__doc__
+  return Said
+
+
+FACTORS: Table[Factor] = Table(
+  "factor",
+  {
+    **{
+      name: _annotated(name)
+      for name, annotation in ANNOTATIONS.items()
+      if annotation.labels or annotation.open
+    },
+    "relation": Relation,
+    "position": Position,
+    "subword": Subword,
+  },
+)
+
+
+class _Factors(Part):
+  def setup(self) -> None:
+    spec, where = self.spec, self.where
+    for name, size in spec.sizes_in(where.width).items():
+      labels = FACTORS[name]().count(where, spec.positions)
+      setattr(self, name, table_of(labels, size, where))
+
+  def embed(self, x_BSD: Array, view: View) -> Array:
+    spec = self.spec
+    if not spec.names:
+      return x_BSD
+    vectors = [
+      getattr(self, name)(FACTORS[name]().label_BS(view, spec.positions))
+      for name in spec.names
+    ]
+    vectors = [vector_BSP.astype(x_BSD.dtype) for vector_BSP in vectors]
+    if spec.scale:
+      vectors = [vector_BSP * self.where.width**0.5 for vector_BSP in vectors]
+    if spec.join == "sum":
+      return view.if_parsed(sum(vectors, x_BSD), x_BSD)
+    return with_last(x_BSD, jnp.concatenate(vectors, axis=-1), view)
+
+
+@dataclasses.dataclass(frozen=True)
+class Factors(Spec):
+  """Annotations of a word, embedded and joined with its subwords' embeddings.
+
+  All subwords of a word bear the word's labels. The end sign and pads have a
+  label of their own in every factor; a sentence without a tree keeps its token
+  embeddings whole. Positions and dropout come afterwards.
+  """
+
+  names: tuple[Annotated[str, NameOf("jaxsyn.syntax.factors:FACTORS")], ...] = (
+    option(
+      ("upos", "feats", "lemma", "relation", "position", "subword"),
+      'Which: annotations that have labels; "relation"; "position" of the word in '
+      'the sentence; "subword", whether it is all of its word, its begin, within, '
+      "or its end. (): none.",
+    )
+  )
+  join: Literal["concatenate", "sum"] = option(
+    "concatenate",
+    '"concatenate": they take the last dimensions of the token embedding, so '
+    'that nothing grows; "sum": each is as wide as that, and is added.',
+  )
+  sizes: tuple[Count, ...] = option(
+    (),
+    "Concatenated, the dimensions of each name. (): of D as of the paper's 500, "
+    "a lemma 115, the subword's place 5, others 10; at least 1.",
+  )
+  positions: Count = option(
+    100, 'Of "position": words from this one on share a label.', unit="words"
+  )
+  scale: bool = option(
+    True,
+    "Multiplies them by √D, as the Transformer's tokens are; the recurrent "
+    "family's are not.",
+  )
+
+  part: ClassVar[type[Part]] = _Factors
+  embeds: ClassVar[bool] = True
+  replaces: ClassVar[bool] = True
+  off: ClassVar[Mapping[str, Any]] = {"names": ()}
+
+  @property
+  def reads(self) -> tuple[str, ...]:
+    facts = (FACTORS[name].reads for name in self.names)
+    found = tuple(fact for fact in facts if fact)
+    return found or ("word",) if self.names else ()
+
+  def sizes_in(self, width: int) -> dict[str, int]:
+    """The width of each factor's vectors, by name, where D is `width`."""
+    if self.join == "sum":
+      return dict.fromkeys(self.names, width)
+    shares = (FACTORS[name].share for name in self.names)
+    sizes = self.sizes or [max(1, round(share * width)) for share in shares]
+    return dict(zip(self.names, sizes))
+
+  def cells(self, layers: int, heads: int) -> set[tuple[int, int]]:
+    return last_cell(len(self.names) if self.join == "concatenate" else 0)
+
+  def check(self, at: At, site: Site) -> None:
+    if len({*self.names}) < len(self.names):
+      raise (at / "names").error(f"={self.names} has one twice.")
+    if self.sizes and len(self.sizes) != len(self.names):
+      raise (at / "sizes").error(
+        f"={self.sizes} must have one for each of names={self.names}, or be ()."
+      )
+    if self.join == "concatenate":
+      total = sum(self.sizes_in(site.width).values())
+      if total > site.width:
+        raise (at / "sizes").error(
+          f": {total} dimensions of the token embedding are wanted, of "
+          f"config.model.width={site.width}."
+        )

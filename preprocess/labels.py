@@ -1,0 +1,57 @@
+"""The labels of open annotations: those that are frequent in training.
+
+Chunks are counted by `preprocess.parse`, beside their trees; here their counts
+become the labels of the manifest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from jaxsyn.data.annotations import ANNOTATIONS
+from jaxsyn.data.annotations.annotation import most_frequent as chosen
+from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.preprocess.corpus import Tools
+
+
+class Counts:
+  """How often some sentences have which label."""
+
+  def __init__(self, annotations: Collection[str]):
+    """Starts with none.
+
+    Args:
+      annotations: names; those that are not open are left out.
+    """
+    self._counts = {
+      name: Counter[str]() for name in annotations if ANNOTATIONS[name].open
+    }
+
+  def add(self, parse: Parse) -> None:
+    for name, counts in self._counts.items():
+      if parse.line_W:
+        counts.update(map(str, ANNOTATIONS[name]().read(parse)))
+
+  def merge(self, page: Mapping[str, Mapping[str, int]]) -> None:
+    """Adds what `page` of others gave."""
+    for name, counts in self._counts.items():
+      counts.update(page[name])
+
+  def page(self) -> dict[str, dict[str, int]]:
+    return {name: dict(counts) for name, counts in self._counts.items()}
+
+
+def most_frequent(tools: Tools, side: str) -> dict[str, list[str]]:
+  """The labels of each open annotation of a side, as the manifest has them.
+
+  All different labels of the training split are in memory meanwhile.
+  """
+  options = tools.config.prepare.parse
+  total = Counts(options.annotations)
+  for number in tools.chunks(tools.config.data.train):
+    total.merge(tools.work.read_page(f"trees/{number}.labels.{side}"))
+  return {
+    name: chosen(counts, options.labels)
+    for name, counts in total.page().items()
+  }

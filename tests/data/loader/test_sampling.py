@@ -1,0 +1,340 @@
+"""Subwords drawn in training: which, of which words, and the same again."""
+
+import collections
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from toy_folders import data_of, opened
+
+from jaxsyn.config import read_config
+from jaxsyn.configs import pud
+from jaxsyn.data.loader import sampling
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.split import Share
+from jaxsyn.data.options import Mixture, Sampling
+from jaxsyn.data.schema import EOS, PAD
+from jaxsyn.data.sentence.align import is_visible
+from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.store import blocks, integrity
+from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+from jaxsyn.preprocess import build
+
+READS = (
+  *("source_parent_mid", "source_tree_distance", "target_parent_mid"),
+  *("source_relation", "target_head"),
+)
+BOTH = ("source", "target")
+
+
+def folder_of(shared_data, folder, kind, sides=BOTH):
+  """Japanese to English, trees of treebanks on some sides; 80 pairs."""
+  config = pud.pud("ja", "en")
+  config.data.directory = str(folder / "data")
+  for split, lines in (("train", "1-80"), ("validation", "901-905")):
+    config.prepare.splits[split] = (*config.prepare.splits[split][:2], lines)
+  del config.prepare.splits["test"]
+  config.data.test = ()
+  config.prepare.parse.sides = sides
+  config.prepare.vocabulary.update(size=2000, joint=False, type=kind)
+  config.prepare.workers = 1
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(blocks, "LONGEST", 16)
+    return build.run(config, str(shared_data / "ud"))
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def records(request, shared_data, tmp_path_factory):
+  folder = folder_of(
+    shared_data, tmp_path_factory.mktemp(request.param), request.param
+  )
+  return PreparedSplit(folder, "train")
+
+
+def drawing(
+  records,
+  reads=READS,
+  *,
+  memory_gib=1.0,
+  tokens=4000,
+  share=None,
+  seed=3,
+  **options,
+):
+  data = dataclasses.replace(
+    data_of(), sampling=Sampling(**{"sides": BOTH, "alpha": 0.3} | options)
+  )
+  split = opened(
+    records,
+    reads,
+    data=data,
+    seed=seed,
+    tokens=tokens,
+    shapes=2,
+    row_multiple=2,
+    memory_gib=memory_gib,
+  )
+  return split if share is None else dataclasses.replace(split, share=share)
+
+
+def epoch_of(split, epoch=0):
+  """The rows of an epoch by the number of their pair, without padding."""
+  found = {}
+  for planned, dealt in zip(
+    split.plan.epoch(epoch), split.batches(Position(epoch))
+  ):
+    for row, number in enumerate(planned.ids.tolist()):
+      found[number] = {k: v[row] for k, v in dealt.batch.items()}
+  return found
+
+
+def ids(row, name="source_id_BS"):
+  return row[name][row[name] != PAD].tolist()
+
+
+def test_all_facts_are_those_of_the_drawn_subwords(records):
+  """Against `encode`, which made the records, and loops over characters."""
+  split = drawing(records)
+  rows, crossing, bare = epoch_of(split), 0, 0
+  parses = zip(
+    *(
+      integrity.sentences(records.directory, records.manifest, "train", side)
+      for side in BOTH
+    )
+  )
+  drawn = 0
+  for number, (stored, both) in enumerate(zip(records, parses)):
+    row = rows[number]
+    for side, axis, parse in zip(BOTH, "ST", both):
+      text = parse.text
+      pieces = split.sampler.pieces(side, number, text, 0)
+      drawn += pieces.id != stored[f"{side}_id"][:-1].tolist()
+      assert ids(row, f"{side}_id_B{axis}") == [*pieces.id, EOS]
+      word_S = []
+      for i, (begin, end) in enumerate(zip(pieces.begin, pieces.end)):
+        seen = [p for p in range(begin, end) if is_visible(text[p])]
+        if not seen:  # goes with the next that has a character
+          later = zip(pieces.begin[i:], pieces.end[i:])
+          spots = (p for b, e in later for p in range(b, e))
+          seen = [p for p in spots if is_visible(text[p])]
+        (word,) = [
+          w
+          for w, (b, e) in enumerate(zip(parse.start_W, parse.end_W))
+          if b <= (seen or [len(text) - 1])[0] < e
+        ]
+        last = max((p for p in seen if p < end), default=begin)
+        crossing += last >= parse.end_W[word]
+        word_S.append(word)
+      bare += len({*word_S}) < len(parse.head_W)
+      size = len(pieces.id)
+      if f"{side}_word_B{axis}" in row:
+        found = row[f"{side}_word_B{axis}"]
+        assert found[:size].tolist() == word_S
+        assert (found[size:] == -1).all()
+      places = [np.flatnonzero(np.array(word_S) == w) for w in range(99)]
+      for i, word in enumerate(word_S):
+        up = parse.head_W[word]
+        while not len(places[up]) and parse.head_W[up] != up:
+          up = parse.head_W[up]
+        mean = np.mean(places[up] if len(places[up]) else places[word])
+        assert row[f"{side}_parent_mid_B{axis}"][i] == np.float32(mean)
+      assert row[f"{side}_parent_mid_B{axis}"][size] == size  # of EOS
+    words = len(both[0].head_W)
+    square = stored["source_tree_distance"].reshape(words, words)
+    found = row["source_tree_distance_BWW"][:words, :words]
+    np.testing.assert_array_equal(found, square)
+  assert drawn > 100  # of 160 sentences
+  assert crossing > 20 and bare > 10  # pieces that hold several words
+
+
+def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
+  split = drawing(records)
+  first, again, second = (epoch_of(split, e) for e in (0, 0, 1))
+  assert first.keys() == second.keys() == {*range(len(records))}
+  same = 0
+  for number in first:
+    for name, array in first[number].items():
+      np.testing.assert_array_equal(array, again[number][name])
+    same += ids(first[number]) == ids(second[number])
+  assert same < len(records) / 2
+  other = epoch_of(drawing(records, seed=4))
+  assert sum(ids(first[n]) == ids(other[n]) for n in first) < len(records) / 2
+
+
+def test_resumed_or_on_several_hosts_it_is_the_same(records):
+  split = drawing(records, tokens=1200)
+  walk = [*itertools.islice(split.batches(Position()), 12)]
+  assert walk[-1].after.epoch >= 1
+  for at in (0, 3, 10):
+    (resumed,) = itertools.islice(split.batches(walk[at].after), 1)
+    for name, array in walk[at + 1].batch.items():
+      np.testing.assert_array_equal(resumed.batch[name], array)
+  hosts = [
+    drawing(records, tokens=1200, share=Share((part,), 2)) for part in (0, 1)
+  ]
+  for whole, *halves in zip(walk, *(h.batches(Position()) for h in hosts)):
+    for name, array in whole.batch.items():
+      both = np.concatenate([half.batch[name] for half in halves])
+      np.testing.assert_array_equal(both, array)
+
+
+def test_neither_order_nor_windows_change_a_draw(records):
+  plain = epoch_of(drawing(records))
+  # Windows of some blocks of 16, and batches of other pairs.
+  for other in (
+    drawing(records, memory_gib=40e3 / 2**30),
+    drawing(records, tokens=1200),
+  ):
+    rows = epoch_of(other)
+    assert rows.keys() == plain.keys()
+    for number in plain:
+      assert ids(rows[number]) == ids(plain[number])
+      name = "target_id_BT"
+      assert ids(rows[number], name) == ids(plain[number], name)
+  assert not drawing(records, memory_gib=40e3 / 2**30).whole
+
+
+def test_batches_are_planned_for_what_is_drawn(records):
+  split, stored = drawing(records), records.columns.lengths
+  bounds = split.sampler.bounds
+  assert (bounds.source >= stored.source).all()
+  small, largest = split.plan.shapes
+  assert 0 <= largest.source - bounds.source.max() < 4  # rounded up
+  assert 0 <= largest.target - bounds.target.max() < 4
+  for epoch in range(3):
+    for planned, dealt in zip(
+      split.plan.epoch(epoch), split.batches(Position(epoch))
+    ):
+      batch = dealt.batch
+      assert batch["source_id_BS"].shape[1] == planned.shape.source
+      drawn = (batch["source_id_BS"] != PAD).sum()
+      assert dealt.source == drawn  # what the log counts
+      assert dealt.target == (batch["target_id_BT"] != PAD).sum()
+      sizes = (batch["source_id_BS"] != PAD).sum(1)[: len(planned.ids)]
+      assert (sizes <= bounds.source[planned.ids]).all()
+  # Each in the smallest shape that holds it, unless its batch was not filled.
+  rows = epoch_of(split)
+  fits = sum(
+    len(ids(row)) <= small.source
+    and len(ids(row, "target_id_BT")) <= small.target
+    for row in rows.values()
+  )
+  narrow = sum(
+    row["source_id_BS"].size == small.source for row in rows.values()
+  )
+  assert fits - small.rows < narrow <= fits
+  one = drawing(records, sides=("target",))
+  dealt = [*itertools.islice(one.batches(Position()), len(one.plan.epoch(0)))]
+  assert sum(each.source for each in dealt) == stored.source.sum()
+
+
+def test_what_is_drawn_is_drawn_once(records, monkeypatch):
+  """A window is kept while it is planned and used, with the one before."""
+  split, count = drawing(records), collections.Counter()
+  draw = sampling.Sampler.pieces
+
+  def counted(self, side, number, text, epoch):
+    count[epoch] += 1
+    return draw(self, side, number, text, epoch)
+
+  monkeypatch.setattr(sampling.Sampler, "pieces", counted)
+  split.plan.first_used(Position(), 100)
+  for dealt in split.batches(Position()):
+    if dealt.after.epoch == 3:
+      break
+  assert {*count.values()} == {2 * len(records)}
+
+
+def test_what_never_fits_is_not_drawn(records):
+  split = drawing(records, alpha=0.9)
+  lengths = records.columns.lengths
+  sampler = split.sampler
+  sampler.__dict__["bounds"] = lengths._replace(
+    source=np.ones_like(lengths.source)
+  )
+  (text,) = itertools.islice(
+    integrity.sentences(records.directory, records.manifest, "train", "source"),
+    1,
+  )
+  found = sampler.pieces("source", 0, text.text, 0)
+  assert found.id == records[0]["source_id"][:-1].tolist()
+
+
+def test_one_side_alone(records):
+  """The other is as it is stored."""
+  rows, drawn = epoch_of(drawing(records, sides=("target",))), 0
+  for number, one in enumerate(records):
+    assert ids(rows[number]) == one["source_id"].tolist()
+    drawn += ids(rows[number], "target_id_BT") != one["target_id"].tolist()
+  assert drawn > len(records) / 2
+
+
+@pytest.mark.parametrize("sides", [("source",), ()], ids=["source", "none"])
+def test_a_side_without_trees_has_subwords_alone(shared_data, tmp_path, sides):
+  folder = folder_of(shared_data, tmp_path, "bpe", sides)
+  records = PreparedSplit(folder, "train")
+  reads = ("source_parent_mid",) if sides else ()
+  split = drawing(records, reads)
+  rows, drawn = epoch_of(split), 0
+  lines = integrity.sentences(folder, records.manifest, "train", "target")
+  for number, (one, line) in enumerate(zip(records, lines)):
+    found = split.sampler.pieces("target", number, line, 0).id
+    assert ids(rows[number], "target_id_BT") == [*found, EOS]
+    drawn += found != one["target_id"][:-1].tolist()
+    if not sides:
+      assert set(rows[number]) == {"source_id_BS", "target_id_BT", "weight_B"}
+  assert drawn > len(records) / 2
+
+
+def test_controls_have_their_own_heads(records):
+  linear = dataclasses.replace(data_of("linear"), sampling=Sampling(sides=BOTH))
+  split = opened(records, READS, data=linear, seed=3, tokens=4000, shapes=2)
+  row = epoch_of(split)[0]
+  size = len(ids(row)) - 1
+  word_S, middle_S = row["source_word_BS"][:size], row["source_parent_mid_BS"]
+  second = np.flatnonzero(word_S == word_S[word_S > word_S[0]][0])[0]
+  # The parent of the next word is the first one.
+  assert middle_S[second] == np.flatnonzero(word_S == word_S[0]).mean()
+  assert TREES.name_of(linear.tree) == "linear"
+
+
+def test_evaluation_draws_nothing(records):
+  data = dataclasses.replace(data_of(), sampling=Sampling(sides=BOTH))
+  split = opened(records, READS, data=data, both_tasks=False)
+  assert split.sampler is None
+  training = drawing(records)
+  stored = {tuple(one["source_id"].tolist()) for one in records}
+  found = {
+    tuple(row[row != PAD].tolist())
+    for batch in training.in_order()
+    for row in batch["source_id_BS"]
+  }
+  assert found - {()} == stored
+
+
+def test_a_vocabulary_without_choice_is_named(shared_data, tmp_path):
+  for kind in ("word", "char"):
+    folder = folder_of(shared_data, tmp_path / kind, kind)
+    with pytest.raises(
+      InputError, match=r"sampling\.sides=.*source\.model has"
+    ):
+      drawing(PreparedSplit(folder, "train"))
+
+
+@pytest.mark.parametrize(
+  "section, value, name",
+  [
+    ("mixture", Mixture(folders=("data/a",)), r"data\.mixture"),
+    ("second", data_of(task="parse").second, r"data\.second\.task"),
+  ],
+)
+def test_what_is_not_made_for_it_is_refused(section, value, name):
+  config = read_config(pud.pud("ja", "en"))
+  data = dataclasses.replace(
+    config.data, sampling=Sampling(sides=BOTH), **{section: value}
+  )
+  with pytest.raises(InputError, match=rf"data\.sampling\.sides.*{name}"):
+    resolve(dataclasses.replace(config, data=data), {})
