@@ -29,7 +29,8 @@ from jax import Array
 
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.schema import PAD, SPECIAL
-from jaxsyn.data.sentence.vocabulary import BLANK, Vocabulary
+from jaxsyn.data.sentence.segmentation import BLANK
+from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.rank import NEVER
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import taken

@@ -8,7 +8,6 @@ Before this file: `model`.
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +23,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import Model
 from jaxsyn.models.layers import sinusoids
 from jaxsyn.models.transformer import Transformer
+from jaxsyn.options import as_dict
 from jaxsyn.plan import PLACES
 from jaxsyn.training.sums import named
 
@@ -201,6 +201,6 @@ def _write_page(model: Model, folder: pathlib.Path) -> None:
     "target_language": model.run.config.data.target_language,
     "nfc": model.run.manifest["options"]["clean"]["nfc"],
     "positions": POSITIONS,
-    "decode": dataclasses.asdict(model.plan.config.decode),
+    "decode": as_dict(model.plan.config.decode),
   }
   files.write_json(folder / PAGE, page)

@@ -13,13 +13,13 @@ Letters: L subword of the longest output, the end sign included.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 from jax import Array
@@ -28,11 +28,10 @@ from jax import export as jax_export
 from jaxsyn import exported, files
 from jaxsyn.data.loader.columns import pad
 from jaxsyn.data.schema import BOS, EOS, PAD, UNK
-from jaxsyn.decode.beam import beam_step
-from jaxsyn.decode.search import Decoding, Sources
+from jaxsyn.decode.search import Asked, Decoding, sources_of
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import Model
-from jaxsyn.models.contract import view_of
+from jaxsyn.options import as_dict
 from jaxsyn.shapes import split
 from jaxsyn.training.sums import named
 
@@ -80,7 +79,7 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
     "ids": {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS},
     "tag": model.plan.tag,
     "nfc": model.run.manifest["options"]["clean"]["nfc"],
-    "decode": dataclasses.asdict(decode),
+    "decode": as_dict(decode),
   }
   files.write_json(folder / PAGE, page)
   return [model.title]
@@ -105,14 +104,13 @@ def _program(
     id_BS = inputs["source_id_BS"]
     length = most * id_BS.shape[1] + decode.max_length_offset
     decoding = Decoding(net, traverse_util.unflatten_dict(params, sep="/"))
-    sources = Sources(id_BS, view_of(inputs, "source"), inputs[_LONGEST])
-    search = decoding.begin(
-      sources, beams=decode.beam, length=length, room=length
-    )
+    place_B = jnp.arange(id_BS.shape[0], dtype=jnp.int32)
+    sources = sources_of(inputs, Asked(inputs[_LONGEST], place_B))
+    search = decoding.begin(sources, decode, length=length, room=length)
     search = jax.lax.while_loop(
       lambda search: search.open_B.any(),
-      lambda search: beam_step(decoding, search, decode),
-      beam_step(decoding, search, decode),
+      lambda search: decode.search.step(decoding, search, decode),
+      decode.search.step(decoding, search, decode),
     )
     return search.ended.token_BNT, search.ended.score_BN
 

@@ -41,7 +41,8 @@ from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.tree import parent_mid
 from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
 from jaxsyn.data.store import integrity, manifests
-from jaxsyn.data.store.prepared import ColumnFiles, Lengths, PreparedSplit
+from jaxsyn.data.store.lengths import Lengths
+from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 

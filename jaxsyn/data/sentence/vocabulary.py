@@ -148,8 +148,9 @@ class Vocabulary:
   def _cut(self) -> segmentation.Cut | None:
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto.FromString(self._model)
-    spec = sentencepiece_model_pb2.TrainerSpec
+    messages: Any = sentencepiece_model_pb2  # made by protobuf as it is loaded
+    model = messages.ModelProto.FromString(self._model)
+    spec = messages.TrainerSpec
     return {
       spec.BPE: segmentation.by_merges,
       spec.UNIGRAM: segmentation.by_lattice,
