@@ -20,7 +20,7 @@ import random
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sentencepiece
 
