@@ -123,9 +123,7 @@ def test_a_parser_that_is_not_the_runs_is_told(reader, tmp_path, monkeypatch):
   monkeypatch.setattr(reader, "_parser", None)
   parallel = ParallelReader(reader)
   for lines in (LINES, LINES[:1]):
-    with pytest.raises(
-      InputError, match=r"is not the source parser .*SHA-256"
-    ):
+    with pytest.raises(InputError, match=r"is not the source parser .*SHA-256"):
       parallel.begin(lines)()
   monkeypatch.setattr(reader, "_spec", None)
   parallel.close()
