@@ -32,11 +32,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import operator
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-import numpy as np
 
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.conllu_text import Parse
@@ -195,23 +194,23 @@ class Counted:
     if not visible(parse.text):
       return
     self.lines += 1
-    for script, times in _scripts(parse.text).items():
-      self.letters += times
-      self.foreign += 0 if _is_of(language, script) else times
+    for letter, times in collections.Counter(parse.text).items():
+      if script := _script(letter):
+        self.letters += times
+        self.foreign += 0 if _is_of(language, script) else times
     if not parse.parsed:
       self.unparsed += 1
       return
-    for start, end in zip(parse.start_W, parse.end_W):
-      self.characters += end - start
-      self.uncut += end - start if end - start > _LONG else 0
-    self.relations.update(r.partition(":")[0] for r in parse.relation_W)
+    lengths = [*map(operator.sub, parse.end_W, parse.start_W)]
+    self.characters += sum(lengths)
+    if max(lengths) > _LONG:
+      self.uncut += sum(length for length in lengths if length > _LONG)
+    self.relations.update(map(_base, parse.relation_W))
     if len(parse.head_W) >= _LEAST_WORDS:
-      head_W = np.array(parse.head_W)
-      place_W = np.arange(len(head_W))
-      below_W = head_W != place_W
       self.trees += 1
-      self.flat += len(set(head_W[below_W].tolist())) <= 1
-      self.chains += bool((np.abs(head_W - place_W)[below_W] == 1).all())
+      hangs = [(i, head) for i, head in enumerate(parse.head_W) if i != head]
+      self.flat += len({head for _, head in hangs}) <= 1
+      self.chains += all(-1 <= head - i <= 1 for i, head in hangs)
 
   def page(self) -> dict[str, Any]:
     """The same for JSON."""
@@ -296,10 +295,10 @@ def _sum_of(words: collections.Counter[str], kinds: frozenset[str]) -> float:
   return _share(sum(words[kind] for kind in kinds), words.total())
 
 
-def _scripts(text: str) -> collections.Counter[str]:
-  return collections.Counter(
-    script for letter in text if (script := _script(letter))
-  )
+@functools.cache
+def _base(relation: str) -> str:
+  """Without its subtype."""
+  return relation.partition(":")[0]
 
 
 @functools.cache
@@ -311,6 +310,7 @@ def _script(letter: str) -> str:
   return words[1] if words[0] == "FULLWIDTH" else words[0]
 
 
+@functools.cache
 def _is_of(language: str, script: str) -> bool:
   base, *rest = language.replace("_", "-").split("-")
   known = _SCRIPTS.get(base.lower(), ())
