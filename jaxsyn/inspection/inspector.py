@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from jaxsyn.data.schema import EOS, NO_WORD
 from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.linearise import TRANSLATE, symbols
+from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.data.sentence.stream import Source
-from jaxsyn.data.sentence.vocabulary import BLANK, Pieces
+from jaxsyn.data.sentence.vocabulary import Pieces
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.pooling import END, source_units, target_units

@@ -20,7 +20,7 @@ import random
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sentencepiece
 
@@ -148,11 +148,11 @@ class Vocabulary:
   def _cut(self) -> segmentation.Cut | None:
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto.FromString(self._model)
-    spec = sentencepiece_model_pb2.TrainerSpec
+    proto: Any = sentencepiece_model_pb2  # whose classes are made when loaded
+    model = proto.ModelProto.FromString(self._model)
     return {
-      spec.BPE: segmentation.by_merges,
-      spec.UNIGRAM: segmentation.by_lattice,
+      proto.TrainerSpec.BPE: segmentation.by_merges,
+      proto.TrainerSpec.UNIGRAM: segmentation.by_lattice,
     }.get(model.trainer_spec.model_type)
 
   @functools.cached_property
