@@ -4,8 +4,7 @@ What a sentence is cut into follows from (seed, epoch, its number, its side)
 alone, so nothing depends on hosts, on the order of batches or on where a run was
 resumed. Words and trees stay; which word a subword is of, and where the parent's
 subwords are, is found again by character offsets, as when data is prepared. For
-that texts and ends of words are kept beside the columns (`column_cache`); they
-are made once, from the text and the trees of the prepared folder.
+that texts and ends of words are kept beside the columns (`texts`).
 
 A window of an epoch is drawn as a whole, before it is planned: so batches are
 planned from what is in them. Every host draws all of it, as every host plans
@@ -16,7 +15,7 @@ batches hold whatever is drawn in any epoch.
 Source: Provilkov et al. 2020 (arXiv:1910.13267), BPE-dropout; Kudo 2018
 (arXiv:1804.10959), subword regularisation.
 
-Before this file: `column_cache`, `columns`. After it: `batch_plan`, `split`.
+Before this file: `texts`, `columns`. After it: `batch_plan`, `split`.
 
 Letters: U block.
 """
@@ -27,31 +26,28 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import itertools
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from jaxsyn.data.loader import column_cache
+from jaxsyn.data.loader import texts
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.options import Sampling
 from jaxsyn.data.schema import EOS, NO_WORD, SIDES
 from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.tree import parent_mid
 from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
-from jaxsyn.data.store import integrity, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
 TRIES = 8
-RECIPE = 1  # raise it when the same text gives other columns
 _LOOKED_AT = 2048  # sentences that are drawn to know how long others will be
 _BLOCKS = 8  # they are of
 _KEPT = 3  # windows: where shapes are looked for, two to come are planned too
-_SPELT = ("utf8", "word_end")
 
 Window = tuple[int, int]  # an epoch, and which of its windows
 
@@ -101,7 +97,7 @@ class Sampler:
 
   def hold(self, number: np.ndarray) -> Rows:
     """Texts and words of some examples: numbers, ascending, each once."""
-    features = self._features
+    features = texts.features(self.files)
     cut = np.searchsorted(number, self.files.start)
     own_U = np.flatnonzero(np.diff(cut))
     parts = [
@@ -110,12 +106,6 @@ class Sampler:
     ]
     return Rows.joined([Rows.of([], features), *parts])
 
-  @property
-  def _features(self) -> tuple[str, ...]:
-    there = self.files.blocks[0][1] if self.files.blocks else ()
-    names = (f"{s}_{own}" for s in self.vocabularies for own in _SPELT)
-    return tuple(name for name in names if name in there)
-
   @functools.cached_property
   def growth(self) -> dict[str, tuple[float, float]]:
     """Side -> (a, b): of n subwords about a · n are drawn, seldom b · √n more."""
@@ -123,10 +113,10 @@ class Sampler:
     chosen = np.unique(np.linspace(0, blocks - 1, _BLOCKS).astype(np.int64))
     each = -(-_LOOKED_AT // len(chosen))
     number = np.concatenate([self._some(block, each) for block in chosen])
-    texts = self.hold(number)
+    held = self.hold(number)
     found = {}
     for side, vocabulary in self.vocabularies.items():
-      lines = [_text(texts, side, i) for i in range(len(number))]
+      lines = [texts.line(held, side, i) for i in range(len(number))]
       stored = self.lengths[SIDES.index(side)][number].astype(np.int64) - 1
       drawn = [
         len(self._draw(vocabulary, line, (number[i], side, "bound")).id)
@@ -254,24 +244,24 @@ class Sampler:
 
   def _drawn(self, epoch: int, ids: np.ndarray) -> Rows:
     whole = len(ids) == len(self.files)
-    texts = self.texts if whole else self.hold(ids)
+    held = self.texts if whole else self.hold(ids)
     flat, start = {}, {}
     for side in self.vocabularies:
       ends = f"{side}_word_end"
       id_, word, sizes = list[int](), list[int](), list[int]()
       for i, number in enumerate(ids.tolist()):
-        text = _text(texts, side, i)
+        text = texts.line(held, side, i)
         found = self.pieces(side, number, text, epoch)
         id_ += found.id
         id_.append(EOS)
         sizes.append(len(found.id) + 1)
-        if ends in texts.flat:
-          begin, end = texts.start[ends][i : i + 2]
-          end_W = texts.flat[ends][begin:end].tolist()
+        if ends in held.flat:
+          begin, end = held.start[ends][i : i + 2]
+          end_W = held.flat[ends][begin:end].tolist()
           word += words_of_pieces(text, found.begin, found.end, end_W, end_W)
           word.append(NO_WORD)
       starts = np.cumsum([0, *sizes])
-      made = {"id": id_} | ({"word": word} if ends in texts.flat else {})
+      made = {"id": id_} | ({"word": word} if ends in held.flat else {})
       for own, values in made.items():
         name = f"{side}_{own}"
         flat[name], start[name] = np.array(values, np.int32), starts
@@ -293,11 +283,6 @@ class Sampler:
     page = " ".join(map(str, (self.seed, *what))).encode()
     seed = int.from_bytes(hashlib.blake2b(page, digest_size=4).digest(), "big")
     return vocabulary.sample(text, seed, self.sampling.alpha)
-
-
-def _text(texts: Rows, side: str, i: int) -> str:
-  start = texts.start[f"{side}_utf8"]
-  return texts.flat[f"{side}_utf8"][start[i] : start[i + 1]].tobytes().decode()
 
 
 def needed(sampling: Sampling, reads: Iterable[str]) -> set[str]:
@@ -340,45 +325,6 @@ def open_sampler(
         " side out, or prepare with config.prepare.vocabulary.type='bpe' or"
         " 'unigram'."
       )
-  features = tuple(
-    f"{side}_{own}"
-    for side in sides
-    for own in _SPELT
-    if own == "utf8" or side in manifest["sides"]
-  )
-  files, _ = column_cache.open_columns(
-    lambda _: _spelt(records, sides),
-    features,
-    column_cache.folder_of(records, features, ["texts", RECIPE]),
-    memory_gib=memory_gib,
-  )
+  files = texts.opened(records, sides, memory_gib=memory_gib)
   lengths = records.columns.lengths
   return Sampler(sampling, seed, vocabularies, files, lengths)
-
-
-def _spelt(records: PreparedSplit, sides: Iterable[str]) -> Iterator[Rows]:
-  """Texts and ends of words of all examples, and what tells their lengths."""
-  sentences = {
-    side: integrity.sentences(
-      records.directory, records.manifest, records.split, side
-    )
-    for side in sides
-  }
-  every = range(len(records.columns.blocks))
-  for rows in records.columns.read(every, [f"{side}_id" for side in SIDES]):
-    flat, start = dict(rows.flat), dict(rows.start)
-
-    def put(name: str, values: np.ndarray, size: Iterable[int]) -> None:
-      flat[name], start[name] = values, np.cumsum([0, *size])  # noqa: B023
-
-    for side, own in sentences.items():
-      some = [*itertools.islice(own, len(rows))]
-      texts = [one if isinstance(one, str) else one.text for one in some]
-      data = [text.encode() for text in texts]
-      joined = np.frombuffer(b"".join(data), np.uint8)
-      put(f"{side}_utf8", joined, map(len, data))
-      ends = [one.end_W for one in some if not isinstance(one, str)]
-      if ends:
-        joined = np.fromiter(itertools.chain.from_iterable(ends), np.int32)
-        put(f"{side}_word_end", joined, map(len, ends))
-    yield Rows(flat, start)

@@ -148,12 +148,11 @@ class Vocabulary:
   def _cut(self) -> segmentation.Cut | None:
     from sentencepiece import sentencepiece_model_pb2
 
-    messages: Any = sentencepiece_model_pb2  # made by protobuf as it is loaded
-    model = messages.ModelProto.FromString(self._model)
-    spec = messages.TrainerSpec
+    proto: Any = sentencepiece_model_pb2  # whose classes are made when loaded
+    model = proto.ModelProto.FromString(self._model)
     return {
-      spec.BPE: segmentation.by_merges,
-      spec.UNIGRAM: segmentation.by_lattice,
+      proto.TrainerSpec.BPE: segmentation.by_merges,
+      proto.TrainerSpec.UNIGRAM: segmentation.by_lattice,
     }.get(model.trainer_spec.model_type)
 
   @functools.cached_property
