@@ -13,10 +13,10 @@ from jaxsyn import train, warm_start, workdir
 from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
+from jaxsyn.matching import Named, labels, match
 from jaxsyn.plan import resolve
 from jaxsyn.training.reader import Reader
 from jaxsyn.training.sums import named
-from jaxsyn.warm_start import Named, match
 
 
 def briefly(config):
@@ -252,7 +252,7 @@ def test_what_axes_count_is_seen_by_the_model(tiny, prepared):
   config.model.update(tie_embeddings=True, tie_output=False)
   config = read_config(config)
   manifest = manifests.read(prepared)
-  found = warm_start.labels(resolve(config, manifest), manifest, prepared)
+  found = labels(resolve(config, manifest), manifest, prepared)
   pieces = manifests.vocabulary(prepared, manifest, "target").pieces()
   table = found["target_table/embedding"][0]
   assert table[: len(pieces)] == tuple(pieces)

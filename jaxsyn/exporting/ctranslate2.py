@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxsyn import files, warm_start
+from jaxsyn import files, matching
 from jaxsyn.data.schema import BOS, EOS, SPECIAL, UNK
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import Model
@@ -71,7 +71,7 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
   for side in (out.encoder, out.decoder):
     side.position_encodings.encodings = place_MD
   tokens = {
-    side: warm_start.tokens(model.plan, run.manifest, run.workdir, side)
+    side: matching.tokens(model.plan, run.manifest, run.workdir, side)
     for side in ("source", "target")
   }
   out.register_source_vocabulary([*tokens["source"]])
