@@ -9,7 +9,7 @@ import dataclasses
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxsyn import files, parameters, workdir
@@ -18,6 +18,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import At, as_dict, from_config
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.sources import SourceReader
+from jaxsyn.training.reader import Parameters
 
 Folder = str | os.PathLike[str]
 
@@ -50,12 +51,14 @@ def open_member(
   parser: Folder,
   longest: int,
   decode: Mapping[str, Any],
+  read: Callable[..., Parameters] = parameters.read,
 ) -> Member:
   """Opens a run, and says its notes on standard error.
 
   Args:
     folder: of the run; FOLDER@CHECKPOINT names a checkpoint of it.
     checkpoint, parser, longest, decode: as of `jaxsyn.session.Session`.
+    read: reads its parameters.
 
   Raises:
     InputError: no run, no checkpoint, another parser than the run's.
@@ -65,15 +68,15 @@ def open_member(
   run = workdir.open_run(path)
   plan = _plan(run, decode)
   sources = SourceReader(run, plan, longest=longest, parser=parser)
-  read = parameters.read(run, plan, sources.features, checkpoint=checkpoint)
+  found = read(run, plan, sources.features, checkpoint=checkpoint)
   asked = checkpoint or plan.config.decode.checkpoint
-  chosen, notes = parameters.title(read, asked), tuple(read.notes)
-  unchosen = not (read.score or notes or read.title)
-  if asked == "best" and len(read.steps) == 1 and unchosen:
+  chosen, notes = parameters.title(found, asked), tuple(found.notes)
+  unchosen = not (found.score or notes or found.title)
+  if asked == "best" and len(found.steps) == 1 and unchosen:
     notes = (f"no checkpoint was chosen by a validation yet: it is {chosen}",)
   for note in notes:  # not by a log, which commands keep quiet
     print(f"{run.workdir}: {note}", file=sys.stderr)
-  return Member(run, plan, sources, read.params, chosen, notes)
+  return Member(run, plan, sources, found.params, chosen, notes)
 
 
 def address(folder: Folder) -> tuple[str, str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
   from rich.console import RenderableType
 
 EVERY = 30.0  # seconds between two lines, where there is no terminal
+_SELDOM = 10  # times so many where nothing has changed
 _LEAST = 0.5  # seconds after which a bar is worth to be seen
 
 
@@ -36,6 +37,7 @@ class Bar:
     *,
     unit: str = "",
     per: str = "",
+    speed: bool = True,
     done: int = 0,
     silent: bool = False,
   ):
@@ -46,17 +48,26 @@ class Bar:
       total: of its units; None: nobody knows.
       unit: singular, as "line".
       per: what its speed is told in, if that is not the unit: see `advance`.
+      speed: whether that is told at all.
       done: before, not in the speed.
       silent: nothing is told.
     """
     self._name, self._total, self._unit, self._per = name, total, unit, per
     self._done = self._before = done
-    self._amount, self._silent = 0, silent
+    self._amount, self._speed = 0, speed
     self._began = self._said = time.monotonic()
     self._lock = threading.Lock()
-    shown = not silent and sys.stderr.isatty()
-    self._screen = _screen if shown else None
+    self._screen = None if silent or not sys.stderr.isatty() else _screen
     self._task: Any = None
+    self._closed = threading.Event()
+    if not silent:
+      # Also while nothing is finished: a first chunk may take a minute.
+      threading.Thread(target=self._watch, daemon=True, name="progress").start()
+
+  def begin(self) -> None:
+    """The clock of its speed starts now."""
+    with self._lock:
+      self._began = time.monotonic()
 
   def advance(self, count: int = 1, amount: int | None = None) -> None:
     """So much more is done.
@@ -68,7 +79,8 @@ class Bar:
     with self._lock:
       self._done += count
       self._amount += count if amount is None else amount
-      self._tell()
+      if self._task is not None and self._screen:
+        self._screen.update(self._task, self._done, self._words())
 
   def at(self, done: int) -> None:
     """So much is done in all."""
@@ -89,20 +101,28 @@ class Bar:
 
   def close(self) -> None:
     """Takes it away."""
-    if self._screen and self._task is not None:
-      self._screen.remove(self._task)
-    self._screen = self._task = None
+    with self._lock:
+      self._closed.set()
+      if self._screen and self._task is not None:
+        self._screen.remove(self._task)
+      self._screen = self._task = None
 
-  def _tell(self) -> None:
-    now = time.monotonic()
-    if self._screen:
-      if self._task is None and now - self._began > _LEAST:
-        self._task = self._screen.add(self._name, self._total)
-      if self._task is not None:
-        self._screen.update(self._task, self._done, self._words())
-    elif not self._silent and now - self._said > EVERY:
-      self._said = now
-      print(f"{self._name}: {self._words()}", file=sys.stderr, flush=True)
+  def _watch(self) -> None:
+    """Tells how far it is until it is closed."""
+    seen = -1
+    while not self._closed.wait(_LEAST if self._screen else min(EVERY, 1.0)):
+      with self._lock:
+        if self._closed.is_set():
+          return
+        if self._screen:
+          if self._task is None:
+            self._task = self._screen.add(self._name, self._total)
+          self._screen.update(self._task, self._done, self._words())
+        elif time.monotonic() - self._said > EVERY * (
+          1 if self._done != seen else _SELDOM
+        ):
+          self._said, seen = time.monotonic(), self._done
+          print(f"{self._name}: {self._words()}", file=sys.stderr, flush=True)
 
   def _words(self) -> str:
     """As in "1,200 of 29,000 lines, 340 lines/s, 82 s left"."""
@@ -111,10 +131,10 @@ class Bar:
     if self._total:
       total = f"{self._total:,} {_plural(self._unit, self._total)}"
       said = [f"{self._done:,} of {total}"]
-    if self._amount:
+    if self._amount and self._speed:
       per = _plural(self._per or self._unit, 2)
       said.append(f"{_rounded(self._amount / seconds)} {per}/s")
-    if self._total and self._done > self._before:
+    if self._total and self._done > self._before and self._speed:
       own = self._done - self._before
       left = seconds * (self._total - self._done) / own
       said.append(f"{span(left)} left")

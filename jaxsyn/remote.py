@@ -15,6 +15,7 @@ import concurrent.futures
 import contextlib
 import errno
 import io
+import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
@@ -75,6 +76,8 @@ def filesystem(path: PathLike) -> Any:
   try:
     import fsspec
 
+    # It logs tracebacks of what it raises as well: ninety lines for no network.
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
     # Listings kept from before would hide what another process has written.
     return fsspec.filesystem(scheme, use_listings_cache=False)
   except ImportError:
@@ -315,7 +318,7 @@ def _told(path: PathLike, writes: bool = False) -> Iterator[None]:
   """
   try:
     yield
-  except (FileExistsError, MemoryError):
+  except (FileExistsError, MemoryError, InputError):
     raise
   except FileNotFoundError as error:
     if not error.filename and (writes or _is_of_bucket(error)):
@@ -347,6 +350,6 @@ def _words(path: PathLike, error: Exception) -> str:
     keys = _STORES[os.fspath(path).partition("://")[0]][1]
     return f"the store refuses ({said}). Keys are looked for in {keys}."
   return (
-    f"the store does not answer as it should ({said}). What is there is whole: "
-    "look after the way to it, and run the same command again."
+    f"the store does not answer as it should ({said}). Check its address and "
+    "the network, and run the same command again: what is there is whole."
   )

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 
+from jaxsyn import parameters
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.schema import EOS, SPECIAL
 from jaxsyn.data.sentence import text
@@ -55,6 +56,8 @@ class Session:
     change: function on every host batch, as given.
     cut: lines so far that were too long and lost their end.
   """
+
+  _read = staticmethod(parameters.read)
 
   def __init__(
     self,
@@ -101,6 +104,7 @@ class Session:
         parser=parser,
         longest=longest,
         decode=decode if number == 0 else {},
+        read=self._read,
       )
       for number, one in enumerate(folders)
     )

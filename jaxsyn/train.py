@@ -158,7 +158,7 @@ def run(
 
 def _length(config: Config, split: Split) -> str:
   """How often the run sees its examples: few pairs may be seen for hours."""
-  train, pairs = config.train, len(split)
+  train, pairs = config.train, split.epoch
   often = train.steps / max(1, split.plan.batches())
   until = (
     f"or {train.minutes:g} minutes"

@@ -30,7 +30,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, files
+from jaxsyn import cli, exits, files, progress
 from jaxsyn.config import Decode
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.stream import Source
@@ -150,10 +150,16 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   is_first = jax.process_index() == 0
   writer = text.writer(values.output) if is_first else _nowhere()
   try:
-    with contextlib.closing(session), writer as write:
+    # Who types sentences sees the answers.
+    typed = values.input == "-" and sys.stdin.isatty()
+    bar = progress.Bar(
+      "translating", unit="sentence", silent=typed or not is_first
+    )
+    with contextlib.closing(bar), contextlib.closing(session), writer as write:
       for lines in _answers(session, sources, values, finish):
         for line in lines:
           write(line)
+        bar.advance()
   except _MetByAll as fault:
     return fault
   cut = sum(hosts.everyone(session.cut))

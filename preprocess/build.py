@@ -309,7 +309,11 @@ def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
   if values.beam:
     beam.checked(options)
     runner = functools.partial(beam.Pipelines, options)
-  run(values.config, values.raw_dir, runner)
+  try:
+    run(values.config, values.raw_dir, runner)
+  except KeyboardInterrupt:
+    print("The same command goes on: what is done stays.", file=sys.stderr)
+    raise
 
 
 def define_flags() -> None:

@@ -68,10 +68,11 @@ def session(trained):
 class Untrained(Session):
   """A run that has no checkpoint: quick, where the numbers do not matter."""
 
-  def _read(self, checkpoint):
-    batch = pad([], self.sources.features, subwords=4, words=4, rows=1)
+  @staticmethod
+  def _read(run, plan, features, *, checkpoint):
+    batch = pad([], features, subwords=4, words=4, rows=1)
     batch["target_id_BT"] = np.zeros((1, 4), np.int32)
-    state = jax.jit(lambda: first_state(self.plan.recipe, batch, 0))()
+    state = jax.jit(lambda: first_state(plan.recipe, batch, 0))()
     return Parameters(state.params, (0,))
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -79,21 +80,33 @@ def test_what_goes_to_a_file_is_not_drawn_on_the_terminal(tmp_path):
   assert "a line" not in drawn and "parsing" in drawn
 
 
+def lines_until(capsys, count):
+  """What is told on standard error, once there are so many lines."""
+  told, end = "", time.monotonic() + 20
+  while told.count("\n") < count and time.monotonic() < end:
+    time.sleep(0.01)
+    out, err = capsys.readouterr()
+    assert out == ""
+    told += err
+  return told.splitlines()
+
+
 def test_elsewhere_a_line_comes_now_and_then(capsys, monkeypatch):
-  monkeypatch.setattr(progress, "EVERY", 0.0)
+  monkeypatch.setattr(progress, "EVERY", 0.02)
   with progress.bar("parsing", 29_000, unit="line") as bar:
+    # Also while nothing is finished.
+    assert lines_until(capsys, 1)[0] == "parsing: 0 of 29,000 lines"
     bar.advance(1450)
-    bar.told()
-    bar.at(2900)
-  with progress.bar("reading", unit="sentence") as bar:
+    told = lines_until(capsys, 1)[-1]
+  speed = r"[\d,.]+ lines/s, [\d.]+ (s|min|h) left"
+  assert re.fullmatch(rf"parsing: 1,450 of 29,000 lines, {speed}", told)
+  with progress.bar("reading", unit="sentence", speed=False) as bar:
     bar.advance()
-  out, err = capsys.readouterr()
-  assert out == ""
-  first, second, third = err.splitlines()
-  speed = r"[\d,]+ lines/s, \d+ s left"
-  assert re.fullmatch(rf"parsing: 1,450 of 29,000 lines, {speed}", first)
-  assert re.fullmatch(rf"parsing: 2,900 of 29,000 lines, {speed}", second)
-  assert re.fullmatch(r"reading: 1 sentence, [\d,]+ sentences/s", third)
+    assert "reading: 1 sentence" in lines_until(capsys, 1)
+  time.sleep(0.1)
+  lines_until(capsys, 0)
+  time.sleep(0.1)
+  assert capsys.readouterr() == ("", "")  # it is over
 
 
 def test_what_is_short_or_silent_tells_nothing(capsys):

@@ -83,7 +83,12 @@ class Log:
 
   For a folder on an object store, where nothing can be appended to a file, they
   are written here and copied there by `publish`.
+
+  Attributes:
+    began_anew: there was a log of a run that had saved nothing.
   """
+
+  began_anew = False
 
   def __init__(self, workdir: pathlib.Path, config: Config, start: int):
     """Opens the log.
@@ -109,17 +114,18 @@ class Log:
     self._mirror = Mirror(workdir) if remote.is_remote(workdir) else None
     folder = self._mirror.folder if self._mirror else pathlib.Path(workdir)
     self._path = folder / FILE
-    self._drop_after(workdir, start)
+    self.began_anew = self._drop_after(workdir, start) and not start
     self._file = self._path.open("a", encoding="utf-8")
     options = flat(as_dict(config))
     begun = Begun(workdir, folder, start, options)
     self._writers = writers.opened(config.train.writers, begun)
     self._shown: dict[str, str] = {}
 
-  def _drop_after(self, workdir: pathlib.Path, step: int) -> None:
+  def _drop_after(self, workdir: pathlib.Path, step: int) -> bool:
+    """Drops later records; whether there were any."""
     path = files.path_of(workdir) / FILE
     if not files.is_file(path):
-      return
+      return False
     kept, damaged = records(workdir)
     if damaged:
       logging.warning(
@@ -129,10 +135,15 @@ class Log:
       )
     lines = (json.dumps(r) + "\n" for r in kept if r["step"] <= step)
     files.write_text(self._path, "".join(lines))
+    return any(r["step"] > step for r in kept)
 
   def bar(self, name: str, total: int, unit: str) -> Bar:
     """Progress of other work of the run."""
-    return Bar(name, total, unit=unit, silent=self._quiet)
+    return Bar(name, total, unit=unit, speed=False, silent=self._quiet)
+
+  def begin(self) -> None:
+    """The first step is about to be done."""
+    self._steps.begin()
 
   def advance(self) -> None:
     """One step is done."""

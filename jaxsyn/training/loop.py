@@ -97,6 +97,8 @@ def train(training: Training) -> TrainingEnd:
   log = training.open_log(start)
   if start:
     log.say(f"going on from step {start}")
+  elif log.began_anew:
+    log.say("no checkpoint was saved here before: the run begins anew")
   programs = None
   try:
     with StopSignals() as signals:
@@ -193,6 +195,7 @@ class _Loop:
     else:
       state = self._layout.place_state(restored)
     step, reason = self._start, self._reason(self._start, signals)
+    self._log.begin()
     batches = ahead(split.batches(position), train.prefetch)
     with contextlib.closing(batches):
       while not reason:

@@ -227,7 +227,8 @@ def _check_vocabulary(first: PreparedSplit, other: PreparedSplit) -> None:
       raise InputError(
         f"config.data.mixture: {other.directory / found['file']}, the {side} "
         f"vocabulary, is not that of {first.directory} (SHA-256 "
-        f"{found['sha256']} and {expected['sha256']}). Prepare it with the same."
+        f"{found['sha256']} and {expected['sha256']}). Prepare it anew with "
+        f"--config.prepare.vocabulary.like={first.directory}."
       )
 
 

@@ -243,6 +243,14 @@ class Split:
     return changed(batch, self.change)
 
   @property
+  def epoch(self) -> int:
+    """How many examples an epoch goes through."""
+    if isinstance(self.files, Mixed):
+      corpora = zip(self.files.corpora, self.files.rates)
+      return round(sum(len(c.files) * rate for c, rate in corpora))
+    return len(self)
+
+  @property
   def told(self) -> list[str]:
     """What became of the pairs by a second task or a mixture, for the reader."""
     if isinstance(self.files, Mixed):
