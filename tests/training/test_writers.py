@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 
 import numpy as np
 import pytest
@@ -101,6 +102,7 @@ def test_wandb_writes_without_a_network(config, tmp_path, monkeypatch):
   monkeypatch.setenv("WANDB_MODE", "offline")
   config = config(tensorboard=False, wandb="trees")
   write(tmp_path, config, 0, (1, 2))
+  time.sleep(1.1)  # the folder of a part is named by its second
   write(tmp_path, config, 2, (4,))
   (name,) = json.loads((tmp_path / "tracked.json").read_text()).values()
   # Both parts are of one run, which wandb sync puts together.

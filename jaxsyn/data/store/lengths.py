@@ -77,10 +77,10 @@ def measure(feature: str) -> tuple[str, str]:
   """What says how many values an example has of a feature.
 
   Returns:
-    its axes, and whose words: features with the same have as many.
+    its axes, and whose words or bytes: features with the same have as many.
   """
   axes = FEATURES[feature].axes
-  return axes, feature.partition("_")[0] if axes in ("W", "WW") else ""
+  return axes, feature.partition("_")[0] if axes in ("W", "WW", "X") else ""
 
 
 class Column(NamedTuple):

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
@@ -68,7 +68,7 @@ class SplitFacts:
   blank: dict[str, int] = dataclasses.field(default_factory=dict)
   doubts: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
   files: tuple[str, ...] = ()
-  raw_sha256: str = ""
+  raw_sha256: Sha256OrNone = ""
   brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -89,7 +89,7 @@ class ParserFacts:
   name: str = ""
   version: str = ""
   options: dict[str, str] = dataclasses.field(default_factory=dict)
-  trees: str = ""
+  trees: Literal["", "CoNLL-U", "parser"] = ""
 
 
 @dataclasses.dataclass(frozen=True)

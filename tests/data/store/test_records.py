@@ -119,7 +119,7 @@ def test_fewer_records_than_the_manifest_says(folder):
 def test_manifest_faults(folder):
   path = folder / "manifest.json"
   path.write_text(json.dumps({"format": 99}))
-  with pytest.raises(InputError, match=r"has format 99; this version reads 3"):
+  with pytest.raises(InputError, match=r"has format 99; this version reads 4"):
     manifests.read(folder)
   path.write_text("{")
   with pytest.raises(InputError, match=r"manifest.json is damaged"):
