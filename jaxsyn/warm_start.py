@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxsyn import checksums, files, parameters, workdir
-from jaxsyn.config import Start
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.matching import Named, Taken, labels, match
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.train_options import Start
 from jaxsyn.training.step import TrainState
 from jaxsyn.training.sums import named
 

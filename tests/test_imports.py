@@ -28,7 +28,7 @@ ROOMS = [
   *("jaxsyn.data.__init__", "jaxsyn.data.options", "jaxsyn.data.annotations"),
   *("jaxsyn.data.schema", "jaxsyn.data.store.rows", "jaxsyn.data.sentence"),
   *("jaxsyn.data.store", "jaxsyn.data.sentence.parsers"),
-  *("jaxsyn.data.loader", "jaxsyn.config"),
+  *("jaxsyn.data.loader", "jaxsyn.train_options", "jaxsyn.config"),
   *("jaxsyn.syntax", "jaxsyn.syntax.windows", "jaxsyn.syntax.__init__"),
   *("jaxsyn.models", "jaxsyn.training", "jaxsyn.decode", "jaxsyn.plan"),
   *("jaxsyn.workdir", "jaxsyn.scoring", "jaxsyn.validation"),

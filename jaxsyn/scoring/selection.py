@@ -11,11 +11,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxsyn.config import Config, Train
+from jaxsyn.config import Config
 from jaxsyn.options import Table
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.metrics import METRICS
 from jaxsyn.scoring.scorers import Metric, References
+from jaxsyn.train_options import Train
 
 
 class Likelihood(Metric):

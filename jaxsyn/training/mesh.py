@@ -20,9 +20,9 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxsyn.config import Mesh as MeshConfig
 from jaxsyn.data.loader.split import Share
 from jaxsyn.errors import InputError
+from jaxsyn.train_options import Mesh as MeshConfig
 from jaxsyn.training.flops import traced_flops
 from jaxsyn.training.memory import keep_memory
 

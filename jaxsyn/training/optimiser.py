@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import jax
 import optax
 
-from jaxsyn.config import Optimiser
 from jaxsyn.options import Choice, Table, option
 from jaxsyn.options.bounds import Epsilon, Range, Rate
+from jaxsyn.train_options import Optimiser
 from jaxsyn.training import frozen, muon
 
 

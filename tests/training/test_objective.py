@@ -21,10 +21,11 @@ from models_under_test import (
   shape_of,
 )
 
-from jaxsyn.config import Mesh, Places
+from jaxsyn.config import Places
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
+from jaxsyn.train_options import Mesh
 from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from jaxsyn.config import Writers, read_config
+from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.store import tfrecord
 from jaxsyn.errors import InputError
+from jaxsyn.train_options import Writers
 from jaxsyn.training import log
 
 SAMPLE = log.Sample("a <b> c", "x | y", "")
