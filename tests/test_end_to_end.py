@@ -512,7 +512,7 @@ def test_another_vocabulary_or_parser_is_refused(straight, tmp_path):
   content = parser.read_bytes()
   other = tmp_path / "other.udpipe"
   other.write_bytes(content + b"\0")
-  with pytest.raises(InputError, match=r"is not the source parser .* SHA-256"):
+  with pytest.raises(InputError, match=r"is not the source parser .*SHA-256"):
     Session(workdir, parser=str(other))(["The duck arrived ."])
   vocabulary = workdir / "vocabulary.model"
   vocabulary.write_bytes(vocabulary.read_bytes()[:-3])

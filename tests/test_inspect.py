@@ -317,6 +317,7 @@ def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
   parser = tmp_path / "given.udpipe"
   (folder / manifest["parser"]["source"]["file"]).rename(parser)
   manifest["parser"], manifest["sides"] = {"source": None}, []
+  manifest["annotations"], manifest["labels"] = [], {}
   manifests.write(folder, manifest)
   session = Untrained(folder)
   with pytest.raises(InputError, match=r"no parser: .*--conllu.*--parser"):

@@ -105,9 +105,12 @@ def test_a_sentence_is_parsed_once_for_all(runs, monkeypatch):
   session = Session([runs["pascal"], runs["deps_san"], runs["gru_global"]])
   parsed = []
   for reader in session._reader.reader.readers:
-    parse = reader.parse
     monkeypatch.setattr(
-      reader, "parse", lambda line, own=parse: parsed.append(line) or own(line)
+      reader.parser,
+      "parses",
+      lambda lines, own=reader.parser.parses: (
+        parsed.extend(lines) or own(lines)
+      ),
     )
   examples = session.begin_examples(LINES)()
   assert parsed == LINES

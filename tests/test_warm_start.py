@@ -253,7 +253,8 @@ def test_what_axes_count_is_seen_by_the_model(tiny, prepared):
   config = read_config(config)
   manifest = manifests.read(prepared)
   found = labels(resolve(config, manifest), manifest, prepared)
-  pieces = manifests.vocabulary(prepared, manifest, "target").pieces()
+  vocabulary = manifests.vocabulary(prepared, manifest, "target")
+  pieces = vocabulary.pieces(range(vocabulary.size))
   table = found["target_table/embedding"][0]
   assert table[: len(pieces)] == tuple(pieces)
   assert table[len(pieces) :][:2] == ("<TR>", "<PA>")

@@ -51,7 +51,7 @@ def test_it_translates_and_scores_as_the_run(tiny, tmp_path, name):
   session = Session(run, beam=1, max_length_factor=0.0, max_length_offset=30)
   ours = [best for (best,) in session(LINES)]
   source, target = session.sources.vocabularies
-  pieces = source.pieces()
+  pieces = source.pieces(range(source.size))
   tokens = [[pieces[i] for i in source.ids(line)] for line in LINES]
   theirs = translator.translate_batch(
     tokens,
@@ -61,7 +61,7 @@ def test_it_translates_and_scores_as_the_run(tiny, tmp_path, name):
     length_penalty=0,
     suppress_sequences=[["<pad>"], ["<s>"]],
   )
-  ids = {piece: i for i, piece in enumerate(target.pieces())}
+  ids = {piece: i for i, piece in enumerate(target.pieces(range(target.size)))}
   for own, other in zip(ours, theirs):
     (tokens,) = other.hypotheses
     assert tuple(ids[token] for token in tokens) == own.ids
@@ -74,7 +74,7 @@ def test_it_translates_and_scores_as_the_run(tiny, tmp_path, name):
 
 
 def tokens_of(lines, vocabulary):
-  pieces = vocabulary.pieces()
+  pieces = vocabulary.pieces(range(vocabulary.size))
   return [[pieces[i] for i in vocabulary.ids(line)] for line in lines]
 
 
