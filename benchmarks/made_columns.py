@@ -23,7 +23,7 @@ from jaxsyn.data.store.blocks import LONGEST, write_blocks
 from jaxsyn.data.store.lengths import Block, write_lengths
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Example, Rows
-from jaxsyn.options import as_dict
+from jaxsyn.options import config_dict
 
 DISTINCT = 256  # blocks
 SIDES = ("source",)
@@ -102,7 +102,7 @@ def make(directory: pathlib.Path, count: int) -> None:
     "vocabulary": dict.fromkeys(schema.SIDES, entry),
     "relations": {"source": ["dep"]},
     "parser": {"source": None},
-    "options": as_dict(Prepare()),
+    "options": config_dict(Prepare).to_dict(),
   }
   (columns,) = layout.columns_files(directory, manifest, "train")
   with files.publish(columns) as file:

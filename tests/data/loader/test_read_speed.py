@@ -1,0 +1,21 @@
+"""The benchmark of reading runs, on a few made-up pairs."""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def test_it_tells_its_figures():
+  command = [sys.executable, "-m", "benchmarks.read_speed", "--synthetic=3000"]
+  done = subprocess.run(
+    [*command, "--seconds=0.1", "--reads=source_tree_distance"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  names = {line.partition("=")[0] for line in done.stdout.splitlines()}
+  assert {"examples", "padding"} <= names
