@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import checksums, files
 from jaxsyn.data import schema
 from jaxsyn.data.options import Prepare
 from jaxsyn.data.sentence import controls
@@ -24,6 +23,7 @@ from jaxsyn.data.store.lengths import Block, write_lengths
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.options import config_dict
+from jaxsyn.storage import checksums, files
 
 DISTINCT = 256  # blocks
 SIDES = ("source",)

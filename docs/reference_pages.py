@@ -54,7 +54,7 @@ PAGES = {
       "jaxsyn.preprocess.build",
       "jaxsyn.train",
       "jaxsyn.session",
-      "jaxsyn.requests",
+      "jaxsyn.decode.requests",
       "jaxsyn.translating.alignments",
       "jaxsyn.translating.risk",
       "jaxsyn.translate",

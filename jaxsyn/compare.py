@@ -25,7 +25,7 @@ from typing import Any
 import ml_collections
 from absl import flags, logging
 
-from jaxsyn import addresses, cli, commands, exits, files, lock, train
+from jaxsyn import addresses, cli, commands, exits, train
 from jaxsyn.comparison import (
   analysis,
   asked,
@@ -48,6 +48,7 @@ from jaxsyn.options import Range
 from jaxsyn.options.flags import number_flag
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
+from jaxsyn.storage import files, lock
 from jaxsyn.training.mesh import set_up_jax
 
 BUFFER = 1000  # sentences for each device, sorted by length together

@@ -29,8 +29,8 @@ from concurrent.futures import Future
 from types import FrameType
 from typing import Any, NoReturn
 
-from jaxsyn import remote
 from jaxsyn.errors import InputError, StoreError
+from jaxsyn.storage import remote
 
 _ADVICE = {
   **dict.fromkeys(

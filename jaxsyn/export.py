@@ -9,10 +9,11 @@ import os
 
 from absl import flags, logging
 
-from jaxsyn import cli, exits, files, hub
+from jaxsyn import cli, exits
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exporting import FORMATS, PAGES
 from jaxsyn.exporting.model import opened
+from jaxsyn.storage import files, hub
 
 Path = str | os.PathLike[str]
 

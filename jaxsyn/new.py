@@ -21,11 +21,12 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from jaxsyn import cli, commands, exits, files
+from jaxsyn import cli, commands, exits
 from jaxsyn.data import schema
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import options
 from jaxsyn.scoring import tokenizers
+from jaxsyn.storage import files
 from jaxsyn.survey import choices, config_file, findings
 from jaxsyn.survey import parsers as parsers_of
 from jaxsyn.survey import splits as splits_of

@@ -4,8 +4,8 @@
   ((best, *rest),) = session(["Two young men are playing football."])
   several = Session(["runs/pascal", "runs/deps_san"], weights=[0.6, 0.4])
 
-Before this file: `member` (a run), `requests` (what is asked of a sentence), and
-`jaxsyn.decode`. After it: the commands, and `jaxsyn.inspection`.
+Before this file: `jaxsyn.trained.member` (a run) and `jaxsyn.decode` (`requests`:
+what is asked of a sentence). After it: the commands, and `jaxsyn.inspection`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import jax
 
-from jaxsyn import parameters
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.schema import EOS, SPECIAL
 from jaxsyn.data.sentence import text
@@ -25,15 +24,21 @@ from jaxsyn.decode.ensemble import Ensemble, ensemble, params_of
 from jaxsyn.decode.examples import Example
 from jaxsyn.decode.forced import Forced, Scored
 from jaxsyn.decode.rank import penalised
+from jaxsyn.decode.requests import Request, request
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.decode.terms import Terms
 from jaxsyn.decode.translator import Translation, Translator
-from jaxsyn.ensemble_sources import EnsembleReader
 from jaxsyn.errors import InputError
-from jaxsyn.member import Folder, check_targets, check_weights, open_member
 from jaxsyn.models.contract import EncoderDecoder
-from jaxsyn.requests import Request, request
-from jaxsyn.sources import ParallelReader, SourceReader
+from jaxsyn.trained import parameters
+from jaxsyn.trained.ensemble_sources import EnsembleReader
+from jaxsyn.trained.member import (
+  Folder,
+  check_targets,
+  check_weights,
+  open_member,
+)
+from jaxsyn.trained.sources import ParallelReader, SourceReader
 from jaxsyn.training.memory import enough_memory
 
 Finish = Callable[
@@ -48,7 +53,7 @@ class Session:
   Attributes:
     members: the runs.
     weights: of each; they add up to 1.
-    run, plan, sources, chosen: of the first; see `jaxsyn.member.Member`.
+    run, plan, sources, chosen: of the first; see `jaxsyn.trained.member`.
     params: of the run; of an ensemble, as `jaxsyn.decode.ensemble` has them.
     notes: why parameters are not those that were asked for, in sentences, which
       were printed on standard error; empty where they are.
@@ -154,7 +159,7 @@ class Session:
     """Starts to parse sentences; the function that is returned translates them.
 
     So the next block is parsed, by processes beside this one, while one is
-    searched: see `jaxsyn.sources.ParallelReader`.
+    searched: see `jaxsyn.trained.sources.ParallelReader`.
 
     Args:
       sources: raw lines, parses or requests.

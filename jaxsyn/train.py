@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, commands, exits, files, hub, lock, warm_start, workdir
+from jaxsyn import cli, commands, exits
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.loader.split import Split, open_split
@@ -26,6 +26,8 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
+from jaxsyn.storage import files, hub, lock
+from jaxsyn.trained import warm_start, workdir
 from jaxsyn.training import frozen, hosts, loop
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log

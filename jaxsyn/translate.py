@@ -30,17 +30,18 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from jaxsyn import cli, exits, files, progress
+from jaxsyn import cli, exits, progress
 from jaxsyn.config import Decode
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.text import Faulty
+from jaxsyn.decode.requests import Request, request
 from jaxsyn.decode.translator import NOTHING, Translation
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import field_flag, number_flag
-from jaxsyn.requests import Request, request
 from jaxsyn.session import Finish, Session
+from jaxsyn.storage import files
 from jaxsyn.training import hosts
 from jaxsyn.training.mesh import set_up_jax
 from jaxsyn.translating import (

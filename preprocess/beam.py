@@ -22,10 +22,10 @@ from typing import Any
 
 from absl import flags
 
-from jaxsyn import files, remote
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import stages
 from jaxsyn.preprocess.corpus import Job, Tools
+from jaxsyn.storage import files, remote
 
 _ELSEWHERE = ("DataflowRunner",)  # whose workers never see a disk of ours
 _FAULT = ".fault"

@@ -27,7 +27,7 @@ from typing import Any
 
 from absl import flags
 
-from jaxsyn import checksums, cli, exits, files, lease, lock
+from jaxsyn import cli, exits
 from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import Parser
@@ -45,6 +45,7 @@ from jaxsyn.preprocess import (
 from jaxsyn.preprocess.corpus import Split, Tools
 from jaxsyn.preprocess.inputs import Inputs, read_inputs
 from jaxsyn.preprocess.work import Facts, Work
+from jaxsyn.storage import checksums, files, lease, lock
 
 _PACKAGES = (
   *("sentencepiece", "ufal.udpipe", "py3langid"),

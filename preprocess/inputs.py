@@ -13,8 +13,6 @@ import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from jaxsyn import files
-from jaxsyn.checksums import sha256_of
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import Parser, ParserSpec, recorded
@@ -27,6 +25,8 @@ from jaxsyn.preprocess import options, raw, sources, subwords
 from jaxsyn.preprocess.corpus import Job, Split
 from jaxsyn.preprocess.ranges import Units
 from jaxsyn.preprocess.work import Work
+from jaxsyn.storage import files
+from jaxsyn.storage.checksums import sha256_of
 
 RECIPE = 3  # raise it when the same input must be prepared anew
 _READERS = 4  # threads that read files for their hash

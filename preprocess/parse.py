@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parsers import Parser
@@ -25,6 +24,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.preprocess import clean, constituents, doubts, labels, subwords
 from jaxsyn.preprocess.corpus import Chunk, Tools
 from jaxsyn.preprocess.work import Facts, Output
+from jaxsyn.storage import files
 
 _CUT = 128  # a file ends where the hash of its line is 0 modulo this ...
 _LONGEST = 512  # ... or after so many lines; of large chunks more

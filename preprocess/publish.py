@@ -13,9 +13,9 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jaxsyn import files, remote
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files, remote
 
 
 def check_room(

@@ -17,13 +17,14 @@ import time
 
 from absl import flags
 
-from jaxsyn import cli, files
+from jaxsyn import cli
 from jaxsyn.data import schema
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import number_flag
 from jaxsyn.preprocess.toy import corpus, neighbours, parser
 from jaxsyn.preprocess.toy.corpus import Sizes
+from jaxsyn.storage import files
 
 PARSER = "quickstart.udpipe"
 REPORT = "report.json"

@@ -18,12 +18,12 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-from jaxsyn import files
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.text import LONGEST, normal
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess.work import Facts, Work
+from jaxsyn.storage import files
 
 RANGE = 1 << 24  # bytes
 _EVERY = 256  # units

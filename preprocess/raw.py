@@ -9,11 +9,11 @@ import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
-from jaxsyn import files
-from jaxsyn.checksums import sha256_of
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files
+from jaxsyn.storage.checksums import sha256_of
 
 _NOT_TEXT = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
 

@@ -15,7 +15,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from jaxsyn import checksums, files
 from jaxsyn.data import schema
 from jaxsyn.data.store import layout, manifests, tfrecord
 from jaxsyn.data.store.blocks import write_blocks
@@ -25,6 +24,7 @@ from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.preprocess.corpus import Tools
 from jaxsyn.preprocess.records import RECORDS, rows_of
 from jaxsyn.preprocess.work import Facts, Output
+from jaxsyn.storage import checksums, files
 
 _COLUMNS = "columns"
 _MIB = 1 << 20

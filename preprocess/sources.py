@@ -6,13 +6,13 @@ import pathlib
 import re
 from collections.abc import Sequence
 
-from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import text
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import ranges as of_bytes
 from jaxsyn.preprocess.corpus import Cut, Split, Tools
 from jaxsyn.preprocess.work import Facts, Output
+from jaxsyn.storage import files
 
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
 

@@ -19,10 +19,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from jaxsyn import files, progress
+from jaxsyn import progress
 from jaxsyn.preprocess import clean, parse, records, shards, sources, subwords
 from jaxsyn.preprocess.corpus import Job, Tools
 from jaxsyn.preprocess.work import Facts, Output
+from jaxsyn.storage import files
 from jaxsyn.workers import Workers, cores
 
 _WORTH = 1 << 14  # bytes of files that are worth a process

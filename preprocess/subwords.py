@@ -11,7 +11,6 @@ import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from jaxsyn import checksums, files
 from jaxsyn.config import Config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
@@ -21,6 +20,7 @@ from jaxsyn.preprocess import clean
 from jaxsyn.preprocess.clean import Pair
 from jaxsyn.preprocess.corpus import Tools
 from jaxsyn.preprocess.work import Facts, Output
+from jaxsyn.storage import checksums, files
 
 _HASHES = 1 << 64
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import files, progress
-from jaxsyn.checksums import sha256_of
+from jaxsyn import progress
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
 from jaxsyn.data.store import (
@@ -30,6 +29,8 @@ from jaxsyn.data.store import (
 from jaxsyn.data.store.records import Records
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files
+from jaxsyn.storage.checksums import sha256_of
 
 
 def damage(directory: pathlib.Path, key: str) -> list[str] | None:

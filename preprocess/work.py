@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import checksums, files, remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files, remote
 
 _AHEAD = 1 << 16  # bytes that are asked of a store where less is read
 _SUM = 8  # hexadecimal digits of a CRC-32C

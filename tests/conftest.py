@@ -160,7 +160,7 @@ def bucket():
   """A store with an empty bucket; its name."""
   import object_store
 
-  from jaxsyn import remote
+  from jaxsyn.storage import remote
 
   port = object_store.free_port()
   with object_store.running(object_store.moto(port), port):

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxsyn import checksums, files
+from jaxsyn.storage import checksums, files
 
 
 def names(folder):

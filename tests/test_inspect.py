@@ -11,7 +11,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from jaxsyn import inspect, train, workdir
+from jaxsyn import inspect, train
 from jaxsyn.config import read_config
 from jaxsyn.configs import systems
 from jaxsyn.data.loader.columns import pad
@@ -24,6 +24,7 @@ from jaxsyn.inspection.sentence import Sentence
 from jaxsyn.models.contract import forward
 from jaxsyn.session import Session
 from jaxsyn.syntax.maps import COLLECTION, Address, Maps
+from jaxsyn.trained import workdir
 from jaxsyn.training.reader import Parameters
 from jaxsyn.training.step import first_state
 

@@ -21,7 +21,7 @@ from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
-from jaxsyn.sources import ParallelReader, SourceReader
+from jaxsyn.trained.sources import ParallelReader, SourceReader
 
 PAIRS = 200
 
@@ -121,7 +121,7 @@ def test_from_raw_text_to_translations(
     assert session.sources.parse(line) == parse
     np.testing.assert_array_equal(example["source_head"], parse.head_W)
   # By processes beside this one, which have parsers of their own.
-  monkeypatch.setattr("jaxsyn.sources.FEW", 2)
+  monkeypatch.setattr("jaxsyn.trained.sources.FEW", 2)
   with contextlib.closing(ParallelReader(session.sources)) as reader:
     begun = reader.begin(lines[:40])
     assert reader._workers is not None

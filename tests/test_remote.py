@@ -17,7 +17,7 @@ import pytest
 import raw_corpora
 import web_server
 
-from jaxsyn import checksums, exits, files, lease, lock, remote, train, workdir
+from jaxsyn import exits, train
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.sentence import text
@@ -25,6 +25,8 @@ from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.preprocess import build, verify
 from jaxsyn.session import Session
+from jaxsyn.storage import checksums, files, lease, lock, remote
+from jaxsyn.trained import workdir
 from jaxsyn.training import log
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.folder import CheckpointFolder, Damaged
@@ -483,7 +485,7 @@ def test_no_keys_are_told(folder, tmp_path):
 def test_local_folders_need_no_library_of_stores(tmp_path):
   code = f"""
 import sys
-from jaxsyn import files, lock
+from jaxsyn.storage import files, lock
 from jaxsyn.data.store import fetch, integrity, manifests
 from jaxsyn.data.sentence import text
 with lock.alone({str(tmp_path)!r}):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from toy_folders import data_of, opened, values
 
-from jaxsyn import checksums, files, train
+from jaxsyn import train
 from jaxsyn.configs import pud, systems
 from jaxsyn.data.loader.column_cache import folder_of
 from jaxsyn.data.loader.examples import Examples
@@ -19,6 +19,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.preprocess import build
 from jaxsyn.session import Session
+from jaxsyn.storage import checksums, files
 
 LINES = {"train": "1-120", "validation": "901-901", "test": "801-900"}
 

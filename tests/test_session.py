@@ -9,10 +9,11 @@ import sys
 import numpy as np
 import pytest
 
-from jaxsyn import checksums, files, translate
+from jaxsyn import translate
+from jaxsyn.decode.requests import Request
 from jaxsyn.errors import InputError
-from jaxsyn.requests import Request
 from jaxsyn.session import Session
+from jaxsyn.storage import checksums, files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINES = [

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from test_workers import told
 
-from jaxsyn import plan, sources, workdir
+from jaxsyn import plan
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
-from jaxsyn.ensemble_sources import EnsembleReader
 from jaxsyn.errors import InputError
-from jaxsyn.sources import FEW, ParallelReader, SourceReader
+from jaxsyn.trained import sources, workdir
+from jaxsyn.trained.ensemble_sources import EnsembleReader
+from jaxsyn.trained.sources import FEW, ParallelReader, SourceReader
 from jaxsyn.workers import Workers
 
 WORDS = [

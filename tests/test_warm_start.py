@@ -9,12 +9,13 @@ import jax
 import numpy as np
 import pytest
 
-from jaxsyn import train, warm_start, workdir
+from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.matching import Named, labels, match
 from jaxsyn.plan import resolve
+from jaxsyn.trained import warm_start, workdir
+from jaxsyn.trained.matching import Named, labels, match
 from jaxsyn.training.reader import Reader
 from jaxsyn.training.sums import named
 
@@ -58,7 +59,7 @@ def params_of(folder):
   """Of the last checkpoint, by name."""
   run = workdir.open_run(folder)
   plan = resolve(run.config, run.manifest)
-  from jaxsyn import parameters
+  from jaxsyn.trained import parameters
 
   features = manifests.features_for(run.manifest, plan.translation_features)
   read = parameters.read(run, plan, features, checkpoint="last")

@@ -5,13 +5,15 @@ import shutil
 
 import pytest
 
-from jaxsyn import checksums, train, workdir
+from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
+from jaxsyn.storage import checksums
+from jaxsyn.trained import workdir
 from jaxsyn.training import log
 
 

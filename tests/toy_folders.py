@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import checksums
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
@@ -23,6 +22,7 @@ from jaxsyn.data.options import Data
 from jaxsyn.data.store import layout, manifests, tfds_builder
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import together
+from jaxsyn.storage import checksums
 
 SHA256 = "5" * 64
 SIDES = ("source",)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.accelerator.limits import Row
 from benchmarks.accelerator.lines import Line
-from jaxsyn import files
+from jaxsyn.storage import files
 
 NOT_REACHED, RUNNING, DONE, FAILED = "not reached", "running", "done", "failed"
 

@@ -24,13 +24,13 @@ import numpy as np
 from benchmarks.faults import harm
 from benchmarks.faults.crew import Silent, Suite
 from benchmarks.faults.world import World, quiet
-from jaxsyn import checksums
 from jaxsyn.config import read_config
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.preprocess import build
+from jaxsyn.storage import checksums
 
 LINES = ("the small dog sees a cat .", "a bird that sings sleeps .")
 Digests = dict[str, str]  # what was read -> digest

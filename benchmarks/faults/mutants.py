@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.faults.harm import HARMS, Rng
-from jaxsyn import checksums
+from jaxsyn.storage import checksums
 
 # Values that have gone wrong somewhere: absent, of another type, at and beyond
 # the bounds, names that leave their folder, characters that end a line.

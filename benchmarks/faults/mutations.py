@@ -288,7 +288,7 @@ def manifest(state: MutationCases, rng: Rng) -> None:
 
 
 def run_page(state: MutationCases, rng: Rng) -> None:
-  from jaxsyn import workdir
+  from jaxsyn.trained import workdir
 
   folder = state.folder / "run"
   folder.mkdir(exist_ok=True)

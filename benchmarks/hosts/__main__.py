@@ -11,8 +11,9 @@ from absl import flags
 import benchmarks.hosts
 from benchmarks.hosts import endings, layouts
 from benchmarks.hosts.processes import DEVICES
-from jaxsyn import cli, files
+from jaxsyn import cli
 from jaxsyn.data.store import integrity, manifests
+from jaxsyn.storage import files
 
 __doc__ = benchmarks.hosts.__doc__  # what --help shows
 

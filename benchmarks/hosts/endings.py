@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from benchmarks.hosts import runs
 from benchmarks.hosts.processes import FAULTY, Processes, finish
-from jaxsyn import files
+from jaxsyn.storage import files
 
 
 class Ending(NamedTuple):

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 import jaxsyn
-from jaxsyn import workdir
 from jaxsyn.comparison import examples, progress, results
 from jaxsyn.comparison.asked import Job, System
 from jaxsyn.comparison.controls import control_of, controls
@@ -27,6 +26,7 @@ from jaxsyn.scoring import buckets, significance
 from jaxsyn.scoring.results import Score
 from jaxsyn.scoring.scorers import Scored
 from jaxsyn.scoring.settings import Settings
+from jaxsyn.trained import workdir
 
 Scores = dict[str, tuple[Score, ...]]  # of each test split
 Translations = dict[str, dict[int, list[str]]]  # system -> seed -> lines

@@ -1,13 +1,13 @@
 """What a comparison is of: comparison.json, and the folders of its runs.
 
   comparison.json          every system with its whole config
-  SYSTEM/seed_N/           one run, as `jaxsyn.workdir` has it, and beside that
+  SYSTEM/seed_N/           one run, as `jaxsyn.trained.workdir` says, with
     test/SPLIT.txt           its translations
     look/                    of the first seed: `jaxsyn.comparison.looks`
     finished.json            what is known of its training; written last
     output.txt               what its processes said
   log.txt                  what happened when
-  lock                     who works there: see `jaxsyn.lock`
+  lock                     who works there: see `jaxsyn.storage.lock`
   report.json report.html report.md report.tex
 
 Systems and seeds may be added later; nothing that is there may change.
@@ -21,7 +21,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn import checksums, files, workdir
 from jaxsyn.comparison import results
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.store import manifests
@@ -29,6 +28,8 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import MEASURED, At, from_config, neutral
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
+from jaxsyn.storage import checksums, files
+from jaxsyn.trained import workdir
 
 FILE = "comparison.json"
 FINISHED = "finished.json"

@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 
-from jaxsyn import workdir
 from jaxsyn.comparison import progress, results
 from jaxsyn.comparison.asked import Job
 from jaxsyn.scoring import selection
+from jaxsyn.trained import workdir
 from jaxsyn.training import loop
 
 PACKAGES = (

@@ -21,7 +21,6 @@ import matplotlib
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
-from jaxsyn import files
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.inspection import pictures
@@ -29,6 +28,7 @@ from jaxsyn.inspection.files import trees
 from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.sentence import Sentence, to_json
 from jaxsyn.inspection.watch import telling
+from jaxsyn.storage import files
 
 SENTENCES = 3
 SHORTEST, LONGEST = 7, 13  # words: enough for a tree, few enough for a page

@@ -70,7 +70,7 @@ class Wording:
 
     Args:
       place: of the sentence in the input, from 0.
-      prefix, constraints, avoid: of `jaxsyn.requests.Request`.
+      prefix, constraints, avoid: of `jaxsyn.decode.requests.Request`.
 
     Raises:
       InputError: the vocabulary cannot write it, or it contradicts itself.

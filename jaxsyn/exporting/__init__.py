@@ -10,9 +10,9 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable
 
-from jaxsyn import workdir
 from jaxsyn.exporting import ctranslate2, hub_folder, stablehlo
 from jaxsyn.exporting.model import Model
+from jaxsyn.trained import workdir
 
 # Name -> what fills a new folder.
 FORMATS: dict[str, Callable[[Model, pathlib.Path], list[str]]] = {

@@ -11,10 +11,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxsyn import files, warm_start
 from jaxsyn.data.store import layout
 from jaxsyn.exporting.model import Model
 from jaxsyn.scoring import selection
+from jaxsyn.storage import files
+from jaxsyn.trained import warm_start
 from jaxsyn.training.sums import named
 
 FILE = "README.md"

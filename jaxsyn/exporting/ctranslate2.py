@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxsyn import files, matching
 from jaxsyn.data.schema import BOS, EOS, SPECIAL, UNK
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import Model
@@ -25,6 +24,8 @@ from jaxsyn.models.layers import sinusoids
 from jaxsyn.models.transformer import Transformer
 from jaxsyn.options import as_dict
 from jaxsyn.plan import PLACES
+from jaxsyn.storage import files
+from jaxsyn.trained import matching
 from jaxsyn.training.sums import named
 
 PAGE = "jaxsyn.json"

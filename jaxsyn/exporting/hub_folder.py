@@ -1,22 +1,23 @@
 """--format safetensors: a folder for a hub of models, and for `Session`.
 
-Before this file: `model`, `card`, `jaxsyn.exported`.
+Before this file: `model`, `card`, `jaxsyn.trained.exported`.
 """
 
 from __future__ import annotations
 
 import pathlib
 
-from jaxsyn import checksums, exported, files, workdir
 from jaxsyn.config import as_dict
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.exporting import card
 from jaxsyn.exporting.model import Model
+from jaxsyn.storage import checksums, files
+from jaxsyn.trained import exported, workdir
 
 
 def write(model: Model, folder: pathlib.Path) -> list[str]:
-  """Fills the folder; see `jaxsyn.exported` for what is in it.
+  """Fills the folder; see `jaxsyn.trained.exported` for what is in it.
 
   Args:
     model: what is exported.

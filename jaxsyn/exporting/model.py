@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from jaxsyn import parameters, workdir
 from jaxsyn.data.store import manifests
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.trained import parameters, workdir
+from jaxsyn.trained.workdir import Run
 from jaxsyn.training.reader import Parameters
-from jaxsyn.workdir import Run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,6 @@ from flax import traverse_util
 from jax import Array
 from jax import export as jax_export
 
-from jaxsyn import exported, files
 from jaxsyn.data.loader.columns import pad
 from jaxsyn.data.schema import BOS, EOS, PAD, UNK
 from jaxsyn.decode.search import Asked, Decoding, sources_of
@@ -33,6 +32,8 @@ from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import Model
 from jaxsyn.options import as_dict
 from jaxsyn.shapes import split
+from jaxsyn.storage import files
+from jaxsyn.trained import exported
 from jaxsyn.training.sums import named
 
 PAGE, PROGRAM = "jaxsyn.json", "program.stablehlo"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from matplotlib.figure import Figure
 
-from jaxsyn import files
+from jaxsyn.storage import files
 from jaxsyn.training import log
 
 SECONDS = 5.0  # between two pictures of a run that trains

@@ -21,7 +21,7 @@ from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.pooling import END, source_units, target_units
 from jaxsyn.inspection.sentence import ReadSource, Sentence, gathered, pooled
 from jaxsyn.session import Session
-from jaxsyn.sources import SourceReader
+from jaxsyn.trained.sources import SourceReader
 
 TAG = symbols([])[TRANSLATE]  # pooled with the end sign, where there are tags
 

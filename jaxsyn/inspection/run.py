@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxsyn import files, progress, remote
+from jaxsyn import progress
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.files import write
@@ -21,6 +21,7 @@ from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.probe import Probe
 from jaxsyn.inspection.sentence import ReadSource
 from jaxsyn.session import Session
+from jaxsyn.storage import files, remote
 
 CHUNK = 128  # sentences in memory at a time
 SKIPPED = ("empty", "too_long", "no_tree")

@@ -11,7 +11,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from jaxsyn import files
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.sentence import conllu_text
 from jaxsyn.data.sentence.stream import Source
@@ -21,8 +20,9 @@ from jaxsyn.inspection.inspector import TooLong, read_source, seen_by_encoder
 from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.sentence import ReadSource
 from jaxsyn.plan import Plan
-from jaxsyn.sources import SourceReader
-from jaxsyn.workdir import Run
+from jaxsyn.storage import files
+from jaxsyn.trained.sources import SourceReader
+from jaxsyn.trained.workdir import Run
 
 LONGEST = 512  # subwords
 

@@ -6,8 +6,8 @@ import os
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from jaxsyn import remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import remote
 from jaxsyn.survey import choices
 from jaxsyn.survey.pairs import Files, Look
 

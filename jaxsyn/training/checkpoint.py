@@ -35,8 +35,8 @@ import numpy as np
 from absl import logging
 from flax import traverse_util
 
-from jaxsyn import checksums, files, lease, remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files, lease, remote
 from jaxsyn.training import hosts
 from jaxsyn.training.array_writer import ArrayWriter
 from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged, none_whole

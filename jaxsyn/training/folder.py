@@ -32,8 +32,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxsyn import checksums, files, lock, remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files, lock, remote
 from jaxsyn.training import hosts, sums
 
 Tree = Any

@@ -18,10 +18,10 @@ import jax
 import numpy as np
 from absl import logging
 
-from jaxsyn import files, remote
 from jaxsyn.config import Config
 from jaxsyn.options import as_dict, flat
 from jaxsyn.progress import Bar
+from jaxsyn.storage import files, remote
 from jaxsyn.training import writers
 from jaxsyn.training.mirror import Mirror
 from jaxsyn.training.writers.writer import Begun

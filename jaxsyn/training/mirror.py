@@ -10,7 +10,7 @@ import os
 import pathlib
 import tempfile
 
-from jaxsyn import lease, remote
+from jaxsyn.storage import lease, remote
 
 
 class Mirror:

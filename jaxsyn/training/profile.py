@@ -9,8 +9,8 @@ import os
 
 import jax
 
-from jaxsyn import files, remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files, remote
 from jaxsyn.training.mirror import Mirror
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import jax
 
-from jaxsyn import files, remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files, remote
 from jaxsyn.training.folder import CheckpointFolder, Damaged, none_whole
 
 Tree = Any

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsyn import checksums
+from jaxsyn.storage import checksums
 
 Tree = Any
 # Of an array by name: {"shape", "dtype", "crc32c": {region: sum}}, where a

@@ -22,12 +22,12 @@ from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
 from jaxsyn.decode.examples import Example
+from jaxsyn.decode.requests import Request
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.maps import Map, MapReader
-from jaxsyn.member import Member
-from jaxsyn.requests import Request
 from jaxsyn.session import Session
+from jaxsyn.trained.member import Member
 
 Links = tuple[tuple[int, int], ...]
 

@@ -10,10 +10,10 @@ from absl import flags
 
 from jaxsyn.config import Decode
 from jaxsyn.decode.examples import Example
+from jaxsyn.decode.requests import Request
 from jaxsyn.decode.translator import Translation
 from jaxsyn.options import Range, range_of
 from jaxsyn.options.flags import number_flag
-from jaxsyn.requests import Request
 from jaxsyn.session import Session
 from jaxsyn.translating.alignments import Aligner, replaced
 from jaxsyn.translating.risk import by_risk

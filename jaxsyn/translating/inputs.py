@@ -1,7 +1,7 @@
 """What `jaxsyn.translate` reads: requests, as they come.
 
-Raw text, CoNLL-U or JSON lines (`jaxsyn.requests`), and beside the first two a
-file of prefixes. Each line is a request with its place in the input.
+Raw text, CoNLL-U or JSON lines (`jaxsyn.decode.requests`), and beside the first
+two a file of prefixes. Each line is a request with its place in the input.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from absl import flags
 
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.text import PAUSE, Faulty
+from jaxsyn.decode.requests import Request, from_json, request
 from jaxsyn.errors import InputError
-from jaxsyn.requests import Request, from_json, request
 
 Given = Request | Faulty | None
 

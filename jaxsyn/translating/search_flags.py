@@ -11,14 +11,14 @@ from typing import Any
 
 from absl import flags
 
-from jaxsyn import workdir
 from jaxsyn.config import Decode
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
-from jaxsyn.member import address
 from jaxsyn.options.fields import fields_of, said
 from jaxsyn.options.flags import field_flag
 from jaxsyn.session import Session
+from jaxsyn.trained import workdir
+from jaxsyn.trained.member import address
 from jaxsyn.translating import run_flags
 
 flags.disclaim_key_flags()  # they show in the help of the command

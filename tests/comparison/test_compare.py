@@ -15,11 +15,12 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from jaxsyn import addresses, compare, lock
+from jaxsyn import addresses, compare
 from jaxsyn.comparison import asked, results
 from jaxsyn.configs import quickstart
 from jaxsyn.errors import InputError
 from jaxsyn.scoring.settings import Settings
+from jaxsyn.storage import lock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIZES = {

@@ -13,13 +13,13 @@ import time
 
 import pytest
 
-from jaxsyn import checksums, files
 from jaxsyn.comparison import asked, progress, results
 from jaxsyn.comparison.progress import Board, RunState
 from jaxsyn.comparison.runner import STARTS, Runner
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, from_config
+from jaxsyn.storage import checksums, files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -63,7 +63,7 @@ FINISHES = f"""
 (run / "look").mkdir()
 sys.path.insert(0, {str(ROOT)!r})
 import json
-from jaxsyn import checksums, files
+from jaxsyn.storage import checksums, files
 page = {{"facts": json.loads('''{FACTS}''')}}
 page["files"] = checksums.sums(run, ["test/test.txt"])
 files.write_json(run / "finished.json", checksums.sealed(page))

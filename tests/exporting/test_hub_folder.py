@@ -11,10 +11,11 @@ import sys
 import model_hub
 import pytest
 
-from jaxsyn import export, exported, train, workdir
+from jaxsyn import export, train
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import opened
 from jaxsyn.session import Session
+from jaxsyn.trained import exported, workdir
 
 pytest.importorskip("safetensors", reason="extra hub")
 LINES = ["the small dog sees a cat .", "", "the cat sleeps ."]

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from jaxsyn import lock
 from jaxsyn.errors import InputError
+from jaxsyn.storage import lock
 
 HOLD = """
 import sys, time
-from jaxsyn import lock
+from jaxsyn.storage import lock
 with lock.alone(sys.argv[1]):
   print("mine", flush=True)
   time.sleep(60)

@@ -12,10 +12,11 @@ import pytest
 import web_server
 from raw_corpora import corpus, records_of
 
-from jaxsyn import checksums, cli
+from jaxsyn import cli
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, publish, verify
+from jaxsyn.storage import checksums
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ import object_store
 import pytest
 from raw_corpora import corpus, lines_of, nothing_made, records_of
 
-from jaxsyn import files, remote
 from jaxsyn.config import read_config
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
@@ -26,6 +25,7 @@ from jaxsyn.preprocess import corpus as corpora
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
 from jaxsyn.preprocess.work import Work
+from jaxsyn.storage import files, remote
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -10,8 +10,8 @@ import numpy as np
 import object_store
 import pytest
 
-from jaxsyn import files
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.reader import Reader
 

@@ -18,8 +18,8 @@ from absl import flags
 
 from benchmarks.hosts.processes import FAULTY, Processes, free_port
 from benchmarks.hosts.runs import difference, steps
-from jaxsyn import remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import remote
 from jaxsyn.training import hosts, log
 from jaxsyn.training.reader import Reader
 
@@ -197,7 +197,7 @@ def test_a_fault_of_one_ends_all_and_is_shown(start, tmp_path):
 
 # Who was killed is watched for seconds here, and not for a minute.
 SOON = """
-from jaxsyn import lease
+from jaxsyn.storage import lease
 
 take, usual = lease.Lease.take, lease.LAPSE
 
@@ -212,7 +212,7 @@ lease.Lease.take = soon
 # The second checkpoint comes to the store by half.
 HALF = """
 import time
-from jaxsyn import remote
+from jaxsyn.storage import remote
 
 upload = remote.upload
 

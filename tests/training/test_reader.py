@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxsyn import checksums, files
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files
 from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
 from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged

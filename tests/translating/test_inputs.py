@@ -5,8 +5,8 @@ import types
 import pytest
 
 from jaxsyn.data.sentence.text import PAUSE, Faulty
+from jaxsyn.decode.requests import Request, from_json
 from jaxsyn.errors import InputError
-from jaxsyn.requests import Request, from_json
 from jaxsyn.translating import inputs
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from jaxsyn import translate
 from jaxsyn.data.schema import UNK
+from jaxsyn.decode.requests import Request
 from jaxsyn.decode.translator import NOTHING
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import look
-from jaxsyn.requests import Request
 from jaxsyn.session import Session
 from jaxsyn.translating.alignments import Aligner, replaced
 from jaxsyn.translating.finishing import Finish

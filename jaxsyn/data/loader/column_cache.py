@@ -23,7 +23,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 
-from jaxsyn import checksums, files, lock, private, remote
 from jaxsyn.data.loader.examples import Notes
 from jaxsyn.data.store.blocks import write_blocks
 from jaxsyn.data.store.lengths import write_lengths
@@ -32,6 +31,7 @@ from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 from jaxsyn.options import MEASURED, At, from_config
+from jaxsyn.storage import checksums, files, lock, private, remote
 
 PAGE = "columns.json"
 FORMAT = 2
@@ -85,7 +85,7 @@ def open_columns(
   """The columns of examples, from the cache or made now, and what was counted.
 
   Where the folder cannot be written to, or its disk is full, the cache is in
-  one of the user's own (`jaxsyn.private`).
+  one of the user's own (`jaxsyn.storage.private`).
 
   Args:
     make: gives all examples in order, some at a time, and counts in what it is

@@ -23,8 +23,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
-from jaxsyn import files, remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files, remote
 
 # Bytes of a line. More is no sentence (nor would SentencePiece hold it), and
 # /dev/zero would fill the memory.

@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import sentencepiece
 
-from jaxsyn import files
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import BOS, EOS, PAD, SPECIAL, UNK
 from jaxsyn.data.sentence import segmentation
 from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files
 
 # How an unknown word is written: set off by blanks, SentencePiece's own sign. To
 # BLEU it is one token, which normalised text cannot hold.

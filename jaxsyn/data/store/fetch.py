@@ -25,8 +25,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
-from jaxsyn import checksums, files, lock, private, progress, remote
+from jaxsyn import progress
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files, lock, private, remote
 
 Check = Callable[[pathlib.Path], object]
 PathLike = str | os.PathLike[str]

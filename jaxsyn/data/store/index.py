@@ -15,8 +15,8 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from jaxsyn import files
 from jaxsyn.data.store import tfrecord
+from jaxsyn.storage import files
 
 _SCHEMA = pa.schema(
   [

@@ -14,11 +14,11 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxsyn import checksums, files
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files
 
 
 def damaged(

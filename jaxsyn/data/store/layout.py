@@ -20,8 +20,8 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxsyn import files
 from jaxsyn.data import schema
+from jaxsyn.storage import files
 
 
 def names(manifest: Mapping[str, Any]) -> list[str]:

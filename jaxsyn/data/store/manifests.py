@@ -13,7 +13,6 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from jaxsyn import checksums, files
 from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import label_ids
@@ -22,6 +21,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, layout, manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.storage import checksums, files
 
 FILE = "manifest.json"
 

@@ -18,13 +18,13 @@ from typing import IO
 
 import numpy as np
 
-from jaxsyn import files, remote
 from jaxsyn.data.store import integrity, layout, manifests
 from jaxsyn.data.store.blocks import BlockReader
 from jaxsyn.data.store.lengths import Block, Column, Lengths, read_lengths
 from jaxsyn.data.store.rows import Example, Rows
 from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files, remote
 
 _AHEAD = 8 << 20  # bytes that a store is asked for at most, unless for more
 

@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jaxsyn import files
 from jaxsyn.data.store import integrity, layout, manifests, tfrecord
 from jaxsyn.data.store.decoding import NotAnExample, decoder
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.rows import TOGETHER, Example, Rows
 from jaxsyn.errors import InputError, StoreError
+from jaxsyn.storage import files
 
 
 class Records:

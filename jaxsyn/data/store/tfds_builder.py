@@ -23,7 +23,6 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core import dataset_info
 
-from jaxsyn import files
 from jaxsyn.data import schema
 from jaxsyn.data.store import integrity, layout, manifests, tfrecord
 from jaxsyn.data.store.blocks import write_blocks
@@ -33,6 +32,7 @@ from jaxsyn.data.store.lengths import write_lengths
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.data.store.rows import TOGETHER, Rows
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files
 
 VERSION = "1.0.0"
 

@@ -20,8 +20,8 @@ from typing import IO
 
 import google_crc32c
 
-from jaxsyn import files, remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files, remote
 
 HEADER = 12  # bytes before a payload
 FOOTER = 4  # bytes after it

@@ -21,8 +21,9 @@ from jax._src import (
 )
 from jax.experimental import multihost_utils
 
-from jaxsyn import exits, lock
+from jaxsyn import exits
 from jaxsyn.errors import InputError, StoreError
+from jaxsyn.storage import lock
 
 T = TypeVar("T")
 _waits = itertools.count()  # the same in all processes

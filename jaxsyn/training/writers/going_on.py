@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from jaxsyn import files
+from jaxsyn.storage import files
 from jaxsyn.training.writers.writer import Begun
 
 FILE = "tracked.json"

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from jaxsyn import checksums, files, private
 from jaxsyn.data.loader import column_cache
 from jaxsyn.data.loader.held import hold
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, from_config
+from jaxsyn.storage import checksums, files, private
 
 NAMES = ("source_id", "source_parent_mid", "source_tree_distance")
 FILES = ("columns.arrow", "lengths.arrow")

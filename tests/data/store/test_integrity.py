@@ -6,7 +6,6 @@ import shutil
 import pytest
 import toy_folders
 
-from jaxsyn import checksums
 from jaxsyn.data.store import (
   integrity,
   layout,
@@ -15,6 +14,7 @@ from jaxsyn.data.store import (
   tfds_builder,
 )
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums
 
 
 @pytest.fixture(scope="module")

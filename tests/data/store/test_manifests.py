@@ -10,12 +10,13 @@ import pytest
 import toy_folders
 
 from benchmarks.faults import mutants
-from jaxsyn import checksums, workdir
 from jaxsyn.config import read_config
 from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums
+from jaxsyn.trained import workdir
 
 A, B, C = (digit * 64 for digit in "abc")
 VOCABULARY = {"file": "vocabulary.model", "sha256": A, "size": 8}

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from toy_folders import example, prepare, same
 
-from jaxsyn import checksums
 from jaxsyn.data.store import blocks, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.records import Records
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums
 
 EXAMPLES = [example(i) for i in range(11)]
 

@@ -10,13 +10,13 @@ from tensorflow_datasets.proto import tf_example_pb2
 from toy_folders import example, prepare, same
 
 from benchmarks.faults import mutants
-from jaxsyn import checksums, files
 from jaxsyn.data import schema
 from jaxsyn.data.store import decoding, layout, manifests, records, tfrecord
 from jaxsyn.data.store.example_check import Check
 from jaxsyn.data.store.index import Index
 from jaxsyn.data.store.manifest_format import records_sha256
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files
 
 EXAMPLES = [example(i) for i in range(11)]
 

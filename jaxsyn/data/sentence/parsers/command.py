@@ -27,7 +27,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
-from jaxsyn import checksums
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.align import shortened, visible
 from jaxsyn.data.sentence.parser_identity import Identity
@@ -44,6 +43,7 @@ from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import CountOrOff, Range
+from jaxsyn.storage import checksums
 
 _BLOCK = 1 << 16
 _MOST = 1 << 24  # bytes of a tree; a word takes some 100

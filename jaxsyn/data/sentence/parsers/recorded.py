@@ -3,7 +3,7 @@
 A run may come from somebody else. What its parser does beside reading files, to
 start a program or to send text elsewhere, it does where this user has prepared
 data by the same parser, or names it. The former stands in the user's own cache
-folder (`jaxsyn.private`).
+folder (`jaxsyn.storage.private`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from jaxsyn import private
 from jaxsyn.data.options import Trees
 from jaxsyn.data.sentence.parsers import PARSERS, Parser, ParserSpec
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, Strictness, from_config
+from jaxsyn.storage import private
 
 
 def spec(

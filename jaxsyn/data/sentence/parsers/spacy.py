@@ -18,7 +18,6 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from jaxsyn import checksums, files
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.sentence.parsers.parser import (
@@ -31,6 +30,7 @@ from jaxsyn.data.store.fetch import Download
 from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, option
+from jaxsyn.storage import checksums, files
 
 _BATCH = 64  # lines that a pipeline takes together
 # What a pipeline may do beside parsing, and what would cut lines.

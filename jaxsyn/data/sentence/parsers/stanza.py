@@ -16,7 +16,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from jaxsyn import checksums
 from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.sentence.parsers.parser import (
   Parser,
@@ -29,6 +28,7 @@ from jaxsyn.data.store.fetch import Download
 from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, option
+from jaxsyn.storage import checksums
 
 # `mwt` comes where a language has such words; the parser wants tags and lemmas.
 _PROCESSORS = "tokenize,pos,lemma,depparse"

@@ -16,7 +16,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-from jaxsyn import checksums, files
 from jaxsyn.data.sentence.parser_identity import Identity
 from jaxsyn.data.sentence.parsers import udpipe_models
 from jaxsyn.data.sentence.parsers.parser import (
@@ -29,6 +28,7 @@ from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Range
+from jaxsyn.storage import checksums, files
 
 
 def load_udpipe() -> Any:

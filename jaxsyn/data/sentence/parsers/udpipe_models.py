@@ -10,10 +10,10 @@ import types
 from collections.abc import Mapping
 from pathlib import Path
 
-from jaxsyn import files
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import At
+from jaxsyn.storage import files
 
 MOST_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
 _NONE: Mapping[str, fetch.Download] = types.MappingProxyType({})

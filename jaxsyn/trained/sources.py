@@ -2,7 +2,8 @@
 
 As `preprocess` made those that it was trained on: the same NFC, subwords, trees
 and tags. Many at a time are read by processes beside this one, which load no
-JAX. Before this file: `jaxsyn.data.sentence`, `workers`. After it: `session`.
+JAX. Before this file: `jaxsyn.data.sentence`, `jaxsyn.workers`. After
+it: `jaxsyn.session`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from jaxsyn.errors import InputError
 from jaxsyn.workers import Workers, cores
 
 if TYPE_CHECKING:  # they load JAX, or come after
-  from jaxsyn.ensemble_sources import EnsembleReader
   from jaxsyn.plan import Plan
-  from jaxsyn.workdir import Run
+  from jaxsyn.trained.ensemble_sources import EnsembleReader
+  from jaxsyn.trained.workdir import Run
 
 # Lines that are parsed here: to start the processes takes as long.
 FEW = 200

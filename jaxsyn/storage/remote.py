@@ -2,7 +2,7 @@
 
 An object appears whole, by the one request that ends its upload, or not at all;
 there are no folders but in names, nothing is appended to, and nothing is locked.
-What follows from that stands in docs/remote.md. `jaxsyn.files` is the door: it
+What follows from that stands in docs/remote.md. `files` is the door: it
 calls this for paths with a scheme, and nothing of it for local ones.
 
 The libraries (fsspec with s3fs or gcsfs) come with the extra "remote" and are
@@ -50,7 +50,7 @@ def is_remote(path: PathLike) -> bool:
 
 
 def path(name: PathLike) -> pathlib.Path:
-  """A path for `/`, `name` and `parent`; what is there, `jaxsyn.files` says.
+  """A path for `/`, `name` and `parent`; what is there, `files` says.
 
   Raises:
     InputError: the scheme is unknown, or its library is not installed.

@@ -3,7 +3,7 @@
 Each has its own features, vocabulary, tags and control trees; where runs have the
 same parser, with the same options, a sentence is parsed once for all of them.
 
-Before this file: `sources`. After it: `session`.
+Before this file: `sources`. After it: `jaxsyn.session`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.sentence.stream import Source
-from jaxsyn.sources import Example, Fitted, SourceReader
+from jaxsyn.trained.sources import Example, Fitted, SourceReader
 
 
 class EnsembleReader:

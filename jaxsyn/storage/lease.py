@@ -26,8 +26,8 @@ from collections.abc import Iterator
 
 from absl import logging
 
-from jaxsyn import remote
 from jaxsyn.errors import InputError, StoreError
+from jaxsyn.storage import remote
 
 LAPSE = 60.0  # seconds without a sign of life
 _TURNS = 4  # signs of life in that time
@@ -37,7 +37,7 @@ _mine: dict[str, Lease] = {}  # folders that this process has
 
 @contextlib.contextmanager
 def alone(folder: str, wait: bool, advice: str) -> Iterator[None]:
-  """As `jaxsyn.lock.alone`, for a folder on an object store."""
+  """As `lock.alone`, for a folder on an object store."""
   folder = folder.rstrip("/")
   if folder in _mine:
     yield
@@ -140,7 +140,7 @@ class Lease:
       remote.remove(self.folder, [_name(self.number)])
 
   def signed(self) -> str:
-    """Who has the folder, as `jaxsyn.lock.signed` says."""
+    """Who has the folder, as `lock.signed` says."""
     path = self._file(max(self._found(), default=0))
     return remote.read(path).decode(errors="replace").partition(",")[0]
 

@@ -9,7 +9,7 @@ A line of JSON is an object with the source and, where they are wanted,
 
 by the names of Sockeye's JSON input. What is not understood is refused, so that a
 slip is no silent wish. Before this file: `jaxsyn.data.sentence`. After it:
-`session`, and `jaxsyn.translating`, which reads files of them.
+`jaxsyn.session`, and `jaxsyn.translating`, which reads files of them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from jaxsyn import files
+from jaxsyn.storage import files
 
 _SEAL = "crc32c"  # where a page of JSON keeps its own checksum
 _BLOCK = 1 << 20

@@ -8,14 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsyn import exported
 from jaxsyn.data.loader.columns import pad
 from jaxsyn.plan import Plan
 from jaxsyn.scoring import selection
+from jaxsyn.trained import exported
+from jaxsyn.trained.workdir import Run
 from jaxsyn.training.memory import enough_memory
 from jaxsyn.training.reader import Parameters, Reader
 from jaxsyn.training.step import Recipe, first_params
-from jaxsyn.workdir import Run
 
 
 def read(

@@ -5,7 +5,7 @@
   config.json, manifest.json, vocabularies, parser    as in the run's folder
   README.md            a model card
 
-Who opens it as a run (`jaxsyn.workdir.open_run`) translates as with the run.
+Who opens it as a run (`workdir.open_run`) translates as with the run.
 Before this file: `jaxsyn.training.sums`. After it: `parameters`, which reads it,
 and `jaxsyn.exporting`, which writes it. The library safetensors (extra "hub") is
 imported at the first call.
@@ -20,8 +20,8 @@ import jax
 import numpy as np
 from flax import traverse_util
 
-from jaxsyn import checksums, files
 from jaxsyn.errors import InputError
+from jaxsyn.storage import checksums, files
 from jaxsyn.training import sums
 from jaxsyn.training.reader import Parameters
 

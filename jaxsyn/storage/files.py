@@ -1,10 +1,10 @@
-"""Files that appear whole or not at all; `jaxsyn.checksums` tells when they change.
+"""Files that appear whole or not at all; `checksums` tells when they change.
 
 Whatever jaxsyn leaves on a disk goes through here: written under a name of its
 own, flushed to the disk, renamed, and the folder flushed, so that a kill or a
 loss of power leaves the old content or the new, never half of one.
 
-Paths may be on an object store, s3:// or gs:// (`jaxsyn.remote`): there a file
+Paths may be on an object store, s3:// or gs:// (`remote`): there a file
 is one object, which appears whole, and a folder counts when the page that is
 written last is there.
 """
@@ -25,7 +25,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
-from jaxsyn import remote
+from jaxsyn.storage import remote
 
 PARTIAL = ".partial"  # how the names of unfinished files and folders end
 _BLOCK = 1 << 20

@@ -1,6 +1,6 @@
 """One run made ready: config, sources and parameters. A session has one or more.
 
-Before this file: `sources`, `parameters`. After it: `session`.
+Before this file: `sources`, `parameters`. After it: `jaxsyn.session`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxsyn import files, parameters, workdir
 from jaxsyn.config import Decode
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, as_dict, from_config
 from jaxsyn.plan import Plan, resolve
-from jaxsyn.sources import SourceReader
+from jaxsyn.storage import files
+from jaxsyn.trained import parameters, workdir
+from jaxsyn.trained.sources import SourceReader
 from jaxsyn.training.reader import Parameters
 
 Folder = str | os.PathLike[str]

@@ -8,7 +8,7 @@
   parser.source.udpipe the parser, where the data has such a file
   checkpoints/ best/   see `jaxsyn.training.checkpoint`
   log.jsonl, events.*  what training logged
-  lock                 who trains there: see `jaxsyn.lock`
+  lock                 who trains there: see `jaxsyn.storage.lock`
 
 So a run can be moved or sent to somebody as it is.
 """
@@ -21,12 +21,12 @@ import pathlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from jaxsyn import checksums, files, hub
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import changeable, flat
+from jaxsyn.storage import checksums, files, hub
 from jaxsyn.training.reader import Reader
 
 CONFIG = "config.json"

@@ -21,12 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxsyn import checksums, files, parameters, workdir
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.matching import Named, Taken, labels, match
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.storage import checksums, files
 from jaxsyn.train_options import Start
+from jaxsyn.trained import parameters, workdir
+from jaxsyn.trained.matching import Named, Taken, labels, match
 from jaxsyn.training.step import TrainState
 from jaxsyn.training.sums import named
 

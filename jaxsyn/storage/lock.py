@@ -4,7 +4,7 @@ The lock is the kernel's, on an open file: it goes with its process, however
 that ends, and what is left of the file is words alone. Where several processes
 of one cluster train together, the first takes it for all.
 
-On object stores, which have no such locks: `jaxsyn.lease`.
+On object stores, which have no such locks: `lease`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import TextIO
 
 from absl import logging
 
-from jaxsyn import lease, remote
 from jaxsyn.errors import InputError
+from jaxsyn.storage import lease, remote
 
 FILE = "lock"
 ADVICE = (
