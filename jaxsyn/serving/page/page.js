@@ -1,0 +1,265 @@
+// The page: a sentence, its tree, and what one run or two make of both.
+
+import { draw } from "./arcs.js";
+import { choose, show } from "./maps.js";
+import * as server from "./server.js";
+import { Tree } from "./tree.js";
+
+const $ = (id) => document.getElementById(id);
+const SIDES = ["left", "right"];
+
+const page = {
+  runs: [],
+  text: "",  // that was asked for last
+  parsed: null,  // its tree as the parser, or a file, had it
+  trees: [],  // and as it was changed, the last is shown
+  panels: new Map(),  // side -> {element, chosen, first}
+  asking: new AbortController(),
+};
+
+const tree = () => page.trees.at(-1) ?? null;
+
+async function begin() {
+  try {
+    const told = await server.runs();
+    page.runs = told.runs;
+    $("text").maxLength = told.limits?.max_characters ?? -1;
+  } catch (error) {
+    say(error.message, true);
+    return;
+  }
+  const names = page.runs.map((run) => run.name);
+  const asked = new URLSearchParams(location.search);
+  choose($("left"), names, asked.get("left") ?? names[0]);
+  choose($("right"), ["", ...names], asked.get("right") ?? names[1] ?? "", (name) => name || "nothing");
+  $("text").value = asked.get("text") ?? "";
+  $("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    translate();
+  });
+  $("text").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    $("ask").requestSubmit();
+  });
+  for (const side of SIDES) $(side).addEventListener("change", () => page.text && translate());
+  $("undo").addEventListener("click", () => changeTo(page.trees.slice(0, -1)));
+  $("reset").addEventListener("click", () => changeTo([page.parsed]));
+  $("take").addEventListener("click", take);
+  if ($("text").value) translate();
+}
+
+// The sentence that was typed, with the tree of a run's parser.
+async function translate() {
+  const text = $("text").value.trim();
+  if (!text) return;
+  page.text = text;
+  remember();
+  await work(async (signal) => {
+    let parsed = null;
+    const reader = chosenRuns().find(({ run }) => run.parser);
+    if (reader) parsed = new Tree((await server.parse(reader.run.name, text, signal)).conllu);
+    signal.throwIfAborted();
+    page.parsed = parsed?.words.length ? parsed : null;
+    page.trees = page.parsed ? [page.parsed] : [];
+    page.panels.forEach((panel) => (panel.first = null));
+    showTree();
+    return tree() ? { conllu: tree().conllu } : { text };
+  });
+}
+
+// A tree that was typed or pasted.
+function take() {
+  const own = new Tree($("conllu").value);
+  if (!own.words.length) {
+    say("There is no word: a row has ten columns with tabs between, the first 1, 2, 3, ….", true);
+    return;
+  }
+  page.parsed = own;
+  page.panels.forEach((panel) => (panel.first = null));
+  changeTo([own]);
+}
+
+function changeTo(trees) {
+  page.trees = trees;
+  showTree();
+  return work(async () => ({ conllu: tree().conllu }));
+}
+
+function move(word, parent) {
+  changeTo([...page.trees, tree().moved(word, parent)]);
+}
+
+// Asks all runs that are chosen; what is still being asked is forgotten.
+async function work(given) {
+  page.asking.abort();
+  page.asking = new AbortController();
+  const { signal } = page.asking;
+  const began = performance.now();
+  arrange();
+  say("Translating …");
+  try {
+    const source = await given(signal);
+    const found = await Promise.all(chosenRuns().map((one) => ask(one, source, signal)));
+    if (signal.aborted) return;
+    const seconds = ((performance.now() - began) / 1000).toFixed(1);
+    if (found.some(Boolean)) say(`Translated in ${seconds} s: ${found.filter(Boolean).join(" — ")}`);
+    else say("Not translated.");
+  } catch (error) {
+    if (signal.aborted) return;
+    arrange(false);
+    say(error.message, true);
+  }
+}
+
+// The translation; "" where there is none.
+async function ask({ side, run }, source, signal) {
+  const panel = page.panels.get(side);
+  try {
+    const seen = await server.inspect(run.name, source, signal);
+    if (signal.aborted) return "";
+    fill(panel, run, seen);
+    return seen.translation;
+  } catch (error) {
+    if (!signal.aborted) fault(panel, error);
+    return "";
+  } finally {
+    if (!signal.aborted) panel.element.setAttribute("aria-busy", "false");
+  }
+}
+
+function chosenRuns() {
+  return SIDES
+    .map((side) => ({ side, run: page.runs.find((run) => run.name === $(side).value) }))
+    .filter(({ run }) => run);
+}
+
+// A panel for each run that is chosen.
+function arrange(busy = true) {
+  for (const { side, run } of chosenRuns()) {
+    if (!page.panels.has(side)) {
+      const element = $("panel").content.firstElementChild.cloneNode(true);
+      page.panels.set(side, { element, chosen: {}, first: null, name: "" });
+    }
+    const panel = page.panels.get(side);
+    if (panel.name !== run.name) Object.assign(panel, { name: run.name, first: null });
+    panel.element.setAttribute("aria-busy", busy);
+    panel.element.querySelector("h2").textContent = run.name;
+    panel.element.querySelector(".about").textContent = about(run);
+  }
+  const elements = chosenRuns().map(({ side }) => page.panels.get(side).element);
+  $("panels").replaceChildren(...elements);
+}
+
+function about(run) {
+  const { source, target } = run.languages ?? {};
+  const reads = run.tree === "none" ? "reads no tree" : `reads ${run.tree} trees`;
+  const languages = source && target ? `${source} to ${target}, ` : "";
+  return `${languages}system ${run.system}, which ${reads}; ${run.checkpoint}`;
+}
+
+function fill(panel, run, seen) {
+  const { element } = panel;
+  panel.first ??= seen.translation;
+  element.querySelector(".fault").hidden = true;
+  element.querySelector(".found").hidden = false;
+  const translation = element.querySelector(".translation");
+  translation.lang = run.languages?.target ?? "";
+  const differs = seen.translation !== panel.first;
+  translation.replaceChildren(...(differs ? marked(seen.translation, panel.first) : [words(seen)]));
+  const before = element.querySelector(".before");
+  before.hidden = !tree() || tree() === page.parsed;
+  before.textContent = differs ? `Before: ${panel.first}` : "The same as before.";
+  const rows = seen.nbest.map((one) => {
+    const row = document.createElement("tr");
+    for (const value of [one.text || "(nothing)", one.score.toFixed(3), one.log_p.toFixed(3)]) {
+      row.insertCell().textContent = value;
+    }
+    row.cells[1].className = row.cells[2].className = "figure";
+    return row;
+  });
+  element.querySelector(".others tbody").replaceChildren(...rows);
+  show(seen, element, panel.chosen);
+}
+
+const words = (seen) => document.createTextNode(seen.translation || "(nothing)");
+
+function fault(panel, error) {
+  panel.element.querySelector(".found").hidden = true;
+  const told = panel.element.querySelector(".fault");
+  told.hidden = false;
+  told.textContent = error.message;
+}
+
+// Words of a text that another has not, in this order, are marked.
+function marked(text, before) {
+  const [now, old] = [text.split(" "), before.split(" ")];
+  const length = now.map(() => old.map(() => 0));
+  const longest = (i, j) => length[i]?.[j] ?? 0;
+  for (let i = now.length - 1; i >= 0; i -= 1) {
+    for (let j = old.length - 1; j >= 0; j -= 1) {
+      length[i][j] = now[i] === old[j]
+        ? longest(i + 1, j + 1) + 1
+        : Math.max(longest(i + 1, j), longest(i, j + 1));
+    }
+  }
+  const nodes = [];
+  for (let i = 0, j = 0; i < now.length; i += 1) {
+    while (j < old.length && now[i] !== old[j] && longest(i, j + 1) >= longest(i + 1, j)) j += 1;
+    const same = j < old.length && now[i] === old[j];
+    const node = document.createElement(same ? "span" : "mark");
+    node.textContent = now[i];
+    nodes.push(node, document.createTextNode(" "));
+    if (same) j += 1;
+  }
+  return nodes;
+}
+
+function showTree() {
+  const own = tree();
+  $("tree").hidden = own === null;
+  $("conllu").value = own?.conllu.trimEnd() ?? "";
+  if (!own) return;
+  const alike = page.parsed.words.length === own.words.length;
+  const changed = (word) => alike && own.heads[word] !== page.parsed.heads[word];
+  draw($("arcs"), own, { move, say: (sentence) => say(sentence, true), changed });
+  $("tree-hint").hidden = !own.parsed;
+  $("undo").disabled = page.trees.length < 2;
+  $("reset").disabled = own === page.parsed;
+  const count = own.differences(page.parsed);
+  $("changed").textContent = count ? `${count} ${count === 1 ? "word has" : "words have"} another parent` : "";
+  $("parents").querySelector("tbody").replaceChildren(...own.words.map((form, word) => parentRow(own, form, word)));
+}
+
+function parentRow(own, form, word) {
+  const row = document.createElement("tr");
+  const name = document.createElement("th");
+  name.scope = "row";
+  name.textContent = form;
+  const select = document.createElement("select");
+  select.setAttribute("aria-label", `Parent of ${form}, word ${word + 1}`);
+  const others = own.words.map((_, other) => other).filter((other) => other !== word);
+  choose(select, [word, ...others], own.heads[word], (other) =>
+    other === word ? "root" : `${other + 1} ${own.words[other]}`);
+  for (const option of select.options) option.disabled = own.fault(word, Number(option.value)) !== "";
+  select.addEventListener("change", () => {
+    move(word, Number(select.value));
+    $("parents").querySelectorAll("select")[word].focus();
+  });
+  row.append(name, document.createElement("td"), document.createElement("td"));
+  row.cells[1].append(select);
+  row.cells[2].textContent = own.relations[word];
+  return row;
+}
+
+function remember() {
+  const asked = new URLSearchParams({ text: page.text, left: $("left").value, right: $("right").value });
+  history.replaceState(null, "", `?${asked}`);
+}
+
+function say(sentence, isFault = false) {
+  $("status").textContent = sentence;
+  $("status").classList.toggle("fault", isFault);
+}
+
+begin();

@@ -1,0 +1,50 @@
+// A tree as CoNLL-U, of which the parents may be changed and all else stays.
+
+const [ID, FORM, HEAD, RELATION] = [0, 1, 6, 7];
+
+export class Tree {
+  // conllu: one sentence, as the server writes it: a row a word.
+  constructor(conllu) {
+    this.lines = conllu.replace(/\s+$/, "").split("\n");
+    this.rows = [];  // line of each word
+    this.lines.forEach((line, number) => {
+      if (/^\d+\t/.test(line)) this.rows.push(number);
+    });
+    const columns = this.rows.map((number) => this.lines[number].split("\t"));
+    this.words = columns.map((row) => row[FORM]);
+    this.relations = columns.map((row) => row[RELATION]);
+    // From 0; a root is its own.
+    this.heads = columns.map((row, word) => (row[HEAD] === "0" ? word : Number(row[HEAD]) - 1));
+    this.parsed = !this.lines.includes("# parsed = no") && columns.length > 0;
+  }
+
+  get conllu() {
+    return `${this.lines.join("\n")}\n\n`;
+  }
+
+  // Why a word cannot have a parent, in a sentence; "" where it can.
+  fault(word, parent) {
+    for (let above = parent; above !== word; above = this.heads[above]) {
+      if (this.heads[above] === above) return "";
+    }
+    if (parent === word) return "";  // a root
+    return `“${this.words[parent]}” is below “${this.words[word]}”: they would be each other's `
+      + "parent. First give the lower one another parent, or make it a root.";
+  }
+
+  // The tree with another parent of a word; itself: it is a root.
+  moved(word, parent) {
+    const other = new Tree(this.conllu);
+    const row = other.lines[other.rows[word]].split("\t");
+    row[HEAD] = parent === word ? "0" : String(parent + 1);
+    if (parent === word) row[RELATION] = "root";
+    else if (this.heads[word] === word) row[RELATION] = "dep";  // which, nobody said
+    other.lines[other.rows[word]] = row.join("\t");
+    return new Tree(other.conllu);
+  }
+
+  // How many words have other parents than in another tree of the same words.
+  differences(other) {
+    return this.heads.filter((head, word) => head !== other.heads[word]).length;
+  }
+}
