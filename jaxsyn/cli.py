@@ -55,14 +55,17 @@ def main(
   *,
   several: bool = False,
   word: str = "",
+  words: bool = False,
 ) -> None:
   """Parses the flags, calls function(flags) and exits; see the module.
 
   Args:
     function: the command.
-    several, word: see `parse`.
+    several, word, words: see `parse`.
   """
-  guarded(lambda: function(parse(sys.argv, several=several, word=word)))
+  guarded(
+    lambda: function(parse(sys.argv, several=several, word=word, words=words))
+  )
 
 
 def overrides(values: flags.FlagValues) -> dict[str, Any]:
@@ -91,7 +94,11 @@ def address_of(values: flags.FlagValues) -> str:
 
 
 def parse(
-  argv: Sequence[str], *, several: bool = False, word: str = ""
+  argv: Sequence[str],
+  *,
+  several: bool = False,
+  word: str = "",
+  words: bool = False,
 ) -> flags.FlagValues:
   """Parses flags, config file and overrides; every fault is an InputError.
 
@@ -100,6 +107,7 @@ def parse(
     several: the command makes configs of several systems out of --config and
       looks itself whether the overrides do something: `check_chosen`.
     word: the flag whose value may stand alone, as FOLDER in "new FOLDER".
+    words: it takes several: all that stand alone.
   """
   values = flags.FLAGS
   for name, short in (("help", True), ("h", True), ("helpfull", False)):
@@ -119,7 +127,8 @@ def parse(
   try:
     rest = values(list(argv))[1:]
     if word and rest:
-      values[word].parse(rest.pop(0))
+      values[word].parse(rest if words else rest[0])
+      rest = [] if words else rest[1:]
   except flags.Error as error:
     raise InputError(f"{error} (--help lists the flags)") from None
   if rest:

@@ -35,6 +35,7 @@ COMMANDS = {
   ),
   "train": Command("jaxsyn.train", "train a system, or go on with it"),
   "translate": Command("jaxsyn.translate", "translate text with a trained run"),
+  "serve": Command("jaxsyn.serve", "answer over HTTP with trained runs"),
   "score": Command("jaxsyn.score", "score translations, and test differences"),
   "compare": Command(
     "jaxsyn.compare", "train systems with several seeds, and compare them"

@@ -188,21 +188,33 @@ class Session:
       InputError: it cannot be met; the message names the line.
     """
     place = number if asked.place is None else asked.place
-    search = self.plan.config.decode.search
     try:
-      if asked.constraints and not search.constrains:
-        raise InputError(
-          f"constraints are for the search 'beam', not for "
-          f"{SEARCHES.name_of(search)!r}."
-        )
-      return self._translate.wording(
-        place,
-        self._normal(asked.prefix),
-        [self._normal(one) for one in asked.constraints],
-        [self._normal(one) for one in asked.avoid],
-      )
+      return self.terms(asked, place)
     except InputError as error:
       raise InputError(f"line {place + 1} of the input: {error}") from None
+
+  def terms(self, asked: Request, place: int = 0) -> Terms:
+    """The same of a request that stands alone.
+
+    Args:
+      asked: what is asked of its translation.
+      place: on which samples depend.
+
+    Raises:
+      InputError: it cannot be met; says why, not where.
+    """
+    search = self.plan.config.decode.search
+    if asked.constraints and not search.constrains:
+      raise InputError(
+        f"constraints are for the search 'beam', not for "
+        f"{SEARCHES.name_of(search)!r}."
+      )
+    return self._translate.wording(
+      place,
+      self._normal(asked.prefix),
+      [self._normal(one) for one in asked.constraints],
+      [self._normal(one) for one in asked.avoid],
+    )
 
   def _normal(self, line: str) -> str:
     """Text of the target side as that of training was written."""
@@ -221,6 +233,14 @@ class Session:
       return [example for example, _ in read]
 
     return examples
+
+  def read(self, sources: Sequence[Source]) -> list[tuple[Example, bool]]:
+    """The arrays of each sentence, and whether it was too long: it is cut."""
+    return self._reader.reader.read_all(sources)
+
+  def compile(self, examples: Sequence[Example]) -> None:
+    """Makes the programs that translate these, before they are needed."""
+    self._translate.compile(self.params, examples)
 
   def close(self) -> None:
     """Ends the processes that parse, if there are any; more may come."""

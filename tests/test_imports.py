@@ -27,6 +27,7 @@ ROOMS = [
   *("jaxsyn.trained", "jaxsyn.session", "jaxsyn.exporting"),
   *("jaxsyn.inspection", "jaxsyn.translating", "jaxsyn.comparison"),
   *("jaxsyn.cli", "jaxsyn.train", "jaxsyn.translate", "jaxsyn.score"),
+  *("jaxsyn.serving", "jaxsyn.serve"),
   *("jaxsyn.inspect", "jaxsyn.compare", "jaxsyn.export"),
   *("jaxsyn.configs", "jaxsyn.preprocess.toy", "jaxsyn.preprocess"),
   *("jaxsyn.survey", "jaxsyn.new", "jaxsyn.completion", "jaxsyn.__main__"),

@@ -9,7 +9,9 @@ A line of JSON is an object with the source and, where they are wanted,
 
 by the names of Sockeye's JSON input. What is not understood is refused, so that a
 slip is no silent wish. Before this file: `jaxsyn.data.sentence`. After it:
-`jaxsyn.session`, and `jaxsyn.translating`, which reads files of them.
+`jaxsyn.session`, `jaxsyn.translating`, which reads files of them, and
+`jaxsyn.serving`. In place of "text" stands "conllu" where the sentence comes with
+its tree.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ import dataclasses
 import json
 from typing import Any
 
-from jaxsyn.data.sentence.stream import Source
+from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.stream import Source, parses_of_text
 from jaxsyn.errors import InputError, did_you_mean
 
 # Name in JSON -> attribute of a request.
 NAMES = {
   "text": "source",
+  "conllu": "source",
   "target_prefix": "prefix",
   "constraints": "constraints",
   "avoid": "avoid",
@@ -71,8 +75,19 @@ def from_json(line: str) -> Request:
       f"it is no JSON ({error}). A line is an object, as in "
       '{"text": "A dog runs ."}.'
     ) from None
-  if not isinstance(told, dict) or "text" not in told:
+  return from_object(told)
+
+
+def from_object(told: Any) -> Request:
+  """The request of an object that JSON has told; raises as `from_json`.
+
+  Args:
+    told: of `json.loads`.
+  """
+  if not isinstance(told, dict) or not {"text", "conllu"} & {*told}:
     raise InputError('it is no object with "text", as in {"text": "A dog ."}.')
+  if {"text", "conllu"} <= {*told}:
+    raise InputError('it has both "text" and "conllu": give one of them.')
   values: dict[str, Any] = {}
   for name, value in told.items():
     if name not in NAMES:
@@ -88,5 +103,18 @@ def from_json(line: str) -> Request:
         f"its {name!r} must be {'a list of texts' if several else 'a text'}, "
         f"got {json.dumps(value, ensure_ascii=False)[:80]}."
       )
+    if name == "conllu":
+      value = _tree(value)
     values[NAMES[name]] = tuple(texts) if several else value
   return Request(**values)
+
+
+def _tree(text: str) -> Parse:
+  """The one sentence of some CoNLL-U."""
+  parses = parses_of_text(text, "conllu")
+  if len(parses) != 1:
+    raise InputError(
+      f"its 'conllu' must be one sentence, got {len(parses)}. Trees of one "
+      "sent_id that follow each other are one."
+    )
+  return parses[0]

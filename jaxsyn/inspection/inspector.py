@@ -16,6 +16,7 @@ from jaxsyn.data.sentence.linearise import TRANSLATE, symbols
 from jaxsyn.data.sentence.segmentation import BLANK
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import Pieces
+from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.inspection.pooling import END, source_units, target_units
@@ -59,11 +60,20 @@ class Inspector:
     return read_source(self.session.sources, self.session.plan.tag, given)
 
   def see(
-    self, sources: Sequence[ReadSource]
+    self,
+    sources: Sequence[ReadSource],
+    found: Sequence[Sequence[Translation]] | None = None,
   ) -> Iterator[tuple[int, Sentence]]:
-    """Translates and looks; yields numbers and sentences, as they come."""
+    """Translates and looks; yields numbers and sentences, as they come.
+
+    Args:
+      sources: of `read`.
+      found: the translations of each, where they are known already.
+    """
     examples = [source.example for source in sources]
-    best = [nbest[0] for nbest in self.session.search(examples)]
+    if found is None:
+      found = self.session.search(examples)
+    best = [nbest[0] for nbest in found]
     targets = [(*translation.ids, EOS) for translation in best]
     decode = self.session.sources.vocabularies[1].decode
     for i, published in self.maps(self.session.params, examples, targets):

@@ -157,8 +157,16 @@ def _found_heads(
   return tuple(h if (h := heads.get(w, w)) >= 0 else w for w in own)
 
 
+MATRICES = ("attention", "weightings")  # lists of matrices, among the fields
+
+
 def to_json(seen: Sentence, number: int) -> str:
-  """A sentence as JSON: a line a field, a line a matrix.
+  """A sentence as JSON; `fields_of` says what, `page` how."""
+  return page(fields_of(seen, number))
+
+
+def fields_of(seen: Sentence, number: int) -> dict[str, Any]:
+  """A sentence as JSON has it.
 
   `attention`: one entry for each place, layer and head, of a recurrent decoder
   for each window, which is among its `parts`. `weightings`: one for
@@ -183,15 +191,14 @@ def to_json(seen: Sentence, number: int) -> str:
     "subwords": source.subwords,
     "word_of_subword": [source.units.words[u] for u in source.units.unit_S],
   }
-  lines = [f"  {_json(name)}: {_json(value)}" for name, value in fields.items()]
-  attention = [
+  fields["attention"] = [
     {"place": m.place, "layer": m.layer, "head": head}
     | {"parts": m.parts[i]}
     | _matrix(m, i)
     for m in seen.attention
     for i, head in enumerate(m.heads)
   ]
-  weightings = [
+  fields["weightings"] = [
     {"place": m.place, "layer": m.layer, "part": m.part, "kind": m.kind}
     | {"heads": heads}
     | _matrix(m, i)
@@ -200,9 +207,19 @@ def to_json(seen: Sentence, number: int) -> str:
       [m.heads] if m.is_one else [[head] for head in m.heads]
     )
   ]
-  for name, entries in (("attention", attention), ("weightings", weightings)):
-    inner = ",\n".join(f"    {_json(entry)}" for entry in entries)
-    lines.append(f'  "{name}": [\n{inner}\n  ]')
+  return fields
+
+
+def page(fields: Mapping[str, Any]) -> str:
+  """Fields of a sentence as JSON: a line a field, a line a matrix."""
+  lines = []
+  for name, value in fields.items():
+    if name in MATRICES:
+      # One at a time: other threads wait while JSON is made.
+      inner = ",\n".join(f"    {_json(entry)}" for entry in value)
+      lines.append(f'  "{name}": [\n{inner}\n  ]')
+    else:
+      lines.append(f"  {_json(name)}: {_json(value)}")
   return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

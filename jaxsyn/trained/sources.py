@@ -132,6 +132,11 @@ class SourceReader:
       source = whole[: pieces.end[self.longest - 2]]
     return Fitted(whole, pieces, source, is_cut)
 
+  @property
+  def has_parser(self) -> bool:
+    """Whether raw lines can be parsed; to open the parser may fail yet."""
+    return self._spec is not None
+
   def parse(self, line: str) -> Parse:
     """The tree of a raw line, by the run's own parser.
 

@@ -56,16 +56,26 @@ def session_of(values: flags.FlagValues) -> Session:
       `Session`.
   """
   run_flags.check(values)
-  return run_flags.session_of(values, **_decode(values))
+  return run_flags.session_of(values, **decode_of(values, values.workdir))
 
 
-def _decode(values: flags.FlagValues) -> dict[str, Any]:
-  """Fields of config.decode that flags change."""
+def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
+  """Fields of config.decode that flags change.
+
+  Args:
+    values: of these flags, and of --nbest and --mbr where there are such.
+    folder: of the run, whose config has what they do not say.
+
+  Raises:
+    InputError: a flag of a search that is not made, or no run.
+  """
   names = ("search", "beam", "alpha", "nbest")
   decode: dict[str, Any] = {
-    n: values[n].value for n in names if values[n].value is not None
+    n: values[n].value
+    for n in names
+    if n in values and values[n].value is not None
   }
-  if values.mbr is not None:
+  if "mbr" in values and values.mbr is not None:
     if decode.setdefault("search", "sample") != "sample":
       raise InputError(
         f"--mbr is of samples: leave out --search {values.search}."
@@ -80,7 +90,7 @@ def _decode(values: flags.FlagValues) -> dict[str, Any]:
   }
   if not (given or decode.get("nbest")):
     return decode
-  config = workdir.open_run(address(values.workdir)[0]).config.decode
+  config = workdir.open_run(address(folder)[0]).config.decode
   search = decode.get("search", SEARCHES.name_of(config.search))
   for name, own in given.items():
     if name != search:

@@ -49,6 +49,19 @@ def sentences(
   return text.treated(_parses(blocks), errors)
 
 
+def parses_of_text(told: str, name: str) -> list[conllu_text.Parse]:
+  """The sentences of CoNLL-U in a string.
+
+  Args:
+    told: the CoNLL-U.
+    name: stands for the file in errors.
+
+  Raises:
+    InputError: it is malformed; names the line.
+  """
+  return list(text.whole(_parses(conllu.blocks_of_text(told, name))))
+
+
 def _parses(
   items: Iterable[conllu.Block | Faulty | None],
 ) -> Iterator[conllu_text.Parse | Faulty | None]:

@@ -1,0 +1,139 @@
+"""Serves trained runs over HTTP: a page for people, JSON for programs.
+
+  jaxsyn serve runs/pascal
+  jaxsyn serve runs/pascal baseline=runs/transformer@best --port 8000
+  curl -s localhost:8080/translate -d '{"text": "Two men play football."}'
+
+A run is FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME, or NAME=FOLDER; of an ensemble
+several with commas. It listens at once, and answers when the programs of usual
+sizes are compiled: then the address is printed, and GET /health says "ok". SIGTERM
+and Ctrl-C end it when what is being answered is answered. Paths, limits, and how to
+stand behind a proxy: docs/serving.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from absl import flags, logging
+
+from jaxsyn import cli
+from jaxsyn.errors import InputError
+from jaxsyn.options import Range, range_of
+from jaxsyn.options.fields import fields_of, said
+from jaxsyn.options.flags import number_flag
+from jaxsyn.serving.limits import Limits
+from jaxsyn.translating import run_flags, search_flags
+
+
+def _main(values: flags.FlagValues) -> None:
+  try:
+    import prometheus_client  # noqa: F401
+    import starlette  # noqa: F401
+    import uvicorn  # noqa: F401
+  except ImportError as error:
+    raise InputError(
+      f"serving needs the package {error.name}: pip install 'jaxsyn[serve]'"
+    ) from None
+  from jaxsyn.serving import runs, server, warm
+  from jaxsyn.serving.guard import Doors
+  from jaxsyn.serving.service import Service
+  from jaxsyn.training.mesh import set_up_jax
+
+  places = runs.places(values.run)
+  limits = Limits(
+    **{
+      field.name: values[field.name].value
+      for field in dataclasses.fields(Limits)
+    }
+  )
+  logging.set_verbosity(logging.ERROR)
+  listening = server.bound(values.host, values.port)
+  set_up_jax()
+  served = [
+    runs.Served(
+      place,
+      checkpoint=values.checkpoint,
+      parser=values.parser,
+      decode=search_flags.decode_of(values, place.folders[0]),
+    )
+    for place in places
+  ]
+  service = Service(served, limits, together=values.together)
+  for one in served:
+    if one.why_no_parser:
+      print(f"{one.name}: {one.why_no_parser}")
+
+  def ready() -> None:
+    names = ", ".join(service.runs)
+    print(f"serving {names} at {server.url_of(listening)}", flush=True)
+
+  server.serve(
+    service,
+    listening,
+    Doors(values.host, values.allowed_hosts, values.origins),
+    prepare=lambda: warm.prepare(
+      [*service.worker.desks.values()], values.compile
+    ),
+    ready=ready,
+    proxies=",".join(values.proxies),
+  )
+
+
+def define_flags() -> None:
+  """Those of the command."""
+  flags.DEFINE_multi_string(
+    "run", [], "A run; stands alone, as in: serve RUN [RUN...]."
+  )
+  flags.DEFINE_string(
+    "host", "127.0.0.1", "Address to listen at; 0.0.0.0: all."
+  )
+  number_flag("port", 8080, Range(0, 65535), "Port; 0: a free one.")
+  flags.DEFINE_string(
+    "checkpoint", "", '"best", "last" or a step, of all runs.'
+  )
+  run_flags.define_parser()
+  search_flags.define()
+  for name, (field, hint) in fields_of(Limits).items():
+    own: Any = said(field)
+    number_flag(
+      name,
+      field.default,
+      range_of(Limits, name),
+      own.meaning,
+      hint.__origin__,
+    )
+  number_flag(
+    "together",
+    0,
+    Range(0, 2**16),
+    "Sentences of all requests that are translated together, at most; 0: as "
+    "config.decode.sentences says, on each device.",
+  )
+  number_flag(
+    "compile",
+    64,
+    Range(0, 2**16),
+    "Programs for sentences of up to so many subwords are compiled before the "
+    "first answer; 0: none.",
+  )
+  flags.DEFINE_list(
+    "allowed_hosts",
+    [],
+    "Names by which clients call the server, as in translate.example.org or "
+    "*.example.org, beside localhost and --host.",
+  )
+  flags.DEFINE_list(
+    "origins",
+    [],
+    "Pages elsewhere that may ask, as in https://example.org (CORS).",
+  )
+  flags.DEFINE_list(
+    "proxies", [], "Addresses of proxies, whose X-Forwarded-For is believed."
+  )
+
+
+if __name__ == "__main__":
+  define_flags()
+  cli.main(_main, word="run", words=True)

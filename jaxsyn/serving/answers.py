@@ -1,0 +1,71 @@
+"""What is answered, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxsyn.data.sentence import conllu_text
+from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.data.sentence.stream import Source
+from jaxsyn.decode.translator import NOTHING, Translation
+from jaxsyn.errors import InputError
+from jaxsyn.inspection.sentence import MATRICES, fields_of, page
+from jaxsyn.serving.batching import Answer
+from jaxsyn.serving.runs import Served
+
+
+def translation(answer: Answer, nbest: int) -> dict[str, Any]:
+  """A sentence's."""
+  found = answer.nbest[:nbest] or [NOTHING]
+  return {"text": found[0].text, "cut": answer.cut, "nbest": several(found)}
+
+
+def several(found: Sequence[Translation]) -> list[dict[str, Any]]:
+  return [
+    {"text": one.text, "score": one.score, "log_p": one.log_p} for one in found
+  ]
+
+
+def parsed(parse: Parse) -> dict[str, Any]:
+  """A parse, and its CoNLL-U, which may come back with other heads."""
+  return {
+    "text": parse.text,
+    "conllu": conllu_text.to_text(parse, "1", whole=True),
+    "words": [parse.text[a:b] for a, b in zip(parse.start_W, parse.end_W)],
+    "heads": list(parse.head_W),
+    "relations": list(parse.relation_W),
+    "parsed": parse.parsed,
+  }
+
+
+def inspected(
+  run: Served, source: Source, layers: frozenset[int] | None
+) -> bytes:
+  """Everything that is seen of a sentence.
+
+  Args:
+    run: that looks.
+    source: a raw line, or its parse.
+    layers: whose matrices are wanted; None: of all.
+
+  Raises:
+    InputError: of an ensemble; or it has no words, or too many, or no tree.
+  """
+  inspector = run.inspector
+  parse = run.parse(source) if isinstance(source, str) else source
+  read = inspector.read(parse)
+  if read is None:
+    raise InputError("the sentence has no words.")
+  found = run.session.search([read.example])
+  ((_, seen),) = inspector.see([read], found)
+  fields = fields_of(seen, 1)
+  for name in MATRICES:
+    fields[name] = [
+      entry
+      for entry in fields[name]
+      if layers is None or entry["layer"] in layers
+    ]
+  fields["conllu"] = conllu_text.to_text(parse, "1", whole=True)
+  fields["nbest"] = several(found[0])
+  return page(fields).encode()

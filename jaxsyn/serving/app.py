@@ -1,0 +1,255 @@
+"""The paths of the server: docs/serving.md has each with its fields.
+
+Before this file: `service`, `body`. After it: `guard`, around all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import pathlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
+
+from jaxsyn.errors import InputError
+from jaxsyn.serving import limits, metrics
+from jaxsyn.serving.body import read_object
+from jaxsyn.serving.refusal import Refused
+from jaxsyn.serving.service import Service
+
+T = TypeVar("T")
+PAGE = pathlib.Path(__file__).parent / "page"
+_LOG = logging.getLogger("jaxsyn.serve")
+# Files may change with the next version: a browser asks whether they have.
+_ASK = {"Cache-Control": "no-cache"}
+_NEVER = {"Cache-Control": "no-store"}
+
+
+def app_of(service: Service) -> Starlette:
+  """The paths of a service."""
+  paths = _Paths(service)
+  return Starlette(
+    routes=[
+      Route("/", paths.page),
+      Route("/health", paths.health),
+      Route("/metrics", paths.metrics),
+      Route("/runs", paths.runs),
+      Route("/translate", paths.translate, methods=["POST"]),
+      Route("/parse", paths.parse, methods=["POST"]),
+      Route("/inspect", paths.inspect, methods=["POST"]),
+      Mount("/static", _Files(directory=PAGE, check_dir=False)),
+    ],
+    exception_handlers={
+      HTTPException: _http,
+      Refused: _refused,
+      InputError: _impossible,
+      ClientDisconnect: _gone,
+      Exception: _fault,
+    },
+  )
+
+
+class _Paths:
+  """A method a path."""
+
+  def __init__(self, service: Service):
+    self._service = service
+
+  async def page(self, request: Request) -> Response:
+    path = PAGE / "index.html"
+    if not path.is_file():
+      raise HTTPException(404, "there is no page here; see /runs.")
+    return FileResponse(path, headers=_ASK)
+
+  async def health(self, request: Request) -> Response:
+    state = self._service.state
+    return as_json({"status": state}, 200 if state == "ok" else 503)
+
+  async def metrics(self, request: Request) -> Response:
+    return Response(
+      self._service.metrics.text(),
+      headers={"Content-Type": metrics.CONTENT_TYPE} | _NEVER,
+    )
+
+  async def runs(self, request: Request) -> Response:
+    return as_json(self._service.described())
+
+  async def translate(self, request: Request) -> Response:
+    told = await self._told(request)
+    found = self._service.translate(told)
+    head = await anext(found)
+    if told.get("stream") is True:
+      return _Stream(request, found)
+    translations: list[Any] = []
+
+    async def collect() -> None:
+      async with contextlib.aclosing(found):
+        async for one in found:
+          if "error" in one:
+            where = f"sentence {one['index'] + 1}: " if one["index"] else ""
+            raise InputError(f"{where}{one['error']}")
+          translations.append(one)
+
+    await _while_there(request, collect())
+    translations.sort(key=lambda one: one["index"])
+    for one in translations:
+      del one["index"]
+    return as_json(head | {"translations": translations})
+
+  async def parse(self, request: Request) -> Response:
+    told = await self._told(request)
+    return as_json(await _while_there(request, self._service.parse(told)))
+
+  async def inspect(self, request: Request) -> Response:
+    told = await self._told(request)
+    body = await _while_there(request, self._service.inspect(told))
+    return Response(body, media_type="application/json", headers=_NEVER)
+
+  async def _told(self, request: Request) -> dict[str, Any]:
+    self._service.check_ready()
+    return await read_object(request, self._service.limits.max_bytes)
+
+
+class _Files(StaticFiles):
+  """Files of the page; a browser asks each time whether they have changed."""
+
+  async def get_response(self, path: str, scope: Scope) -> Response:
+    response = await super().get_response(path, scope)
+    response.headers.update(_ASK)
+    return response
+
+
+class _Stream(Response):
+  """Lines of JSON, each sent as it is found."""
+
+  media_type = "application/x-ndjson"
+
+  def __init__(self, request: Request, lines: AsyncIterator[dict[str, Any]]):
+    # A proxy is not to wait for more (nginx).
+    super().__init__(headers=_NEVER | {"X-Accel-Buffering": "no"})
+    del self.headers["Content-Length"]
+    self._request, self._lines = request, lines
+
+  async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    await send(
+      {
+        "type": "http.response.start",
+        "status": self.status_code,
+        "headers": self.raw_headers,
+      }
+    )
+
+    async def tell(line: dict[str, Any]) -> None:
+      body = _dumped(line) + b"\n"
+      await send(
+        {"type": "http.response.body", "body": body, "more_body": True}
+      )
+
+    async def tell_all() -> None:
+      async with contextlib.aclosing(self._lines) as lines:  # type: ignore[type-var]
+        try:
+          async for line in lines:
+            await tell(line)
+        except Refused as refused:
+          await tell({"error": refused.message})
+        except Exception as error:
+          await tell({"error": _logged(error)})
+
+    await _while_there(self._request, tell_all())
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+  """What comes of work, unless who asked goes away: then it is given up.
+
+  Raises:
+    ClientDisconnect: it went.
+  """
+  doing = asyncio.ensure_future(work)
+  gone = asyncio.ensure_future(_gone_away(request.receive))
+  try:
+    await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
+    if doing.done():
+      return doing.result()
+    raise ClientDisconnect
+  finally:
+    gone.cancel()
+    if not doing.done():
+      doing.cancel()
+      with contextlib.suppress(asyncio.CancelledError, Exception):
+        await doing
+
+
+async def _gone_away(receive: Callable[[], Awaitable[Any]]) -> None:
+  while (await receive())["type"] != "http.disconnect":
+    pass
+
+
+def as_json(
+  told: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+  """An answer."""
+  return Response(
+    _dumped(told),
+    status,
+    headers=_NEVER | (headers or {}),
+    media_type="application/json",
+  )
+
+
+def refusal(refused: Refused) -> Response:
+  """The answer to a request that is refused."""
+  headers = {"Connection": "close"} if refused.close else {}
+  if refused.retry_after is not None:
+    headers["Retry-After"] = limits.seconds(refused.retry_after)
+  return as_json({"error": refused.message}, refused.status, headers)
+
+
+def _dumped(told: Any) -> bytes:
+  return json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _logged(error: Exception) -> str:
+  """What a client is told of a fault of ours, which the log has whole."""
+  name = uuid.uuid4().hex[:12]
+  _LOG.error("fault %s", name, exc_info=error)
+  return f"a fault of the server; its log has it as {name}."
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+  assert isinstance(error, Refused)
+  return refusal(error)
+
+
+async def _impossible(request: Request, error: Exception) -> Response:
+  return as_json({"error": str(error)}, 422)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+  assert isinstance(error, HTTPException)
+  told = error.detail
+  if error.status_code == 404 and told == "Not Found":
+    told = f"there is nothing at {request.url.path[:200]}."
+  if error.status_code == 405:
+    told = f"{request.method} is not for {request.url.path[:200]}."
+  headers = dict(error.headers or {})
+  return as_json({"error": told}, error.status_code, headers)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+  return Response(status_code=499)  # which nobody reads: for the metrics
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+  return as_json({"error": _logged(error)}, 500)

@@ -1,0 +1,26 @@
+"""Why a request is not answered: a status, and a message for who asked."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+  """A request is refused.
+
+  Attributes:
+    status: of HTTP.
+    message: what is wrong, and what to do.
+    retry_after: seconds after which it may be taken; None: the same never is.
+    close: the connection is of no more use: a body was not read to its end.
+  """
+
+  def __init__(
+    self,
+    status: int,
+    message: str,
+    *,
+    retry_after: float | None = None,
+    close: bool = False,
+  ):
+    super().__init__(message)
+    self.status, self.message = status, message
+    self.retry_after, self.close = retry_after, close

@@ -1,0 +1,197 @@
+"""A server at a port: sockets, slow clients, signals.
+
+Before this file: `guard`. After it: the command `jaxsyn.serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from jaxsyn import exits
+from jaxsyn.errors import InputError
+from jaxsyn.serving.guard import Doors, Guard
+from jaxsyn.serving.service import Service
+
+ENDING = 30  # seconds in which what is being answered is answered
+HEADERS = 20.0  # seconds for the head of a request
+STUCK = 30.0  # seconds in which nothing of an answer is taken
+KEPT = 10  # seconds for which an idle connection is kept
+
+
+class _Connection(H11Protocol):
+  """A connection whose client may not take its time."""
+
+  most = 1000  # of all
+
+  def __init__(self, *args: Any, **kwargs: Any):
+    super().__init__(*args, **kwargs)
+    self._asked = self._taken = time.monotonic()
+    self._left = 0
+
+  def connection_made(self, transport: Any) -> None:
+    super().connection_made(transport)
+    if len(self.connections) > self.most:
+      self.transport.write(_raw(503, "too many connections; come back later."))
+      self.transport.close()
+
+  def send_400_response(self, msg: str) -> None:
+    self.transport.write(_raw(400, "this is no HTTP."))
+    self.transport.close()
+
+  def check(self, now: float) -> None:
+    """Cuts it off if its client sends, or takes, nothing for too long."""
+    left = self.transport.get_write_buffer_size()
+    if not left or left < self._left:
+      self._taken = now
+    self._left = left
+    if self.cycle is not None and not self.cycle.response_complete:
+      self._asked = now
+    if now - self._asked > HEADERS or now - self._taken > STUCK:
+      self.transport.abort()
+
+
+class Server(uvicorn.Server):
+  """A server that ends as a command does."""
+
+  def __init__(self, config: uvicorn.Config, service: Service):
+    super().__init__(config)
+    self._service = service
+
+  def handle_exit(self, sig: int, frame: Any) -> None:
+    self._service.state = "ending"
+    super().handle_exit(sig, frame)
+
+  async def on_tick(self, counter: int) -> bool:
+    if counter % 10 == 0:
+      now = time.monotonic()
+      for connection in list(self.server_state.connections):
+        if isinstance(connection, _Connection):
+          connection.check(now)
+    return await super().on_tick(counter)
+
+
+def bound(host: str, port: int) -> socket.socket:
+  """A socket that listens.
+
+  Raises:
+    InputError: there is no such address here, or something else listens.
+  """
+  try:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+      host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listening = socket.socket(family, kind, protocol)
+  except OSError as error:
+    raise InputError(f"--host={host}: {error.strerror}.") from None
+  try:
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(address)
+  except OSError as error:
+    listening.close()
+    advice = "Choose another, as in --host 127.0.0.1."
+    if error.errno in (errno.EADDRINUSE, errno.EACCES):
+      advice = "Choose another port; --port 0 takes a free one."
+    raise InputError(
+      f"--host={host} --port={port}: {error.strerror}. {advice}"
+    ) from None
+  except OverflowError:
+    listening.close()
+    raise InputError(f"--port={port}: ports are from 0 to 65535.") from None
+  return listening
+
+
+def url_of(listening: socket.socket) -> str:
+  host, port = listening.getsockname()[:2]
+  return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(
+  service: Service,
+  listening: socket.socket,
+  doors: Doors,
+  *,
+  prepare: Callable[[], None],
+  ready: Callable[[], None],
+  proxies: str = "",
+) -> None:
+  """Answers until a signal ends it, which is raised again then.
+
+  Args:
+    service: that answers.
+    listening: of `bound`.
+    doors: from where requests are taken.
+    prepare: what takes long before the first answer; /health tells meanwhile.
+    ready: called when all is done.
+    proxies: addresses whose X-Forwarded-For is believed, with commas.
+
+  Raises:
+    BaseException: what `prepare` raises.
+  """
+  _Connection.most = service.limits.connections
+  config = uvicorn.Config(
+    Guard(service, doors),
+    loop="asyncio",
+    http=_Connection,
+    ws="none",
+    lifespan="off",
+    log_config=None,
+    log_level=logging.ERROR,
+    access_log=False,
+    server_header=False,
+    proxy_headers=bool(proxies),
+    forwarded_allow_ips=proxies or None,
+    timeout_keep_alive=KEPT,
+    timeout_graceful_shutdown=ENDING,
+  )
+  server = Server(config, service)
+  faults: list[BaseException] = []
+
+  def begin() -> None:
+    try:
+      prepare()
+    except BaseException as error:
+      faults.append(error)
+      server.should_exit = True
+      return
+    if service.state == "starting":
+      service.state = "ok"
+      ready()
+
+  async def main() -> None:
+    started.set_running_or_notify_cancel()
+    preparing = asyncio.get_running_loop().run_in_executor(None, begin)
+    preparing.add_done_callback(lambda _: started.set_result(None))
+    await server.serve(sockets=[listening])
+
+  started: Future[None] = Future()
+  exits.leave_behind(started)
+  exits.leave_behind(service.worker.done)
+  service.worker.start()
+  try:
+    asyncio.run(main())
+  finally:
+    service.state = "ending"
+    service.worker.close()
+    listening.close()
+  if faults:
+    raise faults[0]
+
+
+def _raw(status: int, message: str) -> bytes:
+  body = json.dumps({"error": message}).encode()
+  reason = {400: "Bad Request", 503: "Service Unavailable"}[status]
+  return (
+    f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\n"
+    f"Content-Length: {len(body)}\r\nConnection: close\r\nRetry-After: 5\r\n\r\n"
+  ).encode() + body
