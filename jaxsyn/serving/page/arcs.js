@@ -172,7 +172,7 @@ function endsOf(tree, arcs, x) {
         .map((arc, i) => ({ arc, i }))
         .filter(({ arc }) => arc.parent === word && Math.sign(arc.child - word) === side)
         .sort((a, b) => size(b.arc) - size(a.arc));
-      const room = Math.min(11, 20 / own.length);
+      const room = Math.min(11, Math.max(8, widthOf(tree.words[word], FONT) / 2 / own.length));
       own.forEach(({ i }, place) => {
         at[i].from = x[word] + side * (place + 1) * room;
       });

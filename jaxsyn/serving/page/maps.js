@@ -83,7 +83,7 @@ function figure(one, title, note) {
   const box = document.createElement("div");
   box.className = "scroll";
   box.tabIndex = 0;
-  box.setAttribute("role", "region");
+  box.setAttribute("role", "group");
   box.setAttribute("aria-label", title);
   const told = document.createElement("output");
   told.textContent = "\u00a0";

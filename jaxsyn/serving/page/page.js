@@ -13,7 +13,7 @@ const page = {
   text: "",  // that was asked for last
   parsed: null,  // its tree as the parser, or a file, had it
   trees: [],  // and as it was changed, the last is shown
-  panels: new Map(),  // side -> {element, chosen, first}
+  panels: new Map(),  // side -> {name, answer, element, chosen, first}
   asking: new AbortController(),
 };
 
@@ -103,8 +103,7 @@ async function work(given) {
     const found = await Promise.all(chosenRuns().map((one) => ask(one, source, signal)));
     if (signal.aborted) return;
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
-    if (found.some(Boolean)) say(`Translated in ${seconds} s: ${found.filter(Boolean).join(" — ")}`);
-    else say("Not translated.");
+    say(found.every(Boolean) ? `Translated in ${seconds} s.` : "Not translated.");
   } catch (error) {
     if (signal.aborted) return;
     arrange(false);
@@ -112,19 +111,18 @@ async function work(given) {
   }
 }
 
-// The translation; "" where there is none.
+// Whether it was translated.
 async function ask({ side, run }, source, signal) {
   const panel = page.panels.get(side);
   try {
     const seen = await server.inspect(run.name, source, signal);
-    if (signal.aborted) return "";
-    fill(panel, run, seen);
-    return seen.translation;
+    if (!signal.aborted) fill(panel, run, seen);
+    return true;
   } catch (error) {
     if (!signal.aborted) fault(panel, error);
-    return "";
+    return false;
   } finally {
-    if (!signal.aborted) panel.element.setAttribute("aria-busy", "false");
+    if (!signal.aborted) setBusy(panel, false);
   }
 }
 
@@ -134,21 +132,36 @@ function chosenRuns() {
     .filter(({ run }) => run);
 }
 
-// A panel for each run that is chosen.
+// An answer and a panel for each run that is chosen.
 function arrange(busy = true) {
   for (const { side, run } of chosenRuns()) {
     if (!page.panels.has(side)) {
-      const element = $("panel").content.firstElementChild.cloneNode(true);
-      page.panels.set(side, { element, chosen: {}, first: null, name: "" });
+      const [answer, element] = [copy("answer"), copy("panel")];
+      page.panels.set(side, { name: "", answer, element, chosen: {}, first: null });
     }
     const panel = page.panels.get(side);
     if (panel.name !== run.name) Object.assign(panel, { name: run.name, first: null });
-    panel.element.setAttribute("aria-busy", busy);
+    setBusy(panel, busy);
+    panel.answer.querySelector(".name").textContent = run.name;
     panel.element.querySelector("h2").textContent = run.name;
     panel.element.querySelector(".about").textContent = about(run);
   }
-  const elements = chosenRuns().map(({ side }) => page.panels.get(side).element);
-  $("panels").replaceChildren(...elements);
+  const panels = chosenRuns().map(({ side }) => page.panels.get(side));
+  // Those that are there stay: what is open stays open.
+  place($("answers"), panels.map((panel) => panel.answer));
+  place($("panels"), panels.map((panel) => panel.element));
+}
+
+function place(parent, elements) {
+  if (elements.some((own, i) => parent.children[i] !== own) || parent.children.length !== elements.length) {
+    parent.replaceChildren(...elements);
+  }
+}
+
+const copy = (template) => $(template).content.firstElementChild.cloneNode(true);
+
+function setBusy(panel, busy) {
+  for (const own of [panel.answer, panel.element]) own.setAttribute("aria-busy", busy);
 }
 
 function about(run) {
@@ -159,15 +172,15 @@ function about(run) {
 }
 
 function fill(panel, run, seen) {
-  const { element } = panel;
+  const { answer, element } = panel;
   panel.first ??= seen.translation;
-  element.querySelector(".fault").hidden = true;
+  answer.querySelector(".fault").hidden = true;
   element.querySelector(".found").hidden = false;
-  const translation = element.querySelector(".translation");
+  const translation = answer.querySelector(".translation");
   translation.lang = run.languages?.target ?? "";
   const differs = seen.translation !== panel.first;
   translation.replaceChildren(...(differs ? marked(seen.translation, panel.first) : [words(seen)]));
-  const before = element.querySelector(".before");
+  const before = answer.querySelector(".before");
   before.hidden = !tree() || tree() === page.parsed;
   before.textContent = differs ? `Before: ${panel.first}` : "The same as before.";
   const rows = seen.nbest.map((one) => {
@@ -186,7 +199,9 @@ const words = (seen) => document.createTextNode(seen.translation || "(nothing)")
 
 function fault(panel, error) {
   panel.element.querySelector(".found").hidden = true;
-  const told = panel.element.querySelector(".fault");
+  panel.answer.querySelector(".translation").replaceChildren();
+  panel.answer.querySelector(".before").hidden = true;
+  const told = panel.answer.querySelector(".fault");
   told.hidden = false;
   told.textContent = error.message;
 }
