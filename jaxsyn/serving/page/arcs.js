@@ -4,7 +4,7 @@
 const SPACE = "http://www.w3.org/2000/svg";
 const FONT = "16px system-ui, sans-serif";
 const SMALL = "12px system-ui, sans-serif";
-const [STEP, TOP, GAP, SIDE, ROUND, DOT] = [26, 30, 22, 12, 8, 5];
+const [STEP, TOP, GAP, SIDE, ROUND, DOT, REACH] = [26, 30, 22, 12, 8, 5, 12];
 
 const pen = document.createElement("canvas").getContext("2d");
 
@@ -42,26 +42,38 @@ export function draw(box, tree, { move, say, changed }) {
 }
 
 function drawn(child, { path, label, x, y }, dot, changed, drag, tip) {
-  const group = made("g", { class: changed ? "arc changed" : "arc" });
+  const group = made("g", { class: changed ? "arc changed" : "arc", "data-child": child });
   group.append(
     made("path", { class: "line", d: path }),
     made("path", { class: "tip", d: `M${tip.x} ${tip.y}l-4 -7h8z` }),
     made("path", { class: "hold", d: path }),
     made("circle", { class: "dot", cx: dot.x, cy: dot.y, r: DOT }),
-    made("circle", { class: "hold", cx: dot.x, cy: dot.y, r: 12 }),
+    made("circle", { class: "hold", cx: dot.x, cy: dot.y, r: REACH }),
   );
   if (label) group.append(text(label, x, y, { class: "label" }));
-  group.addEventListener("pointerdown", (event) => drag.begin(event, child, group, tip));
+  drag.arcs.push({ child, group, dot, tip });
   return group;
 }
 
 class Drag {
   constructor(box, svg, told) {
-    Object.assign(this, { box, svg }, told);
+    Object.assign(this, { box, svg, arcs: [] }, told);
+    svg.addEventListener("pointerdown", (event) => {
+      const taken = event.button ? null : this.taken(event);
+      if (taken) this.begin(event, taken);
+    });
   }
 
-  begin(event, child, group, tip) {
-    if (event.button) return;
+  // Dots stand close together: the nearest is meant, and not the one drawn last.
+  taken(event) {
+    const { x, y } = this.point(event);
+    const far = ({ dot }) => Math.hypot(dot.x - x, dot.y - y);
+    const nearest = this.arcs.reduce((one, other) => (far(other) < far(one) ? other : one), this.arcs[0]);
+    if (nearest && far(nearest) <= REACH) return nearest;
+    return this.arcs.find(({ group }) => group.contains(event.target));
+  }
+
+  begin(event, { child, group, tip }) {
     event.preventDefault();
     group.setPointerCapture(event.pointerId);
     group.classList.add("held");
