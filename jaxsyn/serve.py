@@ -14,6 +14,7 @@ stand behind a proxy: docs/serving.md.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 from absl import flags, logging
@@ -42,12 +43,10 @@ def _main(values: flags.FlagValues) -> None:
   from jaxsyn.training.mesh import set_up_jax
 
   places = runs.places(values.run)
-  limits = Limits(
-    **{
-      field.name: values[field.name].value
-      for field in dataclasses.fields(Limits)
-    }
-  )
+  told: dict[str, Any] = {
+    field.name: values[field.name].value for field in dataclasses.fields(Limits)
+  }
+  limits = Limits(**told)
   logging.set_verbosity(logging.ERROR)
   listening = server.bound(values.host, values.port)
   set_up_jax()
@@ -62,8 +61,8 @@ def _main(values: flags.FlagValues) -> None:
   ]
   service = Service(served, limits, together=values.together)
   for one in served:
-    if one.why_no_parser:
-      print(f"{one.name}: {one.why_no_parser}")
+    if why := one.reading.why_no_parser:
+      print(f"{one.name} is served CoNLL-U alone: {why}", file=sys.stderr)
 
   def ready() -> None:
     names = ", ".join(service.runs)

@@ -52,6 +52,7 @@ class Session:
     params: of the run; of an ensemble, as `jaxsyn.decode.ensemble` has them.
     notes: why parameters are not those that were asked for, in sentences, which
       were printed on standard error; empty where they are.
+    reader: makes examples of sentences, of an ensemble for all its runs.
     devices: that search, all that this process has.
     change: function on every host batch, as given.
     cut: lines so far that were too long and lost their end.
@@ -125,6 +126,7 @@ class Session:
       model = ensemble(models, self.weights)
       self.params = params_of([one.params for one in self.members])
       features = {"members": [one.sources.features for one in self.members]}
+    self.reader = reader
     self._reader = ParallelReader(reader)
     self._translate = Translator(
       *(model, first.sources.vocabularies[1], first.plan.config.decode),
@@ -228,10 +230,6 @@ class Session:
       return [example for example, _ in read]
 
     return examples
-
-  def read(self, sources: Sequence[Source]) -> list[tuple[Example, bool]]:
-    """The arrays of each sentence, and whether it was too long: it is cut."""
-    return self._reader.reader.read_all(sources)
 
   def compile(self, examples: Sequence[Example]) -> None:
     """Makes the programs that translate these, before they are needed."""

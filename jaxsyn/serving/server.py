@@ -10,10 +10,11 @@ import errno
 import json
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -32,7 +33,7 @@ KEPT = 10  # seconds for which an idle connection is kept
 class _Connection(H11Protocol):
   """A connection whose client may not take its time."""
 
-  most = 1000  # of all
+  most: ClassVar[int]  # of all
 
   def __init__(self, *args: Any, **kwargs: Any):
     super().__init__(*args, **kwargs)
@@ -138,11 +139,11 @@ def serve(
   Raises:
     BaseException: what `prepare` raises.
   """
-  _Connection.most = service.limits.connections
+  most = service.limits.connections
   config = uvicorn.Config(
     Guard(service, doors),
     loop="asyncio",
-    http=_Connection,
+    http=type("Connection", (_Connection,), {"most": most}),
     ws="none",
     lifespan="off",
     log_config=None,
@@ -160,29 +161,26 @@ def serve(
   def begin() -> None:
     try:
       prepare()
+      if service.state == "starting":
+        service.state = "ok"
+        ready()
     except BaseException as error:
       faults.append(error)
       server.should_exit = True
-      return
-    if service.state == "starting":
-      service.state = "ok"
-      ready()
 
-  async def main() -> None:
-    started.set_running_or_notify_cancel()
-    preparing = asyncio.get_running_loop().run_in_executor(None, begin)
-    preparing.add_done_callback(lambda _: started.set_result(None))
-    await server.serve(sockets=[listening])
+    finally:
+      began.set_result(None)
 
-  started: Future[None] = Future()
-  exits.leave_behind(started)
+  # XLA may be in the midst of something when the process is to end.
+  began: Future[None] = Future()
+  exits.leave_behind(began)
   exits.leave_behind(service.worker.done)
   service.worker.start()
+  threading.Thread(target=begin, name="preparing", daemon=True).start()
   try:
-    asyncio.run(main())
+    asyncio.run(server.serve(sockets=[listening]))
   finally:
-    service.state = "ending"
-    service.worker.close()
+    service.close()
     listening.close()
   if faults:
     raise faults[0]
