@@ -62,7 +62,7 @@ def _main(values: flags.FlagValues) -> None:
   service = Service(served, limits, together=values.together)
   for one in served:
     if why := one.reading.why_no_parser:
-      print(f"{one.name} is served CoNLL-U alone: {why}", file=sys.stderr)
+      print(f"{one.name}: no raw text is parsed: {why}", file=sys.stderr)
 
   def ready() -> None:
     names = ", ".join(service.runs)
@@ -95,10 +95,10 @@ def define_flags() -> None:
   run_flags.define_parser()
   search_flags.define()
   for name, (field, hint) in fields_of(Limits).items():
-    own: Any = said(field)
+    own, default = said(field), getattr(Limits, name)
     number_flag(
       name,
-      field.default,
+      default,
       range_of(Limits, name),
       own.meaning,
       hint.__origin__,

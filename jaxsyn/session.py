@@ -235,6 +235,10 @@ class Session:
     """Makes the programs that translate these, before they are needed."""
     self._translate.compile(self.params, examples)
 
+  def sizes(self, examples: Sequence[Example]) -> set[Any]:
+    """The sizes that `compile` makes programs of."""
+    return self._translate.sizes(examples)
+
   def close(self) -> None:
     """Ends the processes that parse, if there are any; more may come."""
     self._reader.close()
