@@ -68,15 +68,14 @@ def _main(values: flags.FlagValues) -> None:
     names = ", ".join(service.runs)
     print(f"serving {names} at {server.url_of(listening)}", flush=True)
 
+  doors = Doors(values.host, values.allowed_hosts, values.origins)
   server.serve(
-    service,
+    server.made(service, doors, proxies=",".join(values.proxies)),
     listening,
-    Doors(values.host, values.allowed_hosts, values.origins),
     prepare=lambda: warm.prepare(
       [*service.worker.desks.values()], values.compile
     ),
     ready=ready,
-    proxies=",".join(values.proxies),
   )
 
 

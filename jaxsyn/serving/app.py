@@ -44,9 +44,14 @@ _KINDS = {
 }
 
 
-def app_of(service: Service) -> Starlette:
-  """The paths of a service."""
-  files = _Files(directory=PAGE, check_dir=False)
+def app_of(service: Service, page: pathlib.Path = PAGE) -> Starlette:
+  """The paths of a service.
+
+  Args:
+    service: that answers.
+    page: folder of the page and its files.
+  """
+  files = _Files(directory=page, check_dir=False)
   paths = _Paths(service, files)
   return Starlette(
     routes=[

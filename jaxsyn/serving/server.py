@@ -63,14 +63,18 @@ class _Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-  """A server that ends as a command does."""
+  """A server that says when it ends.
+
+  Attributes:
+    service: that answers.
+  """
 
   def __init__(self, config: uvicorn.Config, service: Service):
     super().__init__(config)
-    self._service = service
+    self.service = service
 
   def handle_exit(self, sig: int, frame: Any) -> None:
-    self._service.state = "ending"
+    self.service.state = "ending"
     super().handle_exit(sig, frame)
 
   async def on_tick(self, counter: int) -> bool:
@@ -117,27 +121,13 @@ def url_of(listening: socket.socket) -> str:
   return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(
-  service: Service,
-  listening: socket.socket,
-  doors: Doors,
-  *,
-  prepare: Callable[[], None],
-  ready: Callable[[], None],
-  proxies: str = "",
-) -> None:
-  """Answers until a signal ends it, which is raised again then.
+def made(service: Service, doors: Doors, *, proxies: str = "") -> Server:
+  """A server of a service, not running yet.
 
   Args:
     service: that answers.
-    listening: of `bound`.
     doors: from where requests are taken.
-    prepare: what takes long before the first answer; /health tells meanwhile.
-    ready: called when all is done.
     proxies: addresses whose X-Forwarded-For is believed, with commas.
-
-  Raises:
-    BaseException: what `prepare` raises.
   """
   most = service.limits.connections
   config = uvicorn.Config(
@@ -155,7 +145,28 @@ def serve(
     timeout_keep_alive=KEPT,
     timeout_graceful_shutdown=ENDING,
   )
-  server = Server(config, service)
+  return Server(config, service)
+
+
+def serve(
+  server: Server,
+  listening: socket.socket,
+  *,
+  prepare: Callable[[], None],
+  ready: Callable[[], None],
+) -> None:
+  """Answers until a signal ends it, which is raised again then.
+
+  Args:
+    server: of `made`.
+    listening: of `bound`.
+    prepare: what takes long before the first answer; /health tells meanwhile.
+    ready: called when all is done.
+
+  Raises:
+    BaseException: what `prepare` raises.
+  """
+  service = server.service
   faults: list[BaseException] = []
 
   def begin() -> None:
@@ -167,7 +178,6 @@ def serve(
     except BaseException as error:
       faults.append(error)
       server.should_exit = True
-
     finally:
       began.set_result(None)
 
