@@ -127,6 +127,11 @@ class _Paths:
 class _Files(StaticFiles):
   """Files of the page; a browser asks each time whether they have changed."""
 
+  async def check_config(self) -> None:
+    """A folder that is not there has no files."""
+    if not pathlib.Path(str(self.directory)).is_dir():
+      raise HTTPException(404)
+
   async def get_response(self, path: str, scope: Scope) -> Response:
     response = await super().get_response(path, scope)
     response.headers["Cache-Control"] = "no-cache"

@@ -103,14 +103,17 @@ class Reading:
     return [self._each(read, [source])[0] for source in sources]
 
   def _call(self, function: Callable[..., Any], *args: Any) -> Any:
-    workers = self._workers
-    if workers is None:
-      return function(self._session.reader, *args)
-    try:
-      return workers.submit(function, *args).result()
-    except InputError as error:
-      self._mend(workers, error)
-      raise
+    for last in (False, True):
+      workers = self._workers
+      if workers is None:
+        return function(self._session.reader, *args)
+      try:
+        return workers.submit(function, *args).result()
+      except Died as error:
+        self._mend(workers, error)
+        if last:  # at first it may have been another sentence
+          raise
+    raise AssertionError
 
   def _mend(self, workers: Workers[Any], error: InputError) -> None:
     """Starts the processes again, if one of them has died."""

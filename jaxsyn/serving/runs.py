@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn import files, hub, member, workdir
+from jaxsyn import files, hub, member, remote, workdir
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import Inspector
@@ -125,8 +125,10 @@ def places(words: Sequence[str]) -> list[Place]:
   if not words:
     raise InputError("name the folder of a trained run: jaxsyn serve RUN")
   given = [_split(word) for word in words]
-  parts = [_parts(folders) for _, folders in given]
-  names = [name or _shortest(i, parts) for i, (name, _) in enumerate(given)]
+  unnamed = [_parts(folders) for name, folders in given if not name]
+  names = [
+    name or _shortest(_parts(folders), unnamed) for name, folders in given
+  ]
   for i, name in enumerate(names):
     if name in names[:i]:
       raise InputError(
@@ -148,7 +150,7 @@ def _split(word: str) -> tuple[str, tuple[str, ...]]:
 
 def _is_run(folder: str) -> bool:
   """Whether a folder of such a name, with = or commas in it, is one."""
-  if hub.is_named(folder):
+  if hub.is_named(folder) or remote.is_remote(folder):
     return False
   return files.is_file(files.path_of(folder) / workdir.CONFIG)
 
@@ -165,13 +167,12 @@ def _parts(folders: Sequence[str]) -> list[str]:
 
 
 def _absolute(folder: str) -> str:
-  return folder if "://" in folder else os.path.abspath(folder)
+  return folder if remote.is_remote(folder) else os.path.abspath(folder)
 
 
-def _shortest(which: int, parts: Sequence[Sequence[str]]) -> str:
+def _shortest(own: Sequence[str], all_: Sequence[Sequence[str]]) -> str:
   """As few of the last names of a folder as tell it from all others."""
-  own = parts[which]
-  others = [other for i, other in enumerate(parts) if i != which]
+  others = [other for other in all_ if other != own]
   for count in range(1, len(own) + 1):
     last = own[-count:]
     if all(other[-count:] != last for other in others):
