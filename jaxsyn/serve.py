@@ -14,6 +14,7 @@ stand behind a proxy: docs/serving.md.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 from absl import flags, logging
@@ -42,12 +43,10 @@ def _main(values: flags.FlagValues) -> None:
   from jaxsyn.training.mesh import set_up_jax
 
   places = runs.places(values.run)
-  limits = Limits(
-    **{
-      field.name: values[field.name].value
-      for field in dataclasses.fields(Limits)
-    }
-  )
+  told: dict[str, Any] = {
+    field.name: values[field.name].value for field in dataclasses.fields(Limits)
+  }
+  limits = Limits(**told)
   logging.set_verbosity(logging.ERROR)
   listening = server.bound(values.host, values.port)
   set_up_jax()
@@ -62,22 +61,21 @@ def _main(values: flags.FlagValues) -> None:
   ]
   service = Service(served, limits, together=values.together)
   for one in served:
-    if one.why_no_parser:
-      print(f"{one.name}: {one.why_no_parser}")
+    if why := one.reading.why_no_parser:
+      print(f"{one.name}: no raw text is parsed: {why}", file=sys.stderr)
 
   def ready() -> None:
     names = ", ".join(service.runs)
     print(f"serving {names} at {server.url_of(listening)}", flush=True)
 
+  doors = Doors(values.host, values.allowed_hosts, values.origins)
   server.serve(
-    service,
+    server.made(service, doors, proxies=",".join(values.proxies)),
     listening,
-    Doors(values.host, values.allowed_hosts, values.origins),
     prepare=lambda: warm.prepare(
       [*service.worker.desks.values()], values.compile
     ),
     ready=ready,
-    proxies=",".join(values.proxies),
   )
 
 
@@ -96,10 +94,10 @@ def define_flags() -> None:
   run_flags.define_parser()
   search_flags.define()
   for name, (field, hint) in fields_of(Limits).items():
-    own: Any = said(field)
+    own, default = said(field), getattr(Limits, name)
     number_flag(
       name,
-      field.default,
+      default,
       range_of(Limits, name),
       own.meaning,
       hint.__origin__,

@@ -57,6 +57,7 @@ class Session:
     params: of the run; of an ensemble, as `jaxsyn.decode.ensemble` has them.
     notes: why parameters are not those that were asked for, in sentences, which
       were printed on standard error; empty where they are.
+    reader: makes examples of sentences, of an ensemble for all its runs.
     devices: that search, all that this process has.
     change: function on every host batch, as given.
     cut: lines so far that were too long and lost their end.
@@ -130,6 +131,7 @@ class Session:
       model = ensemble(models, self.weights)
       self.params = params_of([one.params for one in self.members])
       features = {"members": [one.sources.features for one in self.members]}
+    self.reader = reader
     self._reader = ParallelReader(reader)
     self._translate = Translator(
       *(model, first.sources.vocabularies[1], first.plan.config.decode),
@@ -234,13 +236,13 @@ class Session:
 
     return examples
 
-  def read(self, sources: Sequence[Source]) -> list[tuple[Example, bool]]:
-    """The arrays of each sentence, and whether it was too long: it is cut."""
-    return self._reader.reader.read_all(sources)
-
   def compile(self, examples: Sequence[Example]) -> None:
     """Makes the programs that translate these, before they are needed."""
     self._translate.compile(self.params, examples)
+
+  def sizes(self, examples: Sequence[Example]) -> set[Any]:
+    """The sizes that `compile` makes programs of."""
+    return self._translate.sizes(examples)
 
   def close(self) -> None:
     """Ends the processes that parse, if there are any; more may come."""

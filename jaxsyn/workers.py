@@ -42,6 +42,10 @@ def cores() -> int:
   return len(os.sched_getaffinity(0))
 
 
+class Died(InputError):
+  """One of the processes was killed."""
+
+
 class Workers(Generic[Made]):
   """Processes that were given one thing to work with."""
 
@@ -84,7 +88,7 @@ class Workers(Generic[Made]):
     is raised there is raised by the future.
 
     Raises:
-      InputError: by the future, if the process was killed.
+      Died: by the future, if the process was killed.
     """
     return self._pool.submit(self._call, function, args)
 
@@ -94,7 +98,7 @@ class Workers(Generic[Made]):
       connection.send((function, args))
       result, error = connection.recv()
     except (EOFError, OSError):
-      raise InputError(self._died) from None
+      raise Died(self._died) from None
     finally:
       self._idle.put(connection)  # also a dead one: the next call fails, too
     if error is not None:

@@ -195,6 +195,10 @@ class Translator:
       self._copies[device] = jax.device_put(params, device)
     return self._copies[device]
 
+  def sizes(self, examples: Sequence[Example]) -> set[Size]:
+    """Those in which examples are searched: `compile` makes programs of them."""
+    return {job.size for job in self._jobs(examples)}
+
   def compile(self, params: Any, examples: Sequence[Example]) -> None:
     """Makes the programs that these examples need; shapes of params will do.
 

@@ -53,7 +53,7 @@ def inspected(
     InputError: of an ensemble; or it has no words, or too many, or no tree.
   """
   inspector = run.inspector
-  parse = run.parse(source) if isinstance(source, str) else source
+  parse = run.reading.parse(source) if isinstance(source, str) else source
   read = inspector.read(parse)
   if read is None:
     raise InputError("the sentence has no words.")

@@ -11,13 +11,13 @@ import json
 import logging
 import pathlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
@@ -26,19 +26,33 @@ from jaxsyn.errors import InputError
 from jaxsyn.serving import limits, metrics
 from jaxsyn.serving.body import read_object
 from jaxsyn.serving.refusal import Refused
-from jaxsyn.serving.service import Service
+from jaxsyn.serving.service import Service, Translating
 
 T = TypeVar("T")
 PAGE = pathlib.Path(__file__).parent / "page"
 _LOG = logging.getLogger("jaxsyn.serve")
-# Files may change with the next version: a browser asks whether they have.
-_ASK = {"Cache-Control": "no-cache"}
 _NEVER = {"Cache-Control": "no-store"}
+_KINDS = {
+  ".html": "text/html; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".json": "application/json",
+  ".svg": "image/svg+xml",
+  ".png": "image/png",
+  ".ico": "image/x-icon",
+  ".woff2": "font/woff2",
+}
 
 
-def app_of(service: Service) -> Starlette:
-  """The paths of a service."""
-  paths = _Paths(service)
+def app_of(service: Service, page: pathlib.Path = PAGE) -> Starlette:
+  """The paths of a service.
+
+  Args:
+    service: that answers.
+    page: folder of the page and its files.
+  """
+  files = _Files(directory=page, check_dir=False)
+  paths = _Paths(service, files)
   return Starlette(
     routes=[
       Route("/", paths.page),
@@ -48,7 +62,7 @@ def app_of(service: Service) -> Starlette:
       Route("/translate", paths.translate, methods=["POST"]),
       Route("/parse", paths.parse, methods=["POST"]),
       Route("/inspect", paths.inspect, methods=["POST"]),
-      Mount("/static", _Files(directory=PAGE, check_dir=False)),
+      Mount("/static", files),
     ],
     exception_handlers={
       HTTPException: _http,
@@ -63,14 +77,14 @@ def app_of(service: Service) -> Starlette:
 class _Paths:
   """A method a path."""
 
-  def __init__(self, service: Service):
-    self._service = service
+  def __init__(self, service: Service, files: StaticFiles):
+    self._service, self._files = service, files
 
   async def page(self, request: Request) -> Response:
-    path = PAGE / "index.html"
-    if not path.is_file():
-      raise HTTPException(404, "there is no page here; see /runs.")
-    return FileResponse(path, headers=_ASK)
+    try:
+      return await self._files.get_response("index.html", request.scope)
+    except HTTPException:
+      raise HTTPException(404, "there is no page here; see /runs.") from None
 
   async def health(self, request: Request) -> Response:
     state = self._service.state
@@ -87,25 +101,14 @@ class _Paths:
 
   async def translate(self, request: Request) -> Response:
     told = await self._told(request)
-    found = self._service.translate(told)
-    head = await anext(found)
-    if told.get("stream") is True:
-      return _Stream(request, found)
-    translations: list[Any] = []
-
-    async def collect() -> None:
-      async with contextlib.aclosing(found):
-        async for one in found:
-          if "error" in one:
-            where = f"sentence {one['index'] + 1}: " if one["index"] else ""
-            raise InputError(f"{where}{one['error']}")
-          translations.append(one)
-
-    await _while_there(request, collect())
-    translations.sort(key=lambda one: one["index"])
-    for one in translations:
-      del one["index"]
-    return as_json(head | {"translations": translations})
+    translating = self._service.translate(told)
+    if told.get("stream"):
+      return _Stream(request, translating)
+    try:
+      found = await _while_there(request, _all(translating))
+    finally:
+      translating.leave()
+    return as_json({"run": translating.run, "translations": found})
 
   async def parse(self, request: Request) -> Response:
     told = await self._told(request)
@@ -124,9 +127,17 @@ class _Paths:
 class _Files(StaticFiles):
   """Files of the page; a browser asks each time whether they have changed."""
 
+  async def check_config(self) -> None:
+    """A folder that is not there has no files."""
+    if not pathlib.Path(str(self.directory)).is_dir():
+      raise HTTPException(404)
+
   async def get_response(self, path: str, scope: Scope) -> Response:
     response = await super().get_response(path, scope)
-    response.headers.update(_ASK)
+    response.headers["Cache-Control"] = "no-cache"
+    if kind := _KINDS.get(pathlib.PurePath(path).suffix):
+      # Not as this machine's list of types has it: browsers are strict.
+      response.headers["Content-Type"] = kind
     return response
 
 
@@ -135,13 +146,21 @@ class _Stream(Response):
 
   media_type = "application/x-ndjson"
 
-  def __init__(self, request: Request, lines: AsyncIterator[dict[str, Any]]):
+  def __init__(self, request: Request, translating: Translating):
     # A proxy is not to wait for more (nginx).
     super().__init__(headers=_NEVER | {"X-Accel-Buffering": "no"})
     del self.headers["Content-Length"]
-    self._request, self._lines = request, lines
+    self._request, self._translating = request, translating
 
   async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    try:
+      await _while_there(self._request, self._tell(send))
+    except ClientDisconnect:
+      pass
+    finally:
+      self._translating.leave()
+
+  async def _tell(self, send: Send) -> None:
     await send(
       {
         "type": "http.response.start",
@@ -149,25 +168,32 @@ class _Stream(Response):
         "headers": self.raw_headers,
       }
     )
-
-    async def tell(line: dict[str, Any]) -> None:
-      body = _dumped(line) + b"\n"
-      await send(
-        {"type": "http.response.body", "body": body, "more_body": True}
-      )
-
-    async def tell_all() -> None:
-      async with contextlib.aclosing(self._lines) as lines:  # type: ignore[type-var]
-        try:
-          async for line in lines:
-            await tell(line)
-        except Refused as refused:
-          await tell({"error": refused.message})
-        except Exception as error:
-          await tell({"error": _logged(error)})
-
-    await _while_there(self._request, tell_all())
+    try:
+      async for line in self._translating.found():
+        await send(_line(line))
+    except Refused as refused:
+      await send(_line({"error": refused.message}))
+    except Exception as error:
+      await send(_line({"error": _logged(error)}))
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _all(translating: Translating) -> list[dict[str, Any]]:
+  """The answers to all sentences, in order; raises InputError for one's."""
+  found: dict[int, dict[str, Any]] = {}
+  async for one in translating.found():
+    index = one.pop("index")
+    if "error" in one:
+      where = f"sentence {index + 1}: " if translating.sentences > 1 else ""
+      raise InputError(f"{where}{one['error']}")
+    found[index] = one
+  return [found[index] for index in sorted(found)]
+
+
+def _line(told: dict[str, Any]) -> dict[str, Any]:
+  """A part of an answer: a line of JSON."""
+  body = _dumped(told) + b"\n"
+  return {"type": "http.response.body", "body": body, "more_body": True}
 
 
 async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:

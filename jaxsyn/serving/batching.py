@@ -248,7 +248,7 @@ class Worker:
       except Exception as error:
         item.answer.set_exception(error)
     try:
-      read = run.read([item.request.source for item, _ in asked])
+      read = run.reading.read([item.request.source for item, _ in asked])
     except Exception as error:
       read = [error] * len(asked)
     for (item, terms), one in zip(asked, read):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-import logging
 import socket
 import time
 from collections.abc import Sequence
@@ -36,7 +35,6 @@ _HEADERS = {
   "Cross-Origin-Opener-Policy": "same-origin",
 }
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-_LOG = logging.getLogger("jaxsyn.serve")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Guard:
   async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
       return
-    began, status = time.perf_counter(), 499
+    began, status = time.perf_counter(), 0
 
     async def tell(message: Message) -> None:
       nonlocal status
@@ -113,14 +111,17 @@ class Guard:
         await refusal(refused)(scope, receive, tell)
         return
       await self._app(scope, receive, tell)
-    except Exception as error:
-      # The log has it already, and who asked an answer.
-      _LOG.debug("fault", exc_info=error)
+    except Exception:
+      if not status:
+        raise
+      # The log has it already, and who asked has an answer.
     finally:
       path = scope["path"]
       if path not in PATHS:
         path = "/static" if path.startswith("/static/") else "other"
-      self._service.metrics.request(path, status, time.perf_counter() - began)
+      self._service.metrics.request(
+        path, status or 499, time.perf_counter() - began
+      )
 
   def _check(self, scope: Scope) -> None:
     """Raises Refused."""

@@ -65,5 +65,10 @@ class Metrics:
     self._batches.labels(run).observe(sentences)
     self._sentences.labels(run).inc(sentences)
 
+  def batches_of(self, run: str) -> int:
+    """How many batches of a run there were."""
+    name = "jaxsyn_batch_sentences_count"
+    return int(self._registry.get_sample_value(name, {"run": run}) or 0)
+
   def text(self) -> bytes:
     return prometheus_client.generate_latest(self._registry)

@@ -1,25 +1,24 @@
 """The runs that are served: opened, and named.
 
-Before this file: `jaxsyn.session`. After it: `batching`.
+Before this file: `jaxsyn.session`, `reading`. After it: `batching`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn.data.sentence.conllu_text import Parse
+from jaxsyn.storage import files, hub, remote
+from jaxsyn.trained import member, workdir
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import Inspector
+from jaxsyn.serving.reading import Reading
 from jaxsyn.session import Session
-from jaxsyn.storage import files, hub
-from jaxsyn.trained import workdir
-from jaxsyn.trained.member import address
 
 _NAMED = re.compile(r"([\w.-]{1,80})=(.+)")
 
@@ -43,8 +42,8 @@ class Served:
   Attributes:
     name: by which it is asked for.
     session: that translates.
+    reading: that parses and reads for it.
     most: translations of a sentence that may be asked for.
-    why_no_parser: "" where raw text can be parsed.
   """
 
   def __init__(
@@ -63,83 +62,55 @@ class Served:
       decode: fields of config.decode to change.
 
     Raises:
-      InputError: as `Session`; or there is no such parser.
+      InputError: as `Session`; or the parser that is named cannot be opened.
     """
-    decode = dict(decode or {})
     first, *others = place.folders
+    decode = dict(decode or {})
     decode["nbest"] = _most(first, decode)
     self.name, self.most = place.name, decode["nbest"]
-    self.folder = ",".join(_shown(one) for one in place.folders)
+    self._folder = ",".join(map(_shown, place.folders))
     self.session = Session(
       list(place.folders) if others else first,
       checkpoint=checkpoint,
       parser=parser,
       **decode,
     )
-    self._parsing = threading.Lock()
-    self._inspector: Inspector | None = None
-    self.why_no_parser = ""
-    try:
-      self.session.sources.parser  # noqa: B018
-    except InputError as error:
-      if parser:
-        raise
-      self.why_no_parser = str(error)
+    self.reading = Reading(self.session, named=bool(parser))
 
-  def parse(self, line: str) -> Parse:
-    """The tree of a raw line.
-
-    Raises:
-      InputError: it cannot be parsed.
-    """
-    with self._parsing:
-      sources = self.session.sources
-      return sources.parse(sources.fit(line).text)
-
-  def read(self, sources: Sequence[Any]) -> list[Any]:
-    """What each sentence is to the model, and whether it is cut.
-
-    In the place of one that cannot be read its InputError.
-    """
-    with self._parsing:
-      try:
-        return [*self.session.read(sources)]
-      except InputError as error:
-        if len(sources) == 1:
-          return [error]
-    return [self.read([source])[0] for source in sources]
-
-  @property
+  @functools.cached_property
   def inspector(self) -> Inspector:
     """Raises InputError for an ensemble."""
-    if self._inspector is None:
-      self._inspector = Inspector(self.session)
-    return self._inspector
+    return Inspector(self.session)
 
+  @functools.cached_property
   def described(self) -> dict[str, Any]:
     """What clients are told of it."""
     first, session = self.session.members[0], self.session
-    family = first.plan.config.model.family
-    data = first.run.config.data
+    config, decode = first.plan.config, session.plan.config.decode
+    family = config.model.family
     return {
       "name": self.name,
-      "folder": self.folder,
+      "folder": self._folder,
       "system": ", ".join(one.plan.config.system for one in session.members),
       "checkpoint": session.chosen,
-      "tree": session.sources.tree,
-      "parser": not self.why_no_parser,
+      "tree": session.reader.tree,
+      "parser": not self.reading.why_no_parser,
       "languages": {
-        "source": data.source_language,
-        "target": data.target_language,
+        "source": config.data.source_language,
+        "target": config.data.target_language,
       },
-      "search": SEARCHES.name_of(session.plan.config.decode.search),
-      "beam": session.plan.config.decode.beam,
+      "search": SEARCHES.name_of(decode.search),
+      "beam": decode.beam,
       "nbest": self.most,
       "layers": {
         place: family.layers(place) for place in ("encoder", "decoder")
       },
       "heads": family.attention_heads(),
     }
+
+  def close(self) -> None:
+    """Ends the processes that read."""
+    self.reading.close()
 
 
 def places(words: Sequence[str]) -> list[Place]:
@@ -150,57 +121,59 @@ def places(words: Sequence[str]) -> list[Place]:
       several of them, with commas.
 
   Raises:
-    InputError: two have one name, or one has none.
+    InputError: there are none, two have one name, or one has no folder.
   """
   if not words:
     raise InputError("name the folder of a trained run: jaxsyn serve RUN")
   given = [_split(word) for word in words]
-  parts = [_parts(folders) for _, folders in given]
-  names = [name or _shortest(i, parts) for i, (name, _) in enumerate(given)]
+  unnamed = [_parts(folders) for name, folders in given if not name]
+  names = [
+    name or _shortest(_parts(folders), unnamed) for name, folders in given
+  ]
   for i, name in enumerate(names):
     if name in names[:i]:
       raise InputError(
         f"two runs are called {name!r}: {words[names.index(name)]} and "
-        f"{words[i]}; name one of them: NAME=FOLDER."
+        f"{words[i]}; name one of them, as in NAME={words[i]}."
       )
   return [Place(name, folders) for name, (_, folders) in zip(names, given)]
 
 
 def _split(word: str) -> tuple[str, tuple[str, ...]]:
   """(name, folders) of a word of the command line; name "": none is said."""
-  named = None if files.is_file(_config(word)) else _NAMED.fullmatch(word)
+  named = None if _is_run(word) else _NAMED.fullmatch(word)
   name, rest = (named[1], named[2]) if named else ("", word)
-  folders = [rest] if files.is_file(_config(rest)) else rest.split(",")
+  folders = [rest] if _is_run(rest) else rest.split(",")
   if not all(folders):
-    raise InputError(f"{word!r}: a folder has no name.")
+    raise InputError(f"{word!r} has a folder without a name in it.")
   return name, tuple(folders)
 
 
-def _config(folder: str) -> Any:
-  if hub.is_named(folder):
-    return files.path_of("")
-  return files.path_of(folder) / workdir.CONFIG
+def _is_run(folder: str) -> bool:
+  """Whether a folder of such a name, with = or commas in it, is one."""
+  if hub.is_named(folder) or remote.is_remote(folder):
+    return False
+  return files.is_file(files.path_of(folder) / workdir.CONFIG)
 
 
 def _parts(folders: Sequence[str]) -> list[str]:
-  """The names of the folders above the runs and of theirs, joined, in order."""
-  whole = [
-    one.removeprefix("hub:") if hub.is_named(one) else _absolute(one)
-    for one in folders
-  ]
-  if len(whole) == 1:
-    return [part for part in whole[0].split("/") if part]
-  return [",".join(_shown(one) for one in whole)]
+  """The names of the folders that a run lies in, and its own; of an ensemble
+  all its names as one."""
+  if len(folders) > 1:
+    return [",".join(map(_shown, folders))]
+  (folder,) = folders
+  whole = folder.removeprefix("hub:")
+  whole = whole if hub.is_named(folder) else _absolute(folder)
+  return [part for part in whole.split("/") if part]
 
 
 def _absolute(folder: str) -> str:
-  return folder if "://" in folder else os.path.abspath(folder)
+  return folder if remote.is_remote(folder) else os.path.abspath(folder)
 
 
-def _shortest(which: int, parts: Sequence[Sequence[str]]) -> str:
+def _shortest(own: Sequence[str], all_: Sequence[Sequence[str]]) -> str:
   """As few of the last names of a folder as tell it from all others."""
-  own = parts[which]
-  others = [other for i, other in enumerate(parts) if i != which]
+  others = [other for other in all_ if other != own]
   for count in range(1, len(own) + 1):
     last = own[-count:]
     if all(other[-count:] != last for other in others):
@@ -216,10 +189,7 @@ def _shown(folder: str) -> str:
 
 
 def _most(folder: str, decode: Mapping[str, Any]) -> int:
-  """How many translations a search gives for nothing: all that a beam keeps."""
-  config = workdir.open_run(address(folder)[0]).config.decode
-  search = decode.get("search", SEARCHES.name_of(config.search))
-  nbest = decode.get("nbest") or config.nbest
-  if search == "sample":
-    return nbest
-  return max(nbest, decode.get("beam", config.beam))
+  """Translations that a search has for nothing: all that it keeps."""
+  run = workdir.open_run(member.address(folder)[0])
+  told = member.decode_of(run, decode)
+  return max(told.nbest, told.search.hypotheses(told))

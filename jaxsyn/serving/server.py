@@ -10,10 +10,11 @@ import errno
 import json
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -32,7 +33,7 @@ KEPT = 10  # seconds for which an idle connection is kept
 class _Connection(H11Protocol):
   """A connection whose client may not take its time."""
 
-  most = 1000  # of all
+  most: ClassVar[int]  # of all
 
   def __init__(self, *args: Any, **kwargs: Any):
     super().__init__(*args, **kwargs)
@@ -62,14 +63,18 @@ class _Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-  """A server that ends as a command does."""
+  """A server that says when it ends.
+
+  Attributes:
+    service: that answers.
+  """
 
   def __init__(self, config: uvicorn.Config, service: Service):
     super().__init__(config)
-    self._service = service
+    self.service = service
 
   def handle_exit(self, sig: int, frame: Any) -> None:
-    self._service.state = "ending"
+    self.service.state = "ending"
     super().handle_exit(sig, frame)
 
   async def on_tick(self, counter: int) -> bool:
@@ -116,33 +121,19 @@ def url_of(listening: socket.socket) -> str:
   return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(
-  service: Service,
-  listening: socket.socket,
-  doors: Doors,
-  *,
-  prepare: Callable[[], None],
-  ready: Callable[[], None],
-  proxies: str = "",
-) -> None:
-  """Answers until a signal ends it, which is raised again then.
+def made(service: Service, doors: Doors, *, proxies: str = "") -> Server:
+  """A server of a service, not running yet.
 
   Args:
     service: that answers.
-    listening: of `bound`.
     doors: from where requests are taken.
-    prepare: what takes long before the first answer; /health tells meanwhile.
-    ready: called when all is done.
     proxies: addresses whose X-Forwarded-For is believed, with commas.
-
-  Raises:
-    BaseException: what `prepare` raises.
   """
-  _Connection.most = service.limits.connections
+  most = service.limits.connections
   config = uvicorn.Config(
     Guard(service, doors),
     loop="asyncio",
-    http=_Connection,
+    http=type("Connection", (_Connection,), {"most": most}),
     ws="none",
     lifespan="off",
     log_config=None,
@@ -154,35 +145,52 @@ def serve(
     timeout_keep_alive=KEPT,
     timeout_graceful_shutdown=ENDING,
   )
-  server = Server(config, service)
+  return Server(config, service)
+
+
+def serve(
+  server: Server,
+  listening: socket.socket,
+  *,
+  prepare: Callable[[], None],
+  ready: Callable[[], None],
+) -> None:
+  """Answers until a signal ends it, which is raised again then.
+
+  Args:
+    server: of `made`.
+    listening: of `bound`.
+    prepare: what takes long before the first answer; /health tells meanwhile.
+    ready: called when all is done.
+
+  Raises:
+    BaseException: what `prepare` raises.
+  """
+  service = server.service
   faults: list[BaseException] = []
 
   def begin() -> None:
     try:
       prepare()
+      if service.state == "starting":
+        service.state = "ok"
+        ready()
     except BaseException as error:
       faults.append(error)
       server.should_exit = True
-      return
-    if service.state == "starting":
-      service.state = "ok"
-      ready()
+    finally:
+      began.set_result(None)
 
-  async def main() -> None:
-    started.set_running_or_notify_cancel()
-    preparing = asyncio.get_running_loop().run_in_executor(None, begin)
-    preparing.add_done_callback(lambda _: started.set_result(None))
-    await server.serve(sockets=[listening])
-
-  started: Future[None] = Future()
-  exits.leave_behind(started)
+  # XLA may be in the midst of something when the process is to end.
+  began: Future[None] = Future()
+  exits.leave_behind(began)
   exits.leave_behind(service.worker.done)
   service.worker.start()
+  threading.Thread(target=begin, name="preparing", daemon=True).start()
   try:
-    asyncio.run(main())
+    asyncio.run(server.serve(sockets=[listening]))
   finally:
-    service.state = "ending"
-    service.worker.close()
+    service.close()
     listening.close()
   if faults:
     raise faults[0]

@@ -8,19 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Literal, TypeVar
 
 import jaxsyn
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.serving import answers, asked
-from jaxsyn.serving.batching import Full, Job, Worker
+from jaxsyn.serving.batching import Answer, Full, Job, Worker
 from jaxsyn.serving.limits import Limits
 from jaxsyn.serving.metrics import Metrics
 from jaxsyn.serving.refusal import Refused
 from jaxsyn.serving.runs import Served
 
+T = TypeVar("T")
 State = Literal["starting", "ok", "ending"]
+_PARSING = 8  # requests to parse that are begun at one time
 _AGAIN = 1.0  # seconds after which who was sent away may ask again
 
 
@@ -51,6 +54,8 @@ class Service:
     self.worker = Worker(
       runs, queue=limits.queue, together=together, watch=self.metrics
     )
+    # They wait for the processes that parse.
+    self._parsing = ThreadPoolExecutor(_PARSING, "parsing")
     self.metrics.gauge(
       "jaxsyn_queue_sentences",
       "Sentences that wait.",
@@ -74,7 +79,7 @@ class Service:
         "rate": limits.rate,
         "timeout": limits.timeout,
       },
-      "runs": [run.described() for run in self.runs.values()],
+      "runs": [run.described for run in self.runs.values()],
     }
 
   def run(self, name: str) -> Served:
@@ -87,14 +92,11 @@ class Service:
       )
     return self.runs[name]
 
-  async def translate(self, told: Any) -> AsyncIterator[dict[str, Any]]:
-    """Answers to POST /translate, each as it is found.
-
-    Yields: first what stands for all, {"run": ...}; then one of each sentence,
-      with its "index"; of one that cannot be translated its "error" instead.
+  def translate(self, told: Any) -> Translating:
+    """What POST /translate asks, begun.
 
     Raises:
-      Refused: the request is.
+      Refused: it is not understood, or too much.
     """
     self.check_ready()
     request = asked.translate(told, self.limits)
@@ -108,33 +110,19 @@ class Service:
       )
     with self._not_full():
       job = self.worker.translate(run.name, request.requests)
-    yield {"run": run.name}
-    try:
-      async with asyncio.timeout(self.limits.timeout):
-        async for index, answer in _as_found(job):
-          error = answer.exception()
-          if error is None:
-            found = answers.translation(answer.result(), nbest)
-            yield {"index": index, **found}
-          elif isinstance(error, InputError):
-            yield {"index": index, "error": str(error)}
-          else:
-            raise error
-    except TimeoutError:
-      raise self._late() from None
-    finally:
-      self.worker.leave(run.name, job)
+    return Translating(self, run.name, job, nbest)
 
   async def parse(self, told: Any) -> dict[str, Any]:
     """The answer to POST /parse; raises Refused, or InputError."""
     self.check_ready()
     name, line = asked.parse(told, self.limits)
-    run = self.run(name)
-    if run.why_no_parser:
-      raise InputError(run.why_no_parser)
-    return answers.parsed(
-      await self._within(asyncio.to_thread(run.parse, line))
+    reading = self.run(name).reading
+    if reading.why_no_parser:
+      raise InputError(reading.why_no_parser)
+    work = asyncio.get_running_loop().run_in_executor(
+      self._parsing, reading.parse, line
     )
+    return answers.parsed(await self.within(work))
 
   async def inspect(self, told: Any) -> bytes:
     """The answer to POST /inspect; raises Refused, or InputError."""
@@ -148,21 +136,31 @@ class Service:
           answers.inspected, run, request.source, request.layers
         ),
       )
-    return await self._within(asyncio.wrap_future(answer))
+    return await self.within(asyncio.wrap_future(answer))
+
+  def close(self) -> None:
+    """Ends what works, after what it is at."""
+    self.state = "ending"
+    self.worker.close()
+    self._parsing.shutdown(wait=False, cancel_futures=True)
+    for run in self.runs.values():
+      run.close()
 
   def check_ready(self) -> None:
     """Raises Refused unless requests are answered."""
     if self.state != "ok":
       raise Refused(503, f"the server is {self.state}.", retry_after=5 * _AGAIN)
 
-  async def _within(self, work: Any) -> Any:
+  async def within(self, work: Awaitable[T]) -> T:
+    """What comes of work; raises Refused where it takes too long."""
     try:
       async with asyncio.timeout(self.limits.timeout):
         return await work
     except TimeoutError:
-      raise self._late() from None
+      raise self.late() from None
 
-  def _late(self) -> Refused:
+  def late(self) -> Refused:
+    """For what took too long."""
     return Refused(
       503,
       f"no answer within {self.limits.timeout:g} seconds: much waits. Ask for "
@@ -171,7 +169,7 @@ class Service:
     )
 
   @contextlib.contextmanager
-  def _not_full(self) -> Any:
+  def _not_full(self) -> Iterator[None]:
     try:
       yield
     except Full:
@@ -182,16 +180,53 @@ class Service:
       ) from None
 
 
-async def _as_found(job: Job) -> AsyncIterator[tuple[int, Any]]:
-  """(index, answer) of each sentence, as they are done."""
-  loop = asyncio.get_running_loop()
-  done: asyncio.Queue[tuple[int, Any]] = asyncio.Queue()
+class Translating:
+  """Sentences that are being translated; `leave` it in the end.
 
-  def tell(index: int, answer: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended
-      loop.call_soon_threadsafe(done.put_nowait, (index, answer))
+  Attributes:
+    run: name of the run.
+    sentences: how many they are.
+  """
 
-  for index, answer in enumerate(job.answers):
-    answer.add_done_callback(functools.partial(tell, index))
-  for _ in job.answers:
-    yield await done.get()
+  def __init__(self, service: Service, run: str, job: Job, nbest: int):
+    self._service, self._job, self._nbest = service, job, nbest
+    self.run, self.sentences = run, len(job.answers)
+
+  def leave(self) -> None:
+    """Nobody waits for what is not translated yet."""
+    self._service.worker.leave(self.run, self._job)
+
+  async def found(self) -> AsyncIterator[dict[str, Any]]:
+    """Each sentence's answer as it is found, with its "index".
+
+    One that cannot be translated has an "error" instead.
+
+    Raises:
+      Refused: it takes too long.
+    """
+    try:
+      async with asyncio.timeout(self._service.limits.timeout):
+        async for index, answer in self._ended():
+          yield {"index": index, **self._told(answer)}
+    except TimeoutError:
+      raise self._service.late() from None
+
+  def _told(self, answer: Future[Answer]) -> dict[str, Any]:
+    error = answer.exception()
+    if isinstance(error, InputError):
+      return {"error": str(error)}
+    return answers.translation(answer.result(), self._nbest)
+
+  async def _ended(self) -> AsyncIterator[tuple[int, Future[Answer]]]:
+    """(index, answer) of each sentence, as they are done."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Queue[tuple[int, Future[Answer]]] = asyncio.Queue()
+
+    def tell(index: int, answer: Future[Answer]) -> None:
+      with contextlib.suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(done.put_nowait, (index, answer))
+
+    for index, answer in enumerate(self._job.answers):
+      answer.add_done_callback(functools.partial(tell, index))
+    for _ in self._job.answers:
+      yield await done.get()

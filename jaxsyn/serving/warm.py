@@ -1,53 +1,68 @@
-"""Programs of the usual sizes, made before anybody waits for them."""
+"""Programs of the usual sizes, made before anybody waits for them.
+
+Before this file: `runs`, `batching`. After it: the command `jaxsyn.serve`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jaxsyn import progress
+from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.conllu_text import unparsed
 from jaxsyn.decode.translator import SHORTEST
 from jaxsyn.serving.batching import Desk
+from jaxsyn.session import Session
 
 
-def prepare(desks: list[Desk], longest: int) -> None:
+def prepare(desks: Sequence[Desk], longest: int) -> None:
   """Compiles what translates and inspects sentences up to a length.
 
   Args:
     desks: of the runs.
     longest: subwords of a sentence, the end sign included; 0: nothing.
   """
-  work = [
-    (desk, examples)
-    for desk in desks
-    for example in _examples(desk, longest)
-    for examples in _numbers(desk.most, example)
-  ]
+  work = [one for desk in desks for one in _work(desk, longest)]
   with progress.bar("compiling", total=len(work), unit="size") as bar:
-    for desk, examples in work:
-      desk.run.session.compile(examples)
+    for make in work:
+      make()
       bar.advance()
 
 
-def _examples(desk: Desk, longest: int) -> Iterator[Any]:
-  """A sentence of each padded length."""
-  width = SHORTEST
-  session = desk.run.session
+def _work(desk: Desk, longest: int) -> Iterator[Callable[[], Any]]:
+  """Functions that each compile a size."""
+  session, width = desk.run.session, SHORTEST
   while width <= longest:
-    words, found = 0, 0
-    while found <= width // 2:
-      words += 1
-      found = len(session.sources.fit(" ".join("a" * words)).pieces.id) + 1
-    ((example, _),) = session.read([unparsed(" ".join("a" * words))])
-    yield example
+    example = _example(session, width)
+    known: set[Any] = set()
+    for number in range(1, desk.most + 1):
+      new = session.sizes([example] * number)
+      if not new <= known:
+        yield functools.partial(session.compile, [example] * number)
+      known |= new
+    if len(session.members) == 1:
+      yield functools.partial(_look, desk, example)
     width *= 2
 
 
-def _numbers(most: int, example: Any) -> Iterator[list[Any]]:
-  """One sentence, and more of them, up to so many."""
-  number = 1
-  while number < most:
-    yield [example] * number
-    number *= 2
-  yield [example] * most
+def _example(session: Session, width: int) -> Any:
+  """A sentence of a padded length."""
+  words = 1
+  while _subwords(session, words) <= width // 2:
+    words += 1
+  ((example, _),) = session.reader.read_all([unparsed(_text(words))])
+  return example
+
+
+def _subwords(session: Session, words: int) -> int:
+  return len(session.reader.fit(_text(words)).pieces.id) + 1
+
+
+def _text(words: int) -> str:
+  return " ".join("a" * words)
+
+
+def _look(desk: Desk, example: Any) -> None:
+  list(desk.run.inspector.maps(desk.run.session.params, [example], [(EOS,)]))

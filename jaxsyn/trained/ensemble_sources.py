@@ -49,6 +49,24 @@ class EnsembleReader:
       for own in zip(*each)
     ]
 
+  @property
+  def has_parser(self) -> bool:
+    """Whether one of the runs has a parser, which may not open."""
+    return any(reader.has_parser for reader in self.readers)
+
+  def tree_of(self, line: str) -> Parse:
+    """The tree of a raw line, by the first parser that a run has."""
+    return self._parses.tree_of(line)
+
+  def open_parser(self) -> None:
+    """Opens that; raises InputError where it cannot be."""
+    self._parses.open_parser()
+
+  @property
+  def _parses(self) -> SourceReader:
+    with_parser = (reader for reader in self.readers if reader.has_parser)
+    return next(with_parser, self.readers[0])
+
   def opened(self) -> EnsembleReader:
     """The same reader; its parsers are open already."""
     for reader in self.readers:

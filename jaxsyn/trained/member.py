@@ -120,15 +120,20 @@ def check_targets(members: Sequence[Member]) -> None:
       )
 
 
-def _plan(run: workdir.Run, changes: Mapping[str, Any]) -> Plan:
-  """The plan of a run, with other fields of config.decode."""
+def decode_of(run: workdir.Run, changes: Mapping[str, Any]) -> Decode:
+  """config.decode of a run, with other fields."""
   fields = as_dict(run.config.decode)
   for name, value in changes.items():
     inner = fields.get(name)
     if isinstance(inner, Mapping) and isinstance(value, Mapping):
       value = {**inner, **value}  # of a search, what is not said stays
     fields[name] = value
-  decode = from_config(Decode, fields, At("decode"))
+  return from_config(Decode, fields, At("decode"))
+
+
+def _plan(run: workdir.Run, changes: Mapping[str, Any]) -> Plan:
+  """The plan of a run, with other fields of config.decode."""
+  decode = decode_of(run, changes)
   try:
     return resolve(dataclasses.replace(run.config, decode=decode), run.manifest)
   except InputError as error:

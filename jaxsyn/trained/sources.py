@@ -134,7 +134,7 @@ class SourceReader:
 
   @property
   def has_parser(self) -> bool:
-    """Whether raw lines can be parsed; to open the parser may fail yet."""
+    """Whether the run has a parser, which may not open."""
     return self._spec is not None
 
   def parse(self, line: str) -> Parse:
@@ -201,6 +201,14 @@ class SourceReader:
     """The same reader; its parser is open already."""
     self._parser = self.parser
     return self
+
+  def tree_of(self, line: str) -> Parse:
+    """`parse` of a line as training text was written: what is read of it."""
+    return self.parse(self.fit(line).text)
+
+  def open_parser(self) -> None:
+    """Opens it, if only to see that it can be; raises as `parse`."""
+    self.opened()
 
 
 class ParallelReader:

@@ -1,0 +1,202 @@
+"""What is answered is what the session finds, in whatever company."""
+
+import concurrent.futures
+import json
+
+import numpy as np
+import pytest
+from asked_services import LINE, OTHER
+
+from jaxsyn.data.sentence.stream import parses_of_text
+from jaxsyn.inspection.inspector import look
+from jaxsyn.inspection.sentence import fields_of
+from jaxsyn.decode.requests import Request
+from jaxsyn.session import Session
+
+
+@pytest.fixture(scope="module")
+def alone(runs):
+  return Session(runs["pascal"], nbest=3)
+
+
+def told(nbest):
+  return [{"text": one.text, "score": one.score, "log_p": one.log_p} for one in nbest]  # fmt: skip
+
+
+def assert_alike(found, expected):
+  """Texts to the letter; numbers to the last digits, which the size decides."""
+  assert [one["text"] for one in found] == [one["text"] for one in expected]
+  for name in ("score", "log_p"):
+    np.testing.assert_allclose(
+      [one[name] for one in found],
+      [one[name] for one in expected],
+      rtol=1e-5,
+    )
+
+
+def test_translations_are_the_sessions(ask, alone):
+  answer = ask("/translate", {"texts": [LINE, "", OTHER], "nbest": 3})
+  assert answer.status_code == 200
+  page = answer.json()
+  assert page["run"] == "pascal"
+  for one, expected in zip(page["translations"], alone([LINE, "", OTHER])):
+    assert_alike(one["nbest"], told(expected))
+    assert one["text"] == expected[0].text and one["cut"] is False
+  # The best alone, where no more is asked.
+  page = ask("/translate", {"text": LINE}).json()
+  assert [len(one["nbest"]) for one in page["translations"]] == [1]
+
+
+def test_what_is_asked_of_translations(ask, alone):
+  best = alone([LINE])[0][0].text
+  wanted = {"target_prefix": "the", "avoid": ["E"], "constraints": ["cow"]}
+  requests = [{"text": LINE, **wanted}, {"text": OTHER}]
+  page = ask("/translate", {"requests": requests, "nbest": 2}).json()
+  expected = alone(
+    [Request(LINE, prefix="the", avoid=("E",), constraints=("cow",)), OTHER]
+  )
+  for one, nbest in zip(page["translations"], expected, strict=True):
+    assert_alike(one["nbest"], told(nbest[:2]))
+  found = page["translations"][0]["text"]
+  assert found != best and found.startswith("the") and "cow" in found
+
+
+def test_a_tree_that_is_sent_is_read(ask, alone):
+  """Another head, and the model reads another tree: other scores come of it."""
+  parse = ask("/parse", {"text": LINE}).json()
+  own = alone.sources.parse(LINE)
+  assert parse["words"] == LINE.split() and parse["parsed"]
+  assert parse["heads"] == list(own.head_W)
+  assert parse["relations"] == list(own.relation_W)
+  rows = [row.split("\t") for row in parse["conllu"].split("\n")]
+  upos = [row[3] for row in rows if len(row) == 10]
+  assert len(upos) == 4 and "_" not in upos
+  # The first word becomes the root, and all others hang below it.
+  for row in rows:
+    if len(row) == 10:
+      row[6] = "0" if row[0] == "1" else "1"
+  changed = "\n".join("\t".join(row) for row in rows)
+  seen = ask("/inspect", {"conllu": changed}).json()
+  assert seen["heads"] == seen["heads_read_by_the_system"] == [0, 0, 0, 0]
+  assert [row.split("\t")[3] for row in seen["conllu"].split("\n") if "\t" in row] == upos  # fmt: skip
+  answer = ask("/translate", {"conllu": changed, "nbest": 3})
+  assert answer.status_code == 200, answer.text
+  (found,) = answer.json()["translations"]
+  (expected,) = alone(parses_of_text(changed, "it"))
+  assert_alike(found["nbest"], told(expected))
+  assert seen["nbest"][0]["text"] == found["text"] == seen["translation"]
+  (parsed,) = alone([LINE])
+  assert abs(parsed[0].score - found["nbest"][0]["score"]) > 1e-4
+  # What came back says the same tree once more.
+  (again,) = ask("/translate", {"conllu": seen["conllu"]}).json()[
+    "translations"
+  ]
+  assert_alike(again["nbest"], told(expected[:1]))
+
+
+def test_trees_among_requests(ask, alone):
+  conllu = ask("/parse", {"text": LINE}).json()["conllu"]
+  page = ask("/translate", {"requests": [{"conllu": conllu}, {"text": LINE}]})
+  one, other = page.json()["translations"]
+  assert_alike(one["nbest"], other["nbest"])
+  both = ask("/translate", {"conllu": conllu + conllu.replace("= 1", "= 2")})
+  assert len(both.json()["translations"]) == 2
+
+
+def test_inspection_is_that_of_the_command(ask, alone):
+  answer = ask("/inspect", {"text": LINE})
+  assert answer.headers["content-type"] == "application/json"
+  page = answer.json()
+  (seen,) = look(alone, [LINE])
+  expected = json.loads(json.dumps(fields_of(seen, 1)))
+  assert page.keys() - expected.keys() == {"conllu", "nbest"}
+  for name in expected.keys() - {"attention", "weightings"}:
+    assert page[name] == expected[name], name
+  for name in ("attention", "weightings"):
+    assert page[name]
+    for one, other in zip(page[name], expected[name], strict=True):
+      np.testing.assert_allclose(
+        one.pop("weights"), other.pop("weights"), atol=1e-5
+      )
+      assert one == other
+  few = ask("/inspect", {"text": LINE, "layers": []}).json()
+  assert few["attention"] == few["weightings"] == []
+  assert few["words"] == LINE.split() and len(few["nbest"]) == 3
+
+
+def test_fifty_clients_are_few_batches(ask, alone):
+  """Each has what it would have alone; scores differ in the last digits."""
+  count = ask.service.metrics.batches_of("pascal")
+  lines = [LINE, OTHER, "the cow runs ."] * 17
+  answers = ask.all([("/translate", {"text": line}) for line in lines[:50]])
+  expected = dict(zip(lines[:3], alone(lines[:3])))
+  for line, answer in zip(lines, answers):
+    (found,) = answer.json()["translations"]
+    assert_alike(found["nbest"], told(expected[line][:1]))
+  # 50 sentences, eight together at most: seven, and what came a little late.
+  assert ask.service.metrics.batches_of("pascal") - count <= 12
+
+
+def test_threads_that_ask_the_worker(ask, alone):
+  worker = ask.service.worker
+  with concurrent.futures.ThreadPoolExecutor(50) as pool:
+    jobs = [
+      *pool.map(worker.translate, ["pascal"] * 50, [[Request(LINE)]] * 50)
+    ]
+  (expected,) = alone([LINE])
+  for job in jobs:
+    (answer,) = job.answers
+    assert_alike(told(answer.result(60).nbest), told(expected))
+
+
+def test_one_bad_sentence_spoils_no_other(ask, alone):
+  """They wait together; what is wrong with one is told to its own client."""
+  bad = {"requests": [{"text": LINE, "constraints": ["雪"]}]}
+  asked = [{"text": LINE}, bad, {"text": OTHER}, bad, {"text": LINE}]
+  answers = ask.all([("/translate", one) for one in asked])
+  assert [answer.status_code for answer in answers] == [200, 422, 200, 422, 200]
+  assert (
+    answers[1]
+    .json()["error"]
+    .startswith(
+      "the constraint '雪' cannot be written with the target vocabulary"
+    )
+  )
+  both = {"requests": [{"text": LINE}, *bad["requests"]]}
+  error = ask("/translate", both).json()["error"]
+  assert error.startswith("sentence 2: the constraint '雪'")
+  lines = ask("/translate", both | {"stream": True}).text.splitlines()
+  found = {one["index"]: one for one in map(json.loads, lines)}
+  assert found[0]["text"] == alone([LINE])[0][0].text
+  assert found[1]["error"].startswith("the constraint '雪'")
+
+
+def test_streams_are_lines_as_they_come(ask, alone):
+  answer = ask("/translate", {"texts": [LINE, OTHER] * 8, "stream": True})
+  assert answer.headers["content-type"] == "application/x-ndjson"
+  assert "content-length" not in answer.headers
+  found = [json.loads(line) for line in answer.text.splitlines()]
+  assert sorted(one["index"] for one in found) == [*range(16)]
+  expected = alone([LINE, OTHER])
+  for one in found:
+    assert_alike(one["nbest"], told(expected[one["index"] % 2][:1]))
+
+
+def test_two_runs_have_names(ask, runs):
+  page = ask("/runs").json()
+  names = [run["name"] for run in page["runs"]]
+  assert names == ["pascal", "deps_san"]
+  first = page["runs"][0]
+  assert first["folder"] == "pascal" and first["system"] == "pascal"
+  assert first["tree"] == "parsed" and first["parser"] is True
+  assert first["beam"] == first["nbest"] == 3
+  assert first["layers"] == {"encoder": 1, "decoder": 1}
+  assert first["languages"] == {"source": "en", "target": "qaa"}
+  assert str(runs["pascal"].parent) not in ask("/runs").text
+  other = Session(runs["deps_san"])([LINE])
+  answer = ask("/translate", {"text": LINE, "run": "deps_san"}).json()
+  assert answer["run"] == "deps_san"
+  assert_alike(answer["translations"][0]["nbest"], told(other[0]))
+  answer = ask("/translate", {"text": LINE, "run": "pascl"})
+  assert answer.status_code == 422
+  assert "Did you mean 'pascal'?" in answer.json()["error"]

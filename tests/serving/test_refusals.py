@@ -1,0 +1,333 @@
+"""What cannot be answered is told in one line of JSON, and harms nobody."""
+
+import asyncio
+import json
+import logging
+import shutil
+
+import pytest
+from asked_services import LINE
+
+from jaxsyn.serving.limits import Buckets
+from jaxsyn.serving.runs import Place, Served
+
+TREE = "1\ta\t_\t_\t_\t_\t{}\tdet\t_\t_\n2\tcow\t_\t_\t_\t_\t{}\troot\t_\t_\n\n"
+
+
+def tree(*heads):
+  return {"conllu": TREE.format(*heads)}
+
+
+HOSTILE = [
+  (b"", "the body is no JSON"),
+  (b"{", "the body is no JSON"),
+  (b"\xff{}", "the body is not UTF-8 (byte 1)"),
+  (b"[1]", "the body is no object"),
+  (b"{}", "exactly one of 'text', 'texts', 'conllu', 'requests' is needed, got none"),
+  (b"[" * 100_000, "the body is nested too deeply"),
+  (b'{"text":' + b"[" * 50_000 + b"]" * 50_000 + b"}", "the body is nested too deeply"),
+  (b'{"text": "a", "nbest": NaN}', "NaN is no number of JSON"),
+  (b'{"text": "a", "nbest": -Infinity}', "-Infinity is no number of JSON"),
+  (b'{"text": "a", "nbest": 1e999}', "1e999 is too large a number"),
+  (b'{"text": "a", "nbest": ' + b"9" * 10_000 + b"}", "the body is no JSON (Exceeds the limit"),
+  (b'{"text": "a", "nbest": 1.5}', "'nbest' must be a whole number from 1, got 1.5"),
+  (b'{"text": "a", "nbest": true}', "'nbest' must be a whole number from 1, got true"),
+  (b'{"text": "a", "nbest": 0}', "'nbest' must be a whole number from 1, got 0"),
+  (b'{"text": "a", "stream": 1}', "'stream' must be true or false, got 1"),
+  (b'{"text": "a", "run": 7}', "'run' must be a text, got 7"),
+  (b'{"text": "a\\u0000b"}', "a text has NUL in it"),
+  (b'{"text": "a\\ud800b"}', "a text has half a character in it (\\ud800)"),
+  (b'{"a\\udfff": ""}', "a text has half a character in it (\\udfff)"),
+  (b'{"text": "a", "text": "b"}', "the name 'text' stands twice"),
+  ({"text": 1}, "'text' must be a text, got 1"),
+  ({"text": None}, "'text' must be a text, got null"),
+  ({"text": "a\nb"}, "text has a line break in it"),
+  ({"texts": "a"}, "'texts' must be a list, got \"a\""),
+  ({"texts": ["a", ["b"]]}, "'texts[1]' must be a text, got [\"b\"]"),
+  ({"texts": ["a", "b\rc"]}, "texts[1] has a line break in it"),
+  ({"text": "a", "texts": ["b"]}, "got 'text' and 'texts'"),
+  ({"txt": "a"}, "unknown name 'txt'. Did you mean 'text'?"),
+  ({"requests": ["a"]}, "'requests[0]' must be an object"),
+  ({"requests": [{"text": "a", "target_prefx": "b"}]}, "requests[0]: it has an unknown name 'target_prefx'. Did you mean 'target_prefix'?"),
+  ({"requests": [{"text": "a"}, {"avoid": ["b"]}]}, "requests[1]: it is no object with \"text\""),
+  ({"requests": [{"text": "a", "avoid": "b"}]}, "requests[0]: its 'avoid' must be a list of texts"),
+  ({"requests": [{"text": "a", "avoid": ["b\nc"]}]}, "requests[0].avoid has a line break"),
+  ({"requests": [{"text": "a", "conllu": "b"}]}, "requests[0]: it has both \"text\" and \"conllu\""),
+  ({"requests": [{"conllu": 3}]}, "requests[0]: its 'conllu' must be a text"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body, message", HOSTILE)
+def test_what_is_not_understood_is_400(ask, body, message):
+  answer = ask("/translate", body)
+  assert answer.status_code == 400, answer.text
+  assert message in answer.json()["error"]
+  assert answer.headers["content-type"] == "application/json"
+
+
+CANNOT = [
+  (tree(2, 1), "conllu:1: the sentence has no root"),
+  (tree(0, 2), "conllu:2: the heads form a cycle through word 2"),
+  (tree(0, 3), "conllu:2: the head of word 2 is 3, but the sentence has 2 words"),
+  (tree(0, "0|1"), "conllu:2: the head (seventh column) is '0|1'"),
+  (tree("_", 0), "conllu:1: the head (seventh column) is '_'"),
+  (tree(0, -1), "conllu:2: the head (seventh column) is '-1'"),
+  ({"conllu": "a cow"}, "conllu:1: 1 columns, but CoNLL-U has 10"),
+  ({"conllu": ""}, "the CoNLL-U has no sentence in it"),
+  ({"conllu": "# text = a cow\n\n"}, "conllu:1: a sentence (text) without words"),
+  ({"conllu": "# text = other\n" + TREE.format(2, 0)}, "conllu:1: "),
+  ({"text": LINE, "run": "x"}, "no run 'x'. Known: deps_san, pascal."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("told, message", CANNOT)
+@pytest.mark.parametrize("path", ["/translate", "/inspect"])
+def test_what_cannot_be_done_is_422(ask, path, told, message):
+  answer = ask(path, told)
+  assert answer.status_code == 422, answer.text
+  assert message in answer.json()["error"]
+  if path == "/translate" and "conllu" in told:
+    answer = ask(path, {"requests": [{"text": LINE}, told]})
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["error"].startswith("requests[1]: ")
+
+
+def test_more_that_cannot_be_done(ask):
+  for path, told, message in [
+    ("/translate", {"text": LINE, "nbest": 4}, "nbest is 4, and 'pascal' finds 3"),
+    ("/inspect", {"text": " "}, "the sentence has no words"),
+    ("/inspect", {"conllu": TREE.format(2, 0) * 2}, "one sentence is inspected at a time"),
+    ("/inspect", {"text": "a cow " * 300}, "subwords are too many"),
+  ]:  # fmt: skip
+    answer = ask(path, told)
+    assert (answer.status_code, message in answer.json()["error"]) == (
+      422,
+      True,
+    )
+  answer = ask("/translate", {"text": "a cow " * 300})
+  assert answer.json()["translations"][0]["cut"] is True
+
+
+def test_paths_and_methods(ask):
+  for path, method, status in [
+    ("/nothing", "GET", 404),
+    ("/static/../app.py", "GET", 404),
+    ("/static/%2e%2e/app.py", "GET", 404),
+    ("/static/", "GET", 404),
+    ("/translate", "GET", 405),
+    ("/translate/", "POST", 404),
+    ("/runs", "POST", 405),
+    ("/runs", "TRACE", 405),
+    ("/health", "HEAD", 200),
+  ]:
+    answer = ask(path, b"" if method == "POST" else None, method=method)
+    assert answer.status_code in (status, 307), (path, answer.status_code)
+    if status >= 400 and answer.status_code != 307:
+      assert [*answer.json()] == ["error"]
+  for name, value in {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+  }.items():
+    assert answer.headers[name] == value
+  policy = answer.headers["content-security-policy"]
+  assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy
+
+
+def test_sizes(made):
+  ask = made(works=False, max_characters=10, max_sentences=2, max_bytes=200)
+  for path, told, message in [
+    ("/translate", {"text": "a" * 11}, "sentence 1 has 11 characters; at most 10"),
+    ("/translate", {"texts": ["a", "b" * 11]}, "sentence 2 has 11 characters"),
+    ("/translate", {"texts": ["a"] * 3}, "3 sentences are too many"),
+    ("/translate", {"requests": [{"text": "a"}] * 3}, "3 sentences are too many"),
+    ("/translate", {"conllu": TREE.format(2, 0)[:-1] * 3}, "at most"),
+    ("/parse", {"text": "a" * 11}, "the text has 11 characters"),
+    ("/inspect", {"text": "a" * 11}, "the sentence has 11 characters"),
+    ("/translate", b" " * 201, "the body is too large; at most 200 bytes"),
+  ]:  # fmt: skip
+    answer = ask(path, told)
+    assert (answer.status_code, message in answer.json()["error"]) == (413, True), answer.text  # fmt: skip
+  assert answer.headers["connection"] == "close"
+
+
+def test_a_bucket_fills_at_its_rate():
+  now = [0.0]
+  buckets = Buckets(2.0, clock=lambda: now[0])
+  assert [buckets.take("1.2.3.4") for _ in range(3)] == [0, 0, 0.5]
+  assert buckets.take("1.2.3.5") == 0  # another
+  now[0] = 0.25
+  assert buckets.take("1.2.3.4") == 0.25
+  now[0] = 0.5
+  assert buckets.take("1.2.3.4") == 0
+  now[0] = 100  # no more than a second's worth
+  assert [buckets.take("1.2.3.4") > 0 for _ in range(3)] == [False, False, True]
+  # One network of IPv6 is one client.
+  assert [buckets.take(f"2001:db8::{i}") > 0 for i in range(3)] == [False, False, True]  # fmt: skip
+  assert Buckets(0).take("1.2.3.4") == 0
+  for i in range(20_000):
+    buckets.take(f"10.0.{i // 250}.{i % 250}")
+  assert len(buckets._left) == 10_000
+
+
+def test_too_many_requests(made):
+  ask = made(rate=0.5)
+  assert ask("/parse", {"text": LINE}).status_code == 200
+  answer = ask("/parse", {"text": LINE})
+  assert answer.status_code == 429 and answer.headers["retry-after"] == "2"
+  assert answer.json() == {"error": "too many requests: 0.5 a second at most."}
+  assert ask("/health").status_code == 200
+
+
+def test_a_full_queue_and_an_impatient_client(made):
+  ask = made(works=False, queue=3, timeout=0.2)
+  worker = ask.service.worker
+  answer = ask("/translate", {"texts": [LINE] * 4})
+  assert answer.status_code == 503 and answer.headers["retry-after"] == "1"
+  assert (
+    answer.json()["error"] == "more than 3 sentences would wait; ask later."
+  )
+  job = worker.translate("pascal", [None] * 3)
+  assert ask("/translate", {"text": LINE}).status_code == 503
+  assert ask("/inspect", {"text": LINE}).status_code == 503
+  worker.leave("pascal", job)
+  # Nothing works: no answer comes, and what waited leaves the queue.
+  answer = ask("/translate", {"texts": [LINE] * 3})
+  assert answer.status_code == 503
+  assert answer.json()["error"].startswith("no answer within 0.2 seconds")
+  assert worker.waiting == 0
+  lines = ask("/translate", {"text": LINE, "stream": True}).text.splitlines()
+  assert [[*json.loads(line)] for line in lines] == [["error"]]
+  assert worker.waiting == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_goes_away_leaves_the_queue(made, stream):
+  ask = made(works=False)
+  body = json.dumps({"texts": [LINE] * 5, "stream": stream}).encode()
+  sent, waited = [], []
+
+  async def ends():
+    there = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive():
+      if there:
+        return there.pop()
+      await asyncio.sleep(0.05)
+      waited.append(ask.service.worker.waiting)
+      return {"type": "http.disconnect"}
+
+    async def send(message):
+      sent.append(message)
+
+    scope = {
+      **{"type": "http", "method": "POST", "path": "/translate"},
+      **{"headers": [(b"host", b"localhost")], "query_string": b""},
+    }
+    await asyncio.wait_for(ask.app(scope, receive, send), 10)
+
+  asyncio.run(ends())
+  assert waited == [5] and ask.service.worker.waiting == 0
+  assert 'path="/translate",status="499"' in ask("/metrics").text or stream
+
+
+def test_before_and_after(made):
+  ask = made(works=False)
+  for state in ("starting", "ending"):
+    ask.service.state = state
+    answer = ask("/health")
+    assert (answer.status_code, answer.json()) == (503, {"status": state})
+    answer = ask("/translate", {"text": LINE})
+    assert answer.status_code == 503 and answer.headers["retry-after"] == "5"
+    assert answer.json() == {"error": f"the server is {state}."}
+    assert ask("/runs").status_code == 200
+
+
+def test_a_fault_of_ours_is_in_the_log_alone(made, monkeypatch, caplog):
+  ask = made(works=False)
+  monkeypatch.setattr(ask.service, "runs", {"pascal": None})
+  with caplog.at_level(logging.ERROR):
+    answer = ask("/runs")
+  assert answer.status_code == 500
+  assert "NoneType" not in answer.text and "Traceback" not in answer.text
+  (record,) = caplog.records
+  (name,) = record.args
+  assert f"its log has it as {name}." in answer.json()["error"]
+  assert "AttributeError" in caplog.text
+
+
+def test_names_of_the_host_and_pages_elsewhere(made):
+  ask = made(works=False)
+
+  def status(host, **headers):
+    headers = {"host": host, **headers}
+    return ask("/runs", headers=headers.items()).status_code
+
+  for host in ("localhost:8080", "127.0.0.1", "[::1]:8080", "LOCALHOST"):
+    assert status(host) == 200, host
+  for host in ("evil.example", "localhost.evil.example", "10.0.0.1", "", "["):
+    assert status(host) == 400, host
+  assert status("localhost:1", origin="http://localhost:1") == 200
+  for origin in ("http://localhost:2", "https://evil.example", "null"):
+    assert status("localhost:1", origin=origin) == 403, origin
+  named = {"allowed_hosts": ["*.example.org"], "origins": ["https://a.test"]}
+  ask = made(works=False, doors={"host": "0.0.0.0", **named})
+  for host in ("a.example.org", "10.0.0.1:80", "[2001:db8::1]"):
+    assert status(host) == 200, host
+  assert status("example.org.evil.example") == 400
+  headers = {"origin": "https://a.test"}
+  answer = ask("/runs", headers=headers.items())
+  assert answer.headers["access-control-allow-origin"] == "https://a.test"
+  headers["access-control-request-method"] = "POST"
+  answer = ask("/translate", method="OPTIONS", headers=headers.items())
+  assert answer.status_code == 200
+  assert "POST" in answer.headers["access-control-allow-methods"]
+
+
+def test_metrics(ask):
+  ask("/translate", {"text": LINE})
+  ask("/no/such/path?of=many")
+  text = ask("/metrics").text
+  for line in (
+    'jaxsyn_requests_total{path="/translate",status="200"}',
+    'jaxsyn_requests_total{path="other",status="404"}',
+    'jaxsyn_request_seconds_bucket{le="0.1",path="/translate"}',
+    'jaxsyn_sentences_total{run="pascal"}',
+    'jaxsyn_batch_sentences_count{run="pascal"}',
+    "jaxsyn_queue_sentences 0.0",
+    "jaxsyn_programs ",
+    "process_resident_memory_bytes",
+  ):
+    assert line in text
+  assert "/no/such/path" not in text
+
+
+def test_a_run_without_a_parser_takes_trees_alone(runs, tmp_path, made):
+  folder = tmp_path / "no_parser"
+  shutil.copytree(runs["pascal"], folder)
+  (folder / "parser.source.udpipe").unlink()
+  one = Served(Place("bare", (str(folder),)))
+  ask = made(works=False)
+  ask.service.runs["bare"] = one
+  try:
+    assert one.described["parser"] is False
+    answer = ask("/parse", {"text": LINE, "run": "bare"})
+    assert answer.status_code == 422
+    assert "such parser model" in answer.json()["error"]
+    from jaxsyn.data.sentence.stream import parses_of_text
+
+    (cannot, can) = one.reading.read([LINE, *parses_of_text(TREE.format(2, 0), "it")])  # fmt: skip
+    assert "such parser model" in str(cannot)
+    assert can[0]["source_head"].tolist() == [1, 1]
+  finally:
+    one.close()
+
+
+def test_a_parser_that_dies_is_started_again(served):
+  reading = served[0].reading
+  before = reading.parse(LINE)
+  reading._workers._process.kill()
+  reading._workers._process.wait()
+  for _ in range(3):  # of two processes one was killed
+    assert reading.parse(LINE) == before
+    ((example, cut),) = reading.read([LINE])
+    assert not cut and len(example["source_head"]) == 4

@@ -1,0 +1,228 @@
+"""A server at a real port: clients that take their time, and its end."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from asked_services import LINE
+
+from jaxsyn.errors import InputError
+from jaxsyn.serving import body, server
+from jaxsyn.serving.guard import Doors
+from jaxsyn.serving.limits import Limits
+from jaxsyn.serving.service import Service
+
+POST = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@contextlib.contextmanager
+def listening(service):
+  """The port at which a service answers, by a thread of this process."""
+  at = server.bound("127.0.0.1", 0)
+  running = server.made(service, Doors())
+  thread = threading.Thread(
+    target=lambda: asyncio.run(running.serve(sockets=[at]))
+  )
+  port = at.getsockname()[1]
+  thread.start()
+  while not running.started:
+    time.sleep(0.01)
+  try:
+    yield port
+  finally:
+    running.should_exit = running.force_exit = True
+    thread.join(30)
+    at.close()
+
+
+@pytest.fixture
+def port(served, monkeypatch):
+  """Of a service that is in a hurry with its clients; it translates nothing."""
+  monkeypatch.setattr(server, "HEADERS", 1.0)
+  monkeypatch.setattr(server, "STUCK", 1.0)
+  monkeypatch.setattr(body, "SECONDS", 1.0)
+  monkeypatch.setattr(body, "_LINGER", 0.2)
+  service = Service(served, Limits(connections=20, max_bytes=100_000))
+  service.state = "ok"
+  with listening(service) as port:
+    yield port
+
+
+def spoken(port, *parts, every=0.0):
+  """What is answered to some bytes, until the server hangs up."""
+  with socket.create_connection(("127.0.0.1", port), timeout=20) as own:
+    with contextlib.suppress(ConnectionError):
+      for part in parts:
+        own.sendall(part)
+        time.sleep(every)
+    said = b""
+    with contextlib.suppress(ConnectionError):
+      while part := own.recv(65536):
+        said += part
+  return said
+
+
+def test_clients_that_take_their_time_are_cut_off(port):
+  began = time.monotonic()
+  assert spoken(port) == b""  # says nothing
+  assert (
+    spoken(port, *[b"GET / HTTP/1.1\r\nX: "] + [b"y"] * 40, every=0.1) == b""
+  )
+  half = POST + b"Content-Length: 100\r\n\r\n{"
+  said = spoken(port, half)
+  assert said.startswith(b"HTTP/1.1 408 ") and b"did not come within" in said
+  drops = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+  said = spoken(port, drops, *[b"1\r\n{\r\n"] * 40, every=0.1)
+  assert b" 408 " in said or said == b""
+  assert time.monotonic() - began < 30
+  assert b'{"status": "ok"}' in spoken(
+    port,
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+  )
+
+
+def test_bodies_without_an_end(port):
+  said = spoken(port, POST + b"Content-Length: 10000000000\r\n\r\n", *[b"x" * 65536] * 50)  # fmt: skip
+  assert b" 413 " in said[:20] or said == b""
+  chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+  spoken(port, POST + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 50)
+  # One that ends at once is told why.
+  said = spoken(port, POST + b"Content-Length: 200000\r\n\r\n" + b"x" * 200_000)
+  assert said.startswith(b"HTTP/1.1 413 ") and b"at most 100,000 bytes" in said
+
+
+@pytest.mark.parametrize(
+  "line",
+  [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # speaks TLS
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET /\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",  # no Host
+    b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 100_000 + b"\r\n",
+    POST + b"Content-Length: -1\r\n\r\n",
+    POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+    POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+  ],
+)
+def test_what_is_no_http(port, line):
+  said = spoken(port, line)
+  assert said == b"" or said.startswith(b"HTTP/1.1 400 ")
+  assert b"Traceback" not in said
+  if said:
+    assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]
+
+
+def test_who_takes_no_answer_is_cut_off(port):
+  """Asks again and again, and never reads."""
+  with socket.create_connection(("127.0.0.1", port)) as own:
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    own.settimeout(0.5)
+    end = time.monotonic() + 30
+    with pytest.raises(ConnectionError):
+      while time.monotonic() < end:
+        with contextlib.suppress(TimeoutError):
+          own.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
+
+
+def test_too_many_connections(port):
+  with contextlib.ExitStack() as stack:
+    for _ in range(20):
+      stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+    said = spoken(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 503 ") and b"Retry-After" in said
+
+
+def test_half_closed(port):
+  with socket.create_connection(("127.0.0.1", port), timeout=20) as own:
+    own.sendall(POST + b"Content-Length: 50\r\n\r\n{")
+    own.shutdown(socket.SHUT_WR)
+    with contextlib.suppress(ConnectionError):
+      while own.recv(4096):
+        pass
+
+
+def test_a_port_that_is_taken():
+  with server.bound("127.0.0.1", 0) as one:
+    one.listen()
+    port = one.getsockname()[1]
+    with pytest.raises(InputError, match=f"--port={port}: Address already"):
+      server.bound("127.0.0.1", port)
+  with pytest.raises(InputError, match=r"--host=192\.0\.2\.1"):
+    server.bound("192.0.2.1", 0)
+  with pytest.raises(InputError, match=r"--host=no\.such\.host\.invalid"):
+    server.bound("no.such.host.invalid", 0)
+
+
+def test_it_starts_and_ends_amid_work(runs, environment):
+  """All of it in a process: what is asked before its end is answered."""
+  command = [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
+  flags = ["--port=0", "--compile=0", "--beam=2", "--together=2"]
+  process = subprocess.Popen(
+    [*command, *flags],
+    env=environment | {"PYTHONUNBUFFERED": "1"},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  try:
+    line = process.stdout.readline()
+    found = re.fullmatch(r"serving it at http://127\.0\.0\.1:(\d+)\n", line)
+    assert found, process.stderr.read()
+    client = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=300)
+    client.request("GET", "/health")
+    assert json.load(client.getresponse()) == {"status": "ok"}
+    told = {"texts": [LINE] * 6, "nbest": 2, "stream": True}
+    client.request("POST", "/translate", json.dumps(told))
+    answer = client.getresponse()
+    first = json.loads(answer.readline())
+    assert len(first["nbest"]) == 2
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    with pytest.raises(OSError):
+      http.client.HTTPConnection("127.0.0.1", int(found[1])).request("GET", "/")
+    rest = [json.loads(line) for line in answer]
+    assert sorted([first["index"], *(one["index"] for one in rest)]) == [
+      *range(6)
+    ]
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert (out, err) == ("", "ended by SIGTERM\n")
+  finally:
+    process.kill()
+    process.wait()
+
+
+def test_the_second_ctrl_c_ends_it_at_once(runs, environment):
+  command = [sys.executable, "-m", "jaxsyn", "serve", str(runs["pascal"])]
+  process = subprocess.Popen(
+    [*command, "--port=0", "--compile=0"],
+    env=environment | {"PYTHONUNBUFFERED": "1"},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  try:
+    port = int(process.stdout.readline().rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as own:
+      # A body that comes: the server waits for it.
+      own.sendall(POST + b"Content-Length: 100\r\n\r\n{")
+      time.sleep(0.5)
+      os.kill(process.pid, signal.SIGINT)
+      time.sleep(1)
+      assert process.poll() is None
+      os.kill(process.pid, signal.SIGINT)
+      _, err = process.communicate(timeout=15)
+    assert process.returncode == 130 and err.endswith("interrupted\n")
+  finally:
+    process.kill()
+    process.wait()
