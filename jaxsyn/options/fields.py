@@ -115,6 +115,8 @@ class Said:
     resume: whether a run that is gone on with may have another value.
     neutral: whether it changes no figure: runs with other values compare, and
       one that is gone on with may have another.
+    later: whether what was written before it was there is read, as if it had
+      the default.
     chooser: of a field that names choices.
   """
 
@@ -122,6 +124,7 @@ class Said:
   unit: str = ""
   resume: bool = False
   neutral: bool = False
+  later: bool = False
   chooser: Chooser | None = None
 
 
@@ -215,7 +218,8 @@ def from_config(
   for name, (own, hint) in fields.items():
     if name not in config:
       bare = own.default is own.default_factory is dataclasses.MISSING
-      if bare or (how.whole and _KEY in own.metadata):
+      lacked = how.whole and _KEY in own.metadata and not said(own).later
+      if bare or lacked:
         raise (at / name).error(MISSING if how.whole else " is missing.")
     elif chooser := said(own).chooser:
       values[name] = chooser.read(name, config, at, how)

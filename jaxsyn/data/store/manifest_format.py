@@ -70,6 +70,7 @@ class SplitFacts:
   files: tuple[str, ...] = ()
   raw_sha256: Sha256OrNone = ""
   brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
+  linked: Number = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +112,7 @@ class Manifest:
   options: Prepare
   files: dict[FileName, File]
   brackets: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+  alignments: bool = False
   annotations: tuple[str, ...] = ()
   labels: dict[str, dict[str, tuple[str, ...]]] = dataclasses.field(
     default_factory=dict
