@@ -9,6 +9,8 @@ import pytest
 from raw_corpora import corpus, lines_of, nothing_made
 from toy_folders import data_of, opened
 
+from jaxsyn import train
+from jaxsyn.configs import systems
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.options import Sampling
 from jaxsyn.data.store import example_check, manifests
@@ -191,12 +193,13 @@ def test_a_run_that_asks_for_links_that_are_not_there_is_told(tmp_path):
   config = with_links(tmp_path)
   config.prepare.alignments = {}
   folder = build.run(config)
-  records = PreparedSplit(folder, "train")
-  assert "links" not in records.features
-  with pytest.raises(
-    InputError, match=r"has none\. Prepare it again with config"
-  ):
-    opened(records, {"links"})
+  assert "links" not in PreparedSplit(folder, "train").features
+  asked = systems.apply(
+    config.copy_and_resolve_references(), "guided_alignment"
+  )
+  with pytest.raises(InputError, match=r"the prepared data has none\. Prepare"):
+    train.run(asked, tmp_path / "run")
+  assert not (tmp_path / "run").exists()
   before = manifests.read(folder)["key"]
   config = with_links(tmp_path / "again")
   config.data.directory = str(folder)
