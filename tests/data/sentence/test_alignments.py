@@ -3,13 +3,18 @@
 import numpy as np
 import pytest
 
+from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.tasks import Constituency, Parsing
 from jaxsyn.data.options import Subwords
 from jaxsyn.data.schema import LINKED
 from jaxsyn.data.sentence import alignments
 from jaxsyn.data.sentence.alignments import parsed, pharaoh, regrouped
+from jaxsyn.data.sentence.example import rearranged, tagged
+from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.vocabulary import Pieces, train
+from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
 
 
@@ -94,3 +99,27 @@ def test_a_batch_links_the_subwords_of_linked_words():
   assert (
     nobody["links_BTS"].shape == (2, 5, 7) and not nobody["links_BTS"].any()
   )
+
+
+def test_subwords_that_are_put_in_are_of_no_word():
+  """Tags, brackets and a mixture's tag; brackets as a target have no links."""
+  pair = {
+    **example([0, 0, 1, -1], [0, 1, -1], [(0, 0)]),
+    "source_id": np.array([5, 6, 7, 3], np.int32),
+    "target_id": np.array([5, 6, 3], np.int32),
+  }
+  new = tagged(pair, 9)
+  assert new["source_id"].tolist() == [9, 5, 6, 7, 9, 3]
+  assert new["source_unit"].tolist() == [-1, 0, 0, 1, -1, -1]
+  turned = rearranged(pair, np.array([2, -1, 0, 1, 3]), np.full(5, 8))
+  assert turned["source_unit"].tolist() == [1, -1, 0, 0, -1]
+  tree = np.array([opening(1), 0, 1, CLOSE])
+  sizes = {"source": 10, "target": 10}
+  parse = Parsing().make(pair, tree, Constituency(), sizes)
+  assert set(parse["target_unit"].tolist()) == {-1}
+  assert len(parse["target_unit"]) == len(parse["target_id"])
+  rows = Rows.of(
+    [pair, {**pair, "source_unit": np.array([-1])}], ["source_unit"]
+  )
+  flat, start = mixture._tagged(rows, "source_unit", 9)
+  assert flat.tolist() == [-1, 0, 0, 1, -1, -1] and start.tolist() == [0, 5, 6]
