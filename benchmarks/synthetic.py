@@ -15,7 +15,7 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns
-from jaxsyn.data.schema import EOS, FEATURES, NO_WORD, SPECIAL
+from jaxsyn.data.schema import EOS, FEATURES, LINKED, NO_WORD, SPECIAL
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.rows import Example
@@ -33,6 +33,7 @@ def manifest(vocabulary: int) -> dict[str, Any]:
     "sides": list(sides),
     "vocabulary": {s: {"size": vocabulary, "sha256": ""} for s in sides},
     "relations": {side: names for side in sides},
+    "alignments": True,
     "annotations": [*ANNOTATIONS],
     "labels": {
       side: {
@@ -65,7 +66,13 @@ class Text:
     return [self._pair(rng) for _ in range(self.distinct)]
 
   def _pair(self, rng: np.random.Generator) -> Example:
-    return {**self._side("source", rng), **self._side("target", rng)}
+    pair = {**self._side("source", rng), **self._side("target", rng)}
+    words = min(
+      int(pair[f"{side}_unit"].max()) for side in ("source", "target")
+    )
+    own = np.arange(words)
+    links = np.r_[np.c_[own, own], np.c_[own + 1, own]]
+    return {**pair, "links": links.ravel().astype(np.int32)}
 
   def _side(self, side: str, rng: np.random.Generator) -> Example:
     subwords = int(rng.integers(self.longest - self.longest // 8, self.longest))
@@ -78,6 +85,7 @@ class Text:
     made = {
       "id": np.r_[ids, EOS],
       "word": word_S,
+      "unit": word_S,
       "head": head_W,
       "relation": rng.integers(1, RELATIONS + 1, words),
       "parent_mid": trees.parent_mid(word_S, head_W),
@@ -98,6 +106,8 @@ class Text:
     """Batches of one shape with what the plan reads."""
     examples = self.examples()
     names = sorted({"source_id", "target_id", *plan.features})
+    if "links" in names:
+      names = [*(name for name in names if name not in LINKED), *LINKED]
     columns = Columns.of(examples, names)
     sizes = (rows, *(self.longest,) * 4)
     rng = np.random.default_rng(1)

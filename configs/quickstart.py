@@ -24,6 +24,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
   for split in ("train", "validation", "test"):
     config.prepare.splits[split] = (f"{split}.en", f"{split}.qaa")
     config.prepare.parse.target_conllu[split] = f"{split}.qaa.conllu"
+    config.prepare.alignments[split] = (f"{split}.align",)
   # The source is parsed, as real text is; the target, which has trees in
   # training only, has those of the grammar.
   config.prepare.parse.sides = ("source", "target")

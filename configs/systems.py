@@ -21,6 +21,7 @@ from jaxsyn.configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
 from jaxsyn.syntax import PARTS
+from jaxsyn.training.losses import LOSSES
 
 
 def transformer(config: ConfigDict) -> None:
@@ -179,6 +180,15 @@ def given_weighting(config: ConfigDict) -> None:
   config.parts.encoder.given_weighting = PARTS.section("given_weighting")
 
 
+def guided_alignment(config: ConfigDict) -> None:
+  """A head of cross-attention learns given word alignments: Garg et al. 2019.
+
+  Head 0 of the last decoder layer but one, weight 0.05. The data is to be
+  prepared with config.prepare.alignments.
+  """
+  config.losses.guided_alignment = LOSSES.section("guided_alignment")
+
+
 def pascal_linear_tree(config: ConfigDict) -> None:
   """Control: PASCAL where the parent of a word is the previous word."""
   pascal(config)
@@ -210,6 +220,7 @@ SYSTEMS = {
     pascal,
     pascal_ignoring,
     given_weighting,
+    guided_alignment,
     relative,
     dependency_relative,
     dependency_relative_both,

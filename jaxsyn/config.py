@@ -23,6 +23,7 @@ from jaxsyn.options import (
   CONFIG,
   WHOLE,
   Named,
+  Strictness,
   any_of,
   as_dict,
   from_config,
@@ -203,11 +204,12 @@ def moved(name: str) -> str:
   return ""
 
 
-def read_config(config: Mapping[str, Any]) -> Config:
+def read_config(config: Mapping[str, Any], how: Strictness = WHOLE) -> Config:
   """Checks a whole config.
 
   Args:
     config: a ConfigDict as `get_config` returns it, or a plain nested dict.
+    how: how strictly.
 
   Raises:
     InputError: a field is unknown, missing or of a wrong type; the message
@@ -218,7 +220,7 @@ def read_config(config: Mapping[str, Any]) -> Config:
   for old in MOVED:
     if _holds(config, old):
       raise InputError(moved(old))
-  return from_config(Config, config, CONFIG, WHOLE)
+  return from_config(Config, config, CONFIG, how)
 
 
 def _holds(config: Any, name: str) -> bool:

@@ -94,6 +94,10 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     raise InputError("config.losses is empty: nothing to train on.")
   for name, loss in losses.items():
     loss.check(CONFIG / "losses" / name, spec)
+  if spec.model.attention == "fused":
+    shown = sorted({s for loss in losses.values() for s in loss.shown(spec)})
+    spec = dataclasses.replace(spec, shown=tuple(shown))
+  losses = {name: loss.settled(spec) for name, loss in losses.items()}
   recipe = Recipe(
     model=contract.make(spec),
     losses=losses,

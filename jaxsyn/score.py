@@ -10,6 +10,10 @@ of it (`jaxsyn.scoring.significance` says how they differ).
 How probable a run finds translations, whoever made them:
 
 python -m jaxsyn.score --force --workdir runs/pascal --source test.en --hypothesis a.de
+
+How far alignments of words are from others, by alignment error rate:
+
+python -m jaxsyn.score --aer --reference test.align --hypothesis a.align
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from jaxsyn import cli
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.scoring import buckets, significance, tokenizers
+from jaxsyn.scoring import alignments, buckets, significance, tokenizers
 from jaxsyn.scoring.results import Results, ScoredBucket
 from jaxsyn.scoring.scorers import Scored
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
@@ -193,9 +197,25 @@ def _tell_words(values: flags.FlagValues) -> None:
     )
 
 
+def _aer(values: flags.FlagValues) -> None:
+  if len(values.reference) != 1 or not values.hypothesis:
+    raise InputError(
+      "--aer needs one --reference and a --hypothesis or more, files of links."
+    )
+  found = alignments.run(values.reference[0], values.hypothesis)
+  if values.json:
+    plain = {name: dataclasses.asdict(one) for name, one in found.items()}
+    print(json.dumps(plain, indent=2, ensure_ascii=False))
+  else:
+    print(alignments.as_text(found))
+
+
 def _main(values: flags.FlagValues) -> None:
   if values.force:
     forcing.main(values)
+    return
+  if values.aer:
+    _aer(values)
     return
   if not values.reference or not values.hypothesis:
     raise InputError("--reference and --hypothesis are needed, each a file.")
@@ -247,6 +267,12 @@ def define_flags() -> None:
     "CoNLL-U of the sources: adds scores by depth, dependency length, clauses "
     "and projectivity, and counts its words. With --source a line may hold "
     "several trees or none.",
+  )
+  flags.DEFINE_bool(
+    "aer",
+    False,
+    "The files have alignments, i-j as in 0-0 1-2, the reference also i?j or "
+    "ipj, which are possible alone: print alignment error rates.",
   )
   flags.DEFINE_bool("json", False, "Print JSON instead of tables.")
   forcing.define()

@@ -284,7 +284,7 @@ class Session:
     """
     vocabulary = self.sources.vocabularies[1]
     ids = [
-      vocabulary.ids(self._normal(one)) if isinstance(one, str) else list(one)
+      self.subwords(one) if isinstance(one, str) else list(one)
       for one in targets
     ]
     # Of an n-best list each source is read once.
@@ -301,6 +301,10 @@ class Session:
       pieces = (*vocabulary.pieces(own), SPECIAL[EOS])
       scored.append(Scored(pieces, tuple(log_p_T.tolist()), total, score))
     return scored
+
+  def subwords(self, translation: str) -> list[int]:
+    """A translation as the vocabulary cuts it, without the end sign."""
+    return self.sources.vocabularies[1].ids(self._normal(translation))
 
   @property
   def compilations(self) -> int:

@@ -198,6 +198,8 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     ]
     if split.brackets:
       facts[split.name]["brackets"] = records.brackets(own)
+    if split.alignments:
+      facts[split.name]["linked"] = sum(fact["linked"] for fact in own)
   models = _copy_models(inputs, tools)
   known, data = tools.known, config.data
   title = _title(inputs, models["vocabulary"])
@@ -210,6 +212,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
         known["sides"],
         relations=known["relations"],
         brackets="brackets" in known,
+        alignments="alignments" in known,
         annotations=known.get("annotations", ()),
         labels=known.get("labels"),
       ),

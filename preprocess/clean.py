@@ -20,6 +20,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.options import Clean
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
+from jaxsyn.preprocess import links
 from jaxsyn.preprocess.corpus import Chunk, Split, Tools
 from jaxsyn.preprocess.work import Facts, Output
 
@@ -43,6 +44,8 @@ def clean(tools: Tools, number: int, out: Output) -> Facts:
     if chunk.normalised(side):
       were = chunk.texts(side)
       changed[side] = sum(a != b for a, b in zip(were, lines, strict=True))
+  if chunk.split.alignments:
+    links.given(chunk, pairs)  # what is wrong is told before trees are made
   before, after = steps(tools) if tools.is_train(chunk.split) else ({}, {})
   kept = np.ones(len(pairs), bool)
   if _repeats(tools, chunk.split):

@@ -43,6 +43,9 @@ class Split:
       follow each other.
     trees: side -> files of the trees of all its lines, where they are given.
     brackets: files of constituency trees of all lines of the source.
+    alignments: files of the links of all lines.
+    aligned: side -> files of the words that these link, where they are not
+      those between the blanks of the text.
   """
 
   name: str
@@ -50,6 +53,10 @@ class Split:
   texts: Mapping[str, tuple[int, ...]]
   trees: Mapping[str, tuple[int, ...]]
   brackets: tuple[int, ...] = ()
+  alignments: tuple[int, ...] = ()
+  aligned: Mapping[str, tuple[int, ...]] = dataclasses.field(
+    default_factory=dict
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,9 +257,20 @@ class Chunk:
 
   def brackets(self) -> list[tuple[str, str]]:
     """Of the constituency tree of each line: where it is, and itself."""
+    return self._placed(self.split.brackets)
+
+  def alignments(self) -> list[tuple[str, str]]:
+    """The same of the links of each line."""
+    return self._placed(self.split.alignments)
+
+  def aligned(self, side: str) -> list[tuple[str, str]]:
+    """The same of the words that these link, where a side has such files."""
+    return self._placed(self.split.aligned[side])
+
+  def _placed(self, files: Sequence[int]) -> list[tuple[str, str]]:
     return [
       (f"{self.tools.job.files[file].file}:{number}", text)
-      for file, part in self._parts(self.split.brackets)
+      for file, part in self._parts(files)
       for number, text in enumerate(self._read(file, part), part.start + 1)
     ]
 

@@ -10,7 +10,7 @@ import concurrent.futures
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxsyn.config import Config
@@ -44,6 +44,8 @@ class RawSplit:
     lines: which it takes, as config.prepare.splits says.
     trees: side -> CoNLL-U of all lines, where trees are not to be parsed.
     brackets: constituency trees of all lines of the source.
+    alignments: links of all lines.
+    aligned: side -> the words that these link, where they are not the text's.
   """
 
   name: str
@@ -51,6 +53,8 @@ class RawSplit:
   lines: str = ""
   trees: dict[str, Paths] = dataclasses.field(default_factory=dict)
   brackets: Paths = ()
+  alignments: Paths = ()
+  aligned: dict[str, Paths] = dataclasses.field(default_factory=dict)
 
   @property
   def columns(self) -> bool:
@@ -61,8 +65,9 @@ class RawSplit:
 
   @property
   def files(self) -> list[pathlib.Path]:
-    """All that it is made from: texts and trees."""
-    groups = (*self.texts.values(), *self.trees.values(), self.brackets)
+    """All that it is made from: texts, trees and links."""
+    groups = [*self.texts.values(), *self.trees.values(), self.brackets]
+    groups += [self.alignments, *self.aligned.values()]
     return list(dict.fromkeys(file for group in groups for file in group))
 
 
@@ -95,7 +100,7 @@ class Inputs:
 
   @property
   def files(self) -> list[pathlib.Path]:
-    """The files that splits are made from: texts and trees."""
+    """The files that splits are made from: texts, trees and links."""
     return [file for split in self.splits.values() for file in split.files]
 
   def sha256(self, split: RawSplit) -> str:
@@ -128,8 +133,14 @@ class Inputs:
         side: made.add(paths, form="trees", measured=True)
         for side, paths in split.trees.items()
       }
-      brackets = made.add(split.brackets)
-      splits.append(Split(split.name, split.lines, texts, trees, brackets))
+      splits.append(
+        Split(
+          *(split.name, split.lines, texts, trees),
+          brackets=made.add(split.brackets),
+          alignments=made.add(split.alignments),
+          aligned={s: made.add(paths) for s, paths in split.aligned.items()},
+        )
+      )
     parsers = {
       side: (self.specs[side], parser.identity)
       for side, parser in self.parsers.items()
@@ -219,7 +230,23 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
     splits[name] = RawSplit(name, found, lines)
     said = (", ".join(map(str, found[side])) for side in schema.SIDES)
     print(f"reading {name}: {', '.join(dict.fromkeys(said))}", flush=True)
-  _find_trees(config, splits, raw_dir, find=find, downloads=downloads)
+
+  def beside(at: str, file: str) -> Paths:
+    if file in downloads:
+      return find(file)
+    for place in (files.path_of(raw_dir) / file, files.path_of(file)):
+      if files.is_file(place):
+        return (place,)
+    raise InputError(
+      f"config.prepare.{at}: there is no file {file}, nor is it in the folder"
+      f" of the raw files ({raw_dir or 'not set'})."
+    )
+
+  _find_trees(config, splits, beside)
+  for name, named in config.prepare.alignments.items():
+    links, *words = (beside(f"alignments.{name}", file) for file in named)
+    splits[name].alignments = links
+    splits[name].aligned = dict(zip(schema.SIDES, words))
   parsers: dict[str, Parser | None] = {}
   specs: dict[str, ParserSpec] = {}
   for side in config.prepare.parse.sides:
@@ -252,25 +279,17 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
 def _find_trees(
   config: Config,
   splits: Mapping[str, RawSplit],
-  raw_dir: str,
-  *,
-  find: Callable[[str], Paths],
-  downloads: Collection[str],
+  beside: Callable[[str, str], Paths],
 ) -> None:
-  """Finds the files of trees that are given, and tells the splits."""
+  """Finds the files of trees that are given, and tells the splits.
+
+  Args:
+    beside: finds a file that an option of config.prepare names.
+  """
   wanted = config.prepare.parse
 
   def files_of(option: str, name: str) -> Paths:
-    file = getattr(wanted, option)[name]
-    if file in downloads:
-      return find(file)
-    for place in (files.path_of(raw_dir) / file, files.path_of(file)):
-      if files.is_file(place):
-        return (place,)
-    raise InputError(
-      f"config.prepare.parse.{option}.{name}: there is no file {file}, nor is"
-      f" it in the folder of the raw files ({raw_dir or 'not set'})."
-    )
+    return beside(f"parse.{option}.{name}", getattr(wanted, option)[name])
 
   for side in wanted.sides:
     given = getattr(wanted, f"{side}_conllu")
@@ -281,6 +300,16 @@ def _find_trees(
       splits[name].trees[side] = files_of(f"{side}_conllu", name)
   for name in wanted.source_brackets:
     splits[name].brackets = files_of("source_brackets", name)
+
+
+def _linked(
+  split: RawSplit, of: Callable[[Paths], list[str]]
+) -> dict[str, Any]:
+  """What `_key` has of alignments; nothing where there are none."""
+  if not split.alignments:
+    return {}
+  words = {side: of(paths) for side, paths in split.aligned.items()}
+  return {"alignments": of(split.alignments), "aligned": words}
 
 
 def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
@@ -315,7 +344,7 @@ def _key(
     del said[name]
   for side in schema.SIDES:  # their content counts, below
     del said["parse"][side], said["parse"][f"{side}_conllu"]
-  del said["parse"]["source_brackets"]
+  del said["parse"]["source_brackets"], said["alignments"]
   if vocabularies:
     said["vocabulary"] = {side: v.sha256 for side, v in vocabularies.items()}
   facts = {
@@ -330,6 +359,7 @@ def _key(
         "texts": {side: of(paths) for side, paths in split.texts.items()},
         "trees": {side: of(paths) for side, paths in split.trees.items()},
         "brackets": of(split.brackets),
+        **_linked(split, of),
       }
       for name, split in splits.items()
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from jaxsyn.config import Config
 from jaxsyn.data import schema
@@ -46,6 +46,7 @@ def check(config: Config) -> None:
         f"config.prepare.parse.{side}_conllu must name a file for each split"
         f" ({', '.join(sorted(prepare.splits))}), has {sorted(given)}."
       )
+  _check_alignments(data, prepare.alignments, prepare.splits)
   given = prepare.parse.source_brackets
   if given and not {data.train} <= set(given) <= set(prepare.splits):
     raise InputError(
@@ -53,6 +54,24 @@ def check(config: Config) -> None:
       f" {data.train} and may for others of {', '.join(sorted(prepare.splits))},"
       f" has {sorted(given)}."
     )
+
+
+def _check_alignments(
+  data: Data, given: Mapping[str, Sequence[str]], splits: Collection[str]
+) -> None:
+  """Raises InputError for alignments of no split, or not of training."""
+  if given and not {data.train} <= set(given) <= set(splits):
+    raise InputError(
+      "config.prepare.alignments must name the files of the split"
+      f" {data.train} and may those of others of {', '.join(sorted(splits))},"
+      f" has {sorted(given)}."
+    )
+  for name, said in given.items():
+    if len(said) not in (1, 3):
+      raise InputError(
+        f"config.prepare.alignments.{name} must be (file,), or (file, source,"
+        f" target) with the files of the words that it links, got {said!r}."
+      )
 
 
 def entries(said: Sequence[str]) -> tuple[tuple[str, str], str]:

@@ -125,6 +125,7 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
     "sides": list(sides),
     "relations": relations,
     **({"brackets": {"source": brackets}} if brackets else {}),
+    **({"alignments": True} if options.alignments else {}),
     **({"annotations": list(annotations)} if annotations and sides else {}),
     **({"labels": of_words} if any(of_words.values()) else {}),
   }

@@ -4,8 +4,8 @@
 
 After it: `jaxsyn prepare --config quickstart`, which
 knows nothing of the English gold trees and parses the raw text with the parser
-made here, as is done for real text. The target side has its gold trees: they
-are needed in training only. The language: `preprocess.toy`.
+made here, as is done for real text. The target side has its gold trees, and
+words their gold alignments: they are needed in training only. The language: `preprocess.toy`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from absl import flags
 
 from jaxsyn import cli
 from jaxsyn.data import schema
+from jaxsyn.data.sentence.alignments import pharaoh
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import number_flag
@@ -69,10 +70,10 @@ class Report:
 def run(
   output: str | os.PathLike[str], seed: int = 1, sizes: Sizes | None = None
 ) -> Report:
-  """Writes the texts, the gold trees of both sides, the parser, the report.
+  """Writes texts, gold trees of both sides, alignments, parser and report.
 
   By name: <split>.en, <split>.qaa, <split>.en.conllu, <split>.qaa.conllu,
-  quickstart.udpipe, report.json.
+  <split>.align, quickstart.udpipe, report.json.
 
   Args:
     output: a folder, made if it is not there; files of an earlier run are
@@ -98,6 +99,8 @@ def run(
       )
       files.write_text(output / f"{split}.{language}", text)
       files.write_text(output / f"{split}.{language}.conllu", trees)
+    links = "".join(f"{pharaoh(pair.links())}\n" for pair in pairs)
+    files.write_text(output / f"{split}.align", links)
   began = time.perf_counter()
   model = parser.train_parser(splits["train"][: sizes.parser])
   seconds = time.perf_counter() - began

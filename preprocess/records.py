@@ -17,12 +17,11 @@ from jaxsyn.data.sentence import example
 from jaxsyn.data.store import manifests, tfrecord
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.rows import TOGETHER, Rows
-from jaxsyn.preprocess import constituents, parse, report
+from jaxsyn.preprocess import constituents, links, parse, report
 from jaxsyn.preprocess.corpus import Tools
 from jaxsyn.preprocess.work import Facts, Output
 
 RECORDS = "records"
-_GIVEN = "source_brackets"
 
 
 def encode(tools: Tools, number: int, out: Output) -> Facts:
@@ -35,15 +34,22 @@ def encode(tools: Tools, number: int, out: Output) -> Facts:
   kept = tools.work.read_arrays(f"trees/{number}.rows")["rows"]
   texts, sentences = _sentences(tools, number)
   facts: Facts = {}
-  given: list[np.ndarray] = []
+  given: list[dict[str, np.ndarray]] = [{} for _ in kept]
   if labels := known.get("brackets"):
     ids = schema.relation_ids(labels["source"])
-    given, facts = constituents.features(
+    brackets, facts = constituents.features(
       chunk, kept.tolist(), tools.vocabularies["source"], ids
     )
+    given = [{"source_brackets": one} for one in brackets]
+  if known.get("alignments"):
+    linked, own = links.features(chunk, kept.tolist(), tools.vocabularies)
+    given, facts = [a | b for a, b in zip(given, linked)], facts | own
   how = manifests.encoding(known)
   how["vocabularies"] = tuple(tools.vocabularies[s] for s in schema.SIDES)
   features = tuple(manifests.features(known))
+  beside = [
+    name for name in features if name in (*schema.GIVEN, *schema.LINKED)
+  ]
   serialize = serializer(features)
   counts = report.Counts(known["sides"])
   parts, frames = [Rows.of([], features)], list[bytes]()
@@ -52,10 +58,9 @@ def encode(tools: Tools, number: int, out: Output) -> Facts:
     source, target = (own[some] for own in sentences)
     lines = chunk.lines.start + kept[some] + 1
     rows = example.encode_all(source, target, lines=lines, **how)
-    if given:
-      values = [{_GIVEN: one} for one in given[some]]
-      own = Rows.of(values, [_GIVEN])
-      rows = Rows({**rows.flat, **own.flat}, {**rows.start, **own.start})
+    if beside:
+      put = Rows.of(given[some], beside)
+      rows = Rows({**rows.flat, **put.flat}, {**rows.start, **put.start})
     counts.add_all(rows)
     payloads = serialize(rows, {name: texts[name][some] for name in texts})
     frames += map(tfrecord.frame, payloads)

@@ -117,7 +117,8 @@ def write(
     folder: where to.
     title: what the data set is, one line.
     facts: of each split: "lines", "examples", "dropped", "unparsed", "blank",
-      and perhaps "doubts" about the trees of its sides.
+      and perhaps "doubts" about the trees of its sides, and how many pairs are
+      "linked".
     counts: of each split.
     train: the training split, which the histograms show.
   """
@@ -143,6 +144,8 @@ def text_report(
     ]
     if blank := {k: n for k, n in fact["blank"].items() if n}:
       rows.append(f"  no text    {_listed(blank)}")
+    if "linked" in fact:
+      rows.append(f"  aligned    {fact['linked']:,} pairs with links")
     if "brackets" in fact:
       rows.append(f"  brackets   {_listed(fact['brackets'])}")
     for side in schema.SIDES:

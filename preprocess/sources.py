@@ -69,12 +69,10 @@ def cut(tools: Tools, facts: Sequence[Facts]) -> None:
   for split in tools.job.splits:
     _check_sides(tools, split)
     count = tools.count(split.texts["source"])
-    if split.brackets and (other := tools.count(split.brackets)) != count:
-      names = _names(tools, split.brackets)
-      raise InputError(
-        f"{names} has {other} lines, but its text has {count}. Line N must hold"
-        " the tree of line N of the raw source file."
-      )
+    _check_beside(tools, split.brackets, count, "the tree")
+    _check_beside(tools, split.alignments, count, "the links")
+    for words in split.aligned.values():
+      _check_beside(tools, words, count, "the words")
     lines = taken(split.lines, count, split.name)
     made = Cut.of(lines.start, lines.stop)
     cuts.append((made.first, made.last, made.lines))
@@ -83,6 +81,17 @@ def cut(tools: Tools, facts: Sequence[Facts]) -> None:
 
 def _names(tools: Tools, numbers: Sequence[int]) -> str:
   return ", ".join(tools.job.files[number].file for number in numbers)
+
+
+def _check_beside(
+  tools: Tools, files: Sequence[int], count: int, what: str
+) -> None:
+  """Raises InputError unless files, if any, have a line for each pair."""
+  if files and (other := tools.count(files)) != count:
+    raise InputError(
+      f"{_names(tools, files)} has {other} lines, but its text has {count}."
+      f" Line N must hold {what} of line N of the raw source file."
+    )
 
 
 def _check_sides(tools: Tools, split: Split) -> None:

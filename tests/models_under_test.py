@@ -40,6 +40,7 @@ JOINT = {  # of a manifest
     side: ["case", "det", "nsubj", "obj", "root"]
     for side in ("source", "target")
   },
+  "alignments": True,
   "annotations": [*ANNOTATIONS],
   "labels": {
     side: {
@@ -91,7 +92,9 @@ def sentence(
     bare: words of either side, beside those, that have no subword of their
       own, as where a subword holds several words.
   """
-  rng, said = (np.random.default_rng(own) for own in (seed, (seed, 1)))
+  rng, said, linked = (
+    np.random.default_rng(own) for own in (seed, (seed, 1), (seed, 2))
+  )
   word_S = np.repeat(np.arange(words), rng.integers(1, 3, words))
   word_S = np.r_[word_S, -1].astype(np.int32)
   word_T = np.repeat(np.arange(target), rng.integers(1, 3, target))
@@ -115,6 +118,9 @@ def sentence(
       controls.random(word_T.max() + 1 + bare, seed)
     ),
     "target_parsed_B": np.asarray(1, np.uint8),
+    "source_unit_BS": word_S,
+    "target_unit_BT": word_T,
+    "links_BL": linked.integers(0, max(words, target), 2 * target, np.int32),
     **{
       f"source_{name}_BW": said.integers(1, LABELS + 1, words, np.int32)
       for name in ANNOTATIONS

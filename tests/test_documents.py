@@ -155,6 +155,8 @@ def _checkout(folder: pathlib.Path, prepared: pathlib.Path) -> None:
     ("test.conllu", "test.en.conllu"),
     ("a.de", "test.qaa"),
     ("b.de", "test.qaa"),
+    ("test.align", "test.align"),
+    ("a.align", "test.align"),
   ):
     shutil.copy(raw / side, folder / name)
 

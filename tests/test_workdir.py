@@ -214,3 +214,15 @@ def test_flipped_bytes_of_a_log_are_reported(tmp_path, caplog):
   log.Log(tmp_path, read_config(base.get_config()), 1).close()
   assert lines(tmp_path) == [good % 1]
   assert "lines that are damaged and dropped: 2, 3, 4" in caplog.text
+
+
+def test_a_run_from_before_an_option_was_there_goes_on(tiny, tmp_path):
+  created(tiny(), tmp_path)
+  page = checksums.unsealed(json.loads((tmp_path / workdir.CONFIG).read_text()))
+  del page["prepare"]["alignments"]
+  (tmp_path / workdir.CONFIG).write_text(json.dumps(checksums.sealed(page)))
+  (tmp_path / "checkpoints" / "2").mkdir(parents=True)
+  assert workdir.open_run(tmp_path).config.prepare.alignments == {}
+  created(tiny(), tmp_path)
+  with pytest.raises(InputError, match=r"prepare\.alignments is missing"):
+    read_config(page)  # which nobody wrote before: a setting of today

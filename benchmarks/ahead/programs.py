@@ -206,6 +206,7 @@ def _manifest(vocabulary: int) -> Mapping[str, Any]:
     "vocabulary": {side: {"size": vocabulary, "sha256": ""} for side in SIDES},
     "relations": dict.fromkeys(SIDES, labels),
     "brackets": {"source": labels},
+    "alignments": True,
     "annotations": tuple(ANNOTATIONS),
     "labels": {
       side: {name: [UNKNOWN, *labels] for name in opened} for side in SIDES

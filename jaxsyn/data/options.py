@@ -300,6 +300,16 @@ class Prepare:
     "of columns, text and trees beside it.",
     unit="MiB",
   )
+  alignments: dict[DataName, tuple[str, ...]] = option(
+    {},
+    "Word alignments, for config.losses.guided_alignment: split name -> (file,), "
+    'a line a pair as in "0-0 1-2" (Pharaoh): words between blanks of the source '
+    "and of the target, from 0. Where other words were aligned, (file, source, "
+    "target) with the files of these words, which may differ from the raw "
+    "text's by blanks alone. Of all lines of the raw file; names in raw_dir, or "
+    "paths. The training split's do.",
+    later=True,
+  )
   clean: Clean = section(Clean)
   parse: Trees = section(Trees)
   vocabulary: Subwords = section(Subwords)

@@ -42,8 +42,8 @@ class Feature:
     dtype: NumPy type.
     axes: one letter an axis (`jaxsyn.shapes`): S and T subwords of the source
       and target, EOS included; W words of the side; C brackets and subwords
-      of a constituency tree; X bytes. "" is a single number. "WW" is kept flat, row by
-      row.
+      of a constituency tree; L ends of the links of an alignment; X bytes. "" is
+      a single number. "WW" is kept flat, row by row.
     fill: what pads hold.
     meaning: one line for the data set's page.
   """
@@ -87,6 +87,12 @@ def _table() -> dict[str, Feature]:
       table[f"{side}_{name}"] = Feature(
         annotation.dtype, "W", 0, annotation.meaning
       )
+    table[f"{side}_unit"] = Feature(
+      np.dtype(np.int32),
+      pieces,
+      NO_WORD,
+      "word between blanks of each subword; EOS: -1",
+    )
     for name, dtype, axes, meaning in (
       ("utf8", np.uint8, "X", "the sentence, in UTF-8"),
       ("word_end", np.int32, "W", "offset after a word's last character"),
@@ -97,6 +103,12 @@ def _table() -> dict[str, Feature]:
     "C",
     0,
     "constituency tree: subword positions; -1: ); -2 - k: ( of label k, from 1",
+  )
+  table["links"] = Feature(
+    np.dtype(np.int32),
+    "L",
+    0,
+    "word alignment: a source and a target word between blanks, of each link",
   )
   return table
 
@@ -111,9 +123,10 @@ TEXTS: Mapping[str, str] = {
 }
 
 # Those that every data set has; the others need the side to be parsed, the
-# annotation to be asked for, or constituency trees to be given.
+# annotation to be asked for, or constituency trees or alignments to be given.
 ALWAYS = ("line", "source_id", "target_id")
 GIVEN = ("source_brackets",)
+LINKED = ("source_unit", "target_unit", "links")
 # What no data set has: the loader makes it of texts and trees, to draw subwords.
 SPELT = tuple(
   f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
@@ -124,6 +137,7 @@ def features(
   sides: Sequence[str],
   *,
   brackets: bool = False,
+  alignments: bool = False,
   annotations: Collection[str] = (),
 ) -> dict[str, Feature]:
   """The features of a data set, by name.
@@ -131,6 +145,7 @@ def features(
   Args:
     sides: the sides that have trees, of "source" and "target".
     brackets: constituency trees of the source were given.
+    alignments: alignments of words were given.
     annotations: of those sides, names of `jaxsyn.data.annotations`.
 
   Raises:
@@ -144,6 +159,8 @@ def features(
     side, _, own = name.partition("_")
     if name in GIVEN:
       return brackets
+    if name in LINKED:
+      return alignments
     if name in SPELT:
       return False
     asked = own not in ANNOTATIONS or own in annotations
@@ -157,6 +174,7 @@ def tfds_features(
   *,
   relations: Mapping[str, Sequence[str]],
   brackets: bool = False,
+  alignments: bool = False,
   annotations: Collection[str] = (),
   labels: Labels | None = None,
 ) -> tfds.features.FeaturesDict:
@@ -167,7 +185,7 @@ def tfds_features(
   which knows their names.
 
   Args:
-    sides, brackets, annotations: see `features`.
+    sides, brackets, alignments, annotations: see `features`.
     relations: side -> labels of the relations in the order of their ids, from 1.
     labels: of open annotations, in the same order.
   """
@@ -181,7 +199,9 @@ def tfds_features(
       return None
     return labels_of_annotation(own, side, labels) or None
 
-  held = features(sides, brackets=brackets, annotations=annotations)
+  held = features(
+    sides, brackets=brackets, alignments=alignments, annotations=annotations
+  )
   found: dict[str, Any] = {}
   for name, feature in held.items():
     named = names_of(name)

@@ -69,6 +69,8 @@ class ModelSpec:
       numbered from 1.
     source_labels, target_labels: how many labels each annotation has there.
     remat: config.train.remat.
+    shown: (place, layer) of attention that publishes its weights though
+      config.model.attention is "fused": it is computed as by "einsum".
   """
 
   model: Model
@@ -80,6 +82,7 @@ class ModelSpec:
   source_labels: tuple[tuple[str, int], ...] = ()
   target_labels: tuple[tuple[str, int], ...] = ()
   remat: str = "none"
+  shown: tuple[tuple[str, int], ...] = ()
 
   @property
   def family(self) -> Any:

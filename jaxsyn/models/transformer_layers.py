@@ -44,11 +44,12 @@ def _attention(spec: ModelSpec, place: str, layer: int) -> Attention:
   kind = Attention
   if spec.remat == "attention":
     kind = nn.remat(Attention, methods=["mixed"])
+  fused = spec.model.attention == "fused" and (place, layer) not in spec.shown
   return kind(
     spec.where(place, layer),
     spec.family.attention_dropout,
     spec.parts.at_layer(place, layer),
-    fused=spec.model.attention == "fused",
+    fused=fused,
   )
 
 

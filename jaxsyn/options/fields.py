@@ -76,13 +76,17 @@ class Strictness:
       without a Text are of one line. False for what was measured, not chosen.
     whole: no field may be left out, but those of the choices that were not
       made, and of `any_of`. Else those with a default may.
+    earlier: it was written, perhaps before there were options that `Said` calls
+      later; these may be left out.
   """
 
   bounded: bool = True
   whole: bool = False
+  earlier: bool = False
 
 
 USUAL, WHOLE = Strictness(), Strictness(whole=True)
+WRITTEN = Strictness(whole=True, earlier=True)
 MEASURED = Strictness(bounded=False)
 
 
@@ -115,6 +119,8 @@ class Said:
     resume: whether a run that is gone on with may have another value.
     neutral: whether it changes no figure: runs with other values compare, and
       one that is gone on with may have another.
+    later: whether what was written before it was there is read, as if it had
+      the default.
     chooser: of a field that names choices.
   """
 
@@ -122,6 +128,7 @@ class Said:
   unit: str = ""
   resume: bool = False
   neutral: bool = False
+  later: bool = False
   chooser: Chooser | None = None
 
 
@@ -215,7 +222,8 @@ def from_config(
   for name, (own, hint) in fields.items():
     if name not in config:
       bare = own.default is own.default_factory is dataclasses.MISSING
-      if bare or (how.whole and _KEY in own.metadata):
+      due = how.whole and not (how.earlier and said(own).later)
+      if bare or (due and _KEY in own.metadata):
         raise (at / name).error(MISSING if how.whole else " is missing.")
     elif chooser := said(own).chooser:
       values[name] = chooser.read(name, config, at, how)

@@ -25,7 +25,7 @@ from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import changeable, flat
+from jaxsyn.options import WRITTEN, changeable, flat
 from jaxsyn.storage import checksums, files, hub
 from jaxsyn.training.reader import Reader
 
@@ -121,7 +121,7 @@ def open_run(workdir: os.PathLike[str] | str) -> Run:
       "change about a run is said on the command line."
     ) from None
   try:
-    config = read_config(page)
+    config = read_config(page, WRITTEN)
   except InputError as error:
     raise InputError(
       f"{path}: {error} It is damaged, or was written by another version."

@@ -20,6 +20,7 @@ from jaxsyn.options.bounds import Amount, Layer, Positive
 from jaxsyn.syntax.maps import Address, Maps, Published
 from jaxsyn.syntax.part import looked_up
 from jaxsyn.syntax.supervised import head_word_BS, last_of_word_BS
+from jaxsyn.training import cross
 from jaxsyn.training.objective import (
   Batch,
   Loss,
@@ -187,12 +188,7 @@ class Synchronisation(Loss):
   def check(self, at: At, spec: ModelSpec) -> None:
     for place in SIDES:
       _check_parser(at, spec, place)
-    layers = spec.site("decoder").layers
-    if not -max(layers, 2) <= self.layer < layers:
-      raise (at / "layer").error(
-        f": {self.layer} is not one of the {layers} layers of the decoder; "
-        f"they count from 0 to {layers - 1}, or from -1 back."
-      )
+    cross.check_layer(at / "layer", self.layer, spec)
     if self.normalise == "renorm" and self.temperature != 1:
       raise (at / "temperature").error(
         f"={self.temperature} does nothing with normalise='renorm'; take 'log'."
@@ -203,7 +199,7 @@ class Synchronisation(Loss):
     layer = self.layer
     if layer < 0:
       layers = len(maps.find(place="cross", kind="weight_BHQM"))
-      layer = max(layer + layers, 0)
+      layer = cross.layer_of(layer, layers)
     cross_BHTS = maps.at(Address("cross", layer, "", "weight_BHQM"))
     cross_BTS = jnp.mean(cross_BHTS, axis=1)
     real_BT = real_targets(batch)

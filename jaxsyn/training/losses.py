@@ -1,6 +1,7 @@
 """The terms of the objective: a named table, and the first of them.
 
-Before this file: `objective`, what a term is, and `head_losses`.
+Before this file: `objective`, what a term is, and `head_losses` and
+`guided_alignment`, those on attention.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from jax import Array
 from jaxsyn.options import Table, option
 from jaxsyn.options.bounds import Rate
 from jaxsyn.syntax.maps import Maps
+from jaxsyn.training.guided_alignment import GuidedAlignment
 from jaxsyn.training.head_losses import (
   SourceHeads,
   Synchronisation,
@@ -97,5 +99,6 @@ LOSSES: Table[Loss] = Table(
     "source_heads": SourceHeads,
     "target_heads": TargetHeads,
     "synchronisation": Synchronisation,
+    "guided_alignment": GuidedAlignment,
   },
 )

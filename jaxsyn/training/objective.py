@@ -68,6 +68,17 @@ class Loss(Choice):
       spec: what the model is made from.
     """
 
+  def settled(self, spec: ModelSpec) -> Loss:
+    """The same with what follows from the model, as a layer from its end."""
+    return self
+
+  def shown(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+    """(place, layer) of attention whose weights it reads.
+
+    There they are made also where config.model.attention="fused" makes none.
+    """
+    return ()
+
   def __call__(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     """The sum over a batch, rows times what they weigh, and over how many.
 

@@ -5,8 +5,9 @@ model reads source and translation once more; attention of one layer, the mean o
 heads (of a recurrent decoder, of its contexts), is pooled as `jaxsyn.inspect` does
 it: a row is the mean of a word's subwords, a column the sum. Each word of the
 translation is linked with the source word of the largest weight; the end sign is
-none. By default it is the last layer but one, whose attention is nearest to
-alignments (Garg et al. 2019, section 4.1).
+none. By default it is the head that a run was taught alignments with
+(`jaxsyn.training.guided_alignment`); of any other run the last layer but one, whose
+attention is nearest to alignments (Garg et al. 2019, section 4.1).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from jaxsyn.data.schema import EOS, NO_WORD, UNK
 from jaxsyn.data.sentence.align import words_of_pieces
+from jaxsyn.data.sentence.alignments import Links, spans
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
 from jaxsyn.decode.examples import Example
@@ -28,8 +30,9 @@ from jaxsyn.errors import InputError
 from jaxsyn.inspection.maps import Map, MapReader
 from jaxsyn.session import Session
 from jaxsyn.trained.member import Member
+from jaxsyn.training.guided_alignment import MEAN, GuidedAlignment
 
-Links = tuple[tuple[int, int], ...]
+LAYER = -2  # where no head was taught, and none is asked for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +51,13 @@ class Aligned:
 class Aligner:
   """Aligns translations of a session, which may be an ensemble."""
 
-  def __init__(self, session: Session, layer: int = -2):
+  def __init__(self, session: Session, layer: int | None = None):
     """Sets it up.
 
     Args:
       session: that translates.
-      layer: of the decoder, from 0, or from the end; of one layer, that.
+      layer: of the decoder, from 0, or from the end, the mean of its heads;
+        None: the head that was taught, else layer -2, or the only one.
 
     Raises:
       InputError: there is no such layer.
@@ -68,7 +72,7 @@ class Aligner:
       )
       for member in session.members
     ]
-    self._layers = [_layer(member, layer) for member in session.members]
+    self._heads = [_heads(member, layer) for member in session.members]
 
   def __call__(
     self,
@@ -95,7 +99,7 @@ class Aligner:
       alone = len(self._session.members) == 1
       params = self._session.params if alone else member.params
       for i, maps in self._readers[number](params, own, targets):
-        weight_TS = _cross(maps, self._layers[number])
+        weight_TS = _cross(maps, *self._heads[number])
         pooled_TW = weight_TS @ _columns(member, words[i])
         total[i] = weight * pooled_TW + (total[i] if number else 0)
     return [
@@ -132,30 +136,34 @@ def replaced(text: str, unknown: Sequence[str]) -> str:
   return re.sub(re.escape(UNKNOWN), lambda found: next(words, found[0]), text)
 
 
-def pharaoh(links: Links) -> str:
-  """Links as "0-0 1-2": source, then translation."""
-  return " ".join(f"{i}-{j}" for i, j in links)
-
-
-def _layer(member: Member, layer: int) -> int:
-  """Which layer of a run it is, from 0."""
+def _heads(member: Member, layer: int | None) -> tuple[int, int]:
+  """Which layer of a run it is, and which of its heads; both from 0."""
+  taught = [
+    (loss.layer, loss.head)
+    for loss in member.plan.recipe.losses.values()
+    if isinstance(loss, GuidedAlignment)
+  ]
+  if layer is None and taught:
+    return taught[0]
+  layer = LAYER if layer is None else layer
   number = member.plan.spec.family.layers("decoder")
-  if number == 1 and layer == -2:
-    return 0
+  if number == 1 and layer == LAYER:
+    return 0, MEAN
   if not -number <= layer < number:
     raise InputError(
       f"--alignment_layer={layer}: the decoder of {member.run.workdir} has "
       f"{number} layers, from 0, or from the end: -1."
     )
-  return layer % number
+  return layer % number, MEAN
 
 
-def _cross(maps: Sequence[Map], layer: int) -> np.ndarray:
-  """weight_TS of a layer, the mean of its heads."""
+def _cross(maps: Sequence[Map], layer: int, head: int) -> np.ndarray:
+  """weight_TS of a head of a layer, or the mean of all."""
   cross = [m for m in maps if m.place == "cross" and m.is_attention]
   number = sorted({m.layer for m in cross})[layer]
   heads = [m.value_HQM for m in cross if m.layer == number]
-  return np.concatenate(heads).astype(np.float64).mean(0)
+  weight_HTS = np.concatenate(heads).astype(np.float64)
+  return weight_HTS.mean(0) if head == MEAN else weight_HTS[head]
 
 
 def _columns(member: Member, source: Source) -> np.ndarray:
@@ -163,9 +171,10 @@ def _columns(member: Member, source: Source) -> np.ndarray:
   fitted, read = member.sources.fit(source), member.sources
   line = fitted.read if isinstance(fitted.read, str) else fitted.read.text
   pieces = read.vocabularies[0].encode(line) if fitted.is_cut else fitted.pieces
-  spans = [found.span() for found in re.finditer(r"\S+", line)]
-  starts, ends = zip(*spans) if spans else ((), ())
+  starts, ends = spans(line)
   word_S = words_of_pieces(line, pieces.begin, pieces.end, starts, ends)
   tags = [] if member.plan.tag is None else [NO_WORD]
   word_S = [*tags, *word_S, *tags, NO_WORD]
-  return (np.array(word_S)[:, None] == np.arange(len(spans))).astype(np.float64)
+  return (np.array(word_S)[:, None] == np.arange(len(starts))).astype(
+    np.float64
+  )

@@ -12,9 +12,10 @@ from jaxsyn.config import Decode
 from jaxsyn.decode.examples import Example
 from jaxsyn.decode.requests import Request
 from jaxsyn.decode.translator import Translation
-from jaxsyn.options import Range, range_of
+from jaxsyn.options import range_of
 from jaxsyn.options.flags import number_flag
 from jaxsyn.session import Session
+from jaxsyn.translating import alignment_flags
 from jaxsyn.translating.alignments import Aligner, replaced
 from jaxsyn.translating.risk import by_risk
 
@@ -33,19 +34,7 @@ def define() -> None:
     "of them by chrF: minimum Bayes risk. Scores are then this likeness, from 0 "
     "to 100.",
   )
-  flags.DEFINE_bool(
-    "alignments",
-    False,
-    "Append ||| and links by cross-attention, as in 0-0 1-2: words between "
-    "blanks, of the source and of the translation, from 0.",
-  )
-  number_flag(
-    "alignment_layer",
-    -2,
-    Range(-1000, 999),
-    "Layer of the decoder that links come from, from 0, or from the end; the "
-    "mean of its heads.",
-  )
+  alignment_flags.define()
   flags.DEFINE_bool(
     "replace_unknowns",
     False,
@@ -64,7 +53,7 @@ class Finish:
     most: int = 1,
     links: bool = False,
     unknowns: bool = False,
-    layer: int = -2,
+    layer: int | None = None,
   ):
     """Sets it up.
 

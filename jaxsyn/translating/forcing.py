@@ -6,7 +6,7 @@ each hypothesis, in order; LINE counts from 0, as in n-best lists:
   LINE <tab> log p <tab> log p over the length penalty <tab> subwords
 
 or, as JSON, one object a line with each subword and its log p. The end sign is
-one of the subwords.
+one of the subwords. With --alignments links come last.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from jaxsyn.data.sentence import stream, text
+from jaxsyn.data.sentence.alignments import Links, pharaoh
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
-from jaxsyn.translating import run_flags
+from jaxsyn.requests import request
+from jaxsyn.translating import alignment_flags, run_flags
 
 if TYPE_CHECKING:
   from jaxsyn.decode.forced import Scored
@@ -61,6 +63,7 @@ def define() -> None:
   flags.DEFINE_bool(
     "conllu", False, "With --force, --source is CoNLL-U (see also .conllu)."
   )
+  alignment_flags.define()
 
 
 def run(
@@ -90,6 +93,38 @@ def run(
       [sources[one.line] for one in block], [one.text for one in block]
     )
     yield from zip(block, scored, strict=True)
+
+
+def aligned(
+  session: Session,
+  sources: Sequence[Source],
+  hypotheses: Sequence[Hypothesis],
+  layer: int | None = None,
+) -> Iterator[Links]:
+  """Links of each hypothesis with its source: see `Aligner`.
+
+  Args:
+    session: an opened run, or an ensemble.
+    sources: raw lines or parses.
+    hypotheses: of these.
+    layer: of `Aligner`.
+  """
+  # Here, not above: they load JAX.
+  from jaxsyn.decode.translator import Translation
+  from jaxsyn.translating.alignments import Aligner
+
+  aligner = Aligner(session, layer)
+  for begin in range(0, len(hypotheses), BLOCK):
+    block = hypotheses[begin : begin + BLOCK]
+    own = [sources[one.line] for one in block]
+    examples = session.begin_examples(own)()
+    translations = [
+      Translation(one.text, 0.0, 0.0, tuple(session.subwords(one.text)))
+      for one in block
+    ]
+    asked = [request(source) for source in own]
+    for found in aligner(asked, examples, translations):
+      yield found.links
 
 
 def read(path: str, *, nbest: bool) -> list[Hypothesis]:
@@ -145,18 +180,23 @@ def main(values: flags.FlagValues) -> None:
       f"{len(sources)}: line N of one must translate line N of the other."
     )
   session = run_flags.session_of(values)
-  for one, scored in run(session, sources, hypotheses):
-    print(as_json(one, scored) if values.json else as_text(one, scored))
+  links: Iterable[Links | None] = itertools.repeat(None)
+  if values.alignments:
+    links = aligned(session, sources, hypotheses, values.alignment_layer)
+  told = as_json if values.json else as_text
+  for (one, scored), own in zip(run(session, sources, hypotheses), links):
+    print(told(one, scored, own))
   session.close()
 
 
-def as_text(one: Hypothesis, scored: Scored) -> str:
+def as_text(one: Hypothesis, scored: Scored, links: Links | None = None) -> str:
   """A line of numbers, with tabs between."""
   numbers = f"{scored.total:.6f}\t{scored.score:.6f}\t{len(scored.log_p)}"
-  return f"{one.line}\t{numbers}"
+  beside = "" if links is None else f"\t{pharaoh(links)}"
+  return f"{one.line}\t{numbers}{beside}"
 
 
-def as_json(one: Hypothesis, scored: Scored) -> str:
+def as_json(one: Hypothesis, scored: Scored, links: Links | None = None) -> str:
   """A line of JSON."""
   subwords = [
     [piece, round(log_p, 6)]
@@ -164,4 +204,6 @@ def as_json(one: Hypothesis, scored: Scored) -> str:
   ]
   told = {"line": one.line, "text": one.text}
   told |= {"log_p": round(scored.total, 6), "score": round(scored.score, 6)}
+  if links is not None:
+    told["alignments"] = pharaoh(links)
   return json.dumps(told | {"subwords": subwords}, ensure_ascii=False)

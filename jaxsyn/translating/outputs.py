@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from absl import flags
 
+from jaxsyn.data.sentence.alignments import pharaoh
 from jaxsyn.decode.translator import NOTHING, Translation
-from jaxsyn.translating.alignments import pharaoh
 
 
 def lines(

@@ -115,6 +115,16 @@ class Pair:
       )
     return "\n".join(lines) + "\n\n"
 
+  def links(self) -> list[tuple[int, int]]:
+    """Which word of the source each word of the target translates.
+
+    Words are those between blanks, from 0; marks, which stand at a word, have
+    no links.
+    """
+    words = [token not in ",." for token in self.tokens]
+    *order, _ = self.order  # the last is the full stop
+    return [(sum(words[:token]), i) for i, token in enumerate(order)]
+
 
 def read_out(root: Node) -> Pair:
   """Both texts and the tree."""

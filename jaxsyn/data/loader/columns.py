@@ -42,7 +42,7 @@ class Columns(Rows):
     """The features of some examples, right-padded with their fill.
 
     Args:
-      features: by name.
+      features: by name; "links" after the units that they link.
       ids: numbers of the examples.
       shape: of the batch: its subwords and words.
       rows: of the arrays: one an example, then rows of padding.
@@ -54,9 +54,13 @@ class Columns(Rows):
     Raises:
       ValueError: the shape is too narrow for an example: nothing is ever cut.
     """
-    batch, places = {}, dict[tuple[str, str], _Place]()
+    batch: Batch = {}
+    places = dict[tuple[str, str], _Place]()
     for feature in features:
       flat, about = self.flat[feature], FEATURES[feature]
+      if feature == "links":
+        batch["links_BTS"] = self._linked(ids, batch)
+        continue
       if not about.axes:
         array = np.full(rows, about.fill, about.dtype)
         array[: len(ids)] = flat[ids]
@@ -67,6 +71,29 @@ class Columns(Rows):
         array = pad(flat, places[size], about.fill)
       batch[f"{feature}_B{about.axes}"] = array
     return batch
+
+  def _linked(self, ids: np.ndarray, batch: Batch) -> np.ndarray:
+    """Which subwords are of linked words: 1 of those, else 0 (uint8, BTS).
+
+    Args:
+      ids: numbers of the examples, rows of the batch.
+      batch: with source_unit_BS and target_unit_BT.
+    """
+    unit_BS, unit_BT = batch["source_unit_BS"], batch["target_unit_BT"]
+    start = self.start["links"]
+    size = (start[ids + 1] - start[ids]) // 2
+    row = np.repeat(np.arange(len(ids)), size)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size)
+    place = start[ids][row] + 2 * nth
+    source, target = (self.flat["links"][place + end] for end in (0, 1))
+    # Of a word that has no subword nothing can be linked.
+    sizes = [unit.max(initial=-1) + 1 for unit in (unit_BT, unit_BS)]
+    there = (target < sizes[0]) & (source < sizes[1])
+    # What is of no word (-1) looks into the last row or column, of zeros.
+    words = np.zeros((len(unit_BS), sizes[0] + 1, sizes[1] + 1), np.uint8)
+    words[row[there], target[there], source[there]] = 1
+    every = np.arange(len(words))[:, None, None]
+    return words[every, unit_BT[:, :, None], unit_BS[:, None, :]]
 
   def _place(
     self, feature: str, ids: np.ndarray, shape: Shape, *, rows: int

@@ -40,7 +40,10 @@ def hold(
   # One array for features of one size.
   by_size: dict[tuple[str, str], np.ndarray] = {}
   flat = {}
-  for name in features:
+  known = [name for name in features if lengths.sizes(name) is not None]
+  # Of others it is known when they are read; there are few, and they are small.
+  others: dict[str, list[Rows]] = {n: [] for n in features if n not in known}
+  for name in known:
     if measure(name) not in by_size:
       size = lengths.sizes(name)
       assert size is not None, name
@@ -49,9 +52,15 @@ def hold(
     # As large as it will be: parts that are joined are there twice.
     flat[name] = _room(spare, name, int(start[name][-1]))
   for begin, rows in _parts(files, features, number):
-    for name in features:
+    for name in known:
       place = start[name][begin]
       flat[name][place : place + len(rows.flat[name])] = rows.flat[name]
+    for name, parts in others.items():
+      one = {name: rows.flat[name]}, {name: rows.start[name]}
+      parts.append(Rows(*one))
+  for name, parts in others.items():
+    joined = Rows.joined([Rows.of([], [name]), *parts])
+    flat[name], start[name] = joined.flat[name], joined.start[name]
   return Columns(flat, start)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from jaxsyn.data.annotations.annotation import NO_LABEL, UNKNOWN, label_ids
 from jaxsyn.data.options import Mixture
-from jaxsyn.data.schema import FEATURES, NO_RELATION, NO_WORD, relation_ids
+from jaxsyn.data.schema import FEATURES, NO_RELATION, relation_ids
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
@@ -119,7 +119,8 @@ def _tagged(rows: Rows, name: str, tag: int) -> tuple[np.ndarray, np.ndarray]:
     flat[~new] = rows.flat[name] + np.repeat(grown, size)
   else:
     flat[~new] = rows.flat[name]
-  flat[new] = {"source_id": tag, "source_word": NO_WORD}.get(name, 0)
+  # Of a subword that is new, what pads have: it is of no word, and so on.
+  flat[new] = tag if name == "source_id" else FEATURES[name].fill
   return flat, start
 
 

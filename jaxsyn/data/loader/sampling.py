@@ -35,6 +35,7 @@ from jaxsyn.data.loader import texts
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.options import Sampling
 from jaxsyn.data.schema import EOS, NO_WORD, SIDES
+from jaxsyn.data.sentence import alignments
 from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.tree import parent_mid
 from jaxsyn.data.sentence.vocabulary import Pieces, Vocabulary
@@ -62,6 +63,7 @@ class Sampler:
     vocabularies: of the sides that are drawn.
     files: texts, and ends of words where there are trees.
     lengths: of all examples, as they are stored.
+    linked: whether it is asked which words between blanks subwords are of.
   """
 
   sampling: Sampling
@@ -69,6 +71,7 @@ class Sampler:
   vocabularies: Mapping[str, Vocabulary]
   files: ColumnFiles
   lengths: Lengths
+  linked: bool = False
   # Windows that were drawn: numbers of examples, their subwords and words.
   _kept: collections.OrderedDict[Window, tuple[np.ndarray, Rows]] = (
     dataclasses.field(
@@ -202,8 +205,9 @@ class Sampler:
     rows = self._window(window, ids)
     flat, start = dict(columns.flat), dict(columns.start)
     for side in self.vocabularies:
-      names = {own: f"{side}_{own}" for own in ("id", "word", "parent_mid")}
-      for own in ("id", "word"):
+      features = ("id", "word", "unit", "parent_mid")
+      names = {own: f"{side}_{own}" for own in features}
+      for own in ("id", "word", "unit"):
         if names[own] in flat:
           flat[names[own]] = rows.flat[names[own]]
       if names["parent_mid"] in flat:
@@ -249,6 +253,7 @@ class Sampler:
     for side in self.vocabularies:
       ends = f"{side}_word_end"
       id_, word, sizes = list[int](), list[int](), list[int]()
+      unit: list[int] = []
       for i, number in enumerate(ids.tolist()):
         text = texts.line(held, side, i)
         found = self.pieces(side, number, text, epoch)
@@ -260,8 +265,11 @@ class Sampler:
           end_W = held.flat[ends][begin:end].tolist()
           word += words_of_pieces(text, found.begin, found.end, end_W, end_W)
           word.append(NO_WORD)
+        if self.linked:
+          unit += alignments.units(text, found)
       starts = np.cumsum([0, *sizes])
       made = {"id": id_} | ({"word": word} if ends in held.flat else {})
+      made |= {"unit": unit} if self.linked else {}
       for own, values in made.items():
         name = f"{side}_{own}"
         flat[name], start[name] = np.array(values, np.int32), starts
@@ -297,6 +305,7 @@ def open_sampler(
   *,
   seed: int,
   memory_gib: float,
+  linked: bool = False,
 ) -> Sampler | None:
   """Opens what is drawn from; None where nothing is.
 
@@ -305,6 +314,7 @@ def open_sampler(
     sampling: config.data.sampling.
     seed: config.seed.
     memory_gib: see `column_cache.open_columns`.
+    linked: see `Sampler`.
 
   Raises:
     InputError: a vocabulary has nothing to draw, or text and trees of the folder
@@ -327,4 +337,4 @@ def open_sampler(
       )
   files = texts.opened(records, sides, memory_gib=memory_gib)
   lengths = records.columns.lengths
-  return Sampler(sampling, seed, vocabularies, files, lengths)
+  return Sampler(sampling, seed, vocabularies, files, lengths, linked)

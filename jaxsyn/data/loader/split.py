@@ -297,7 +297,10 @@ def open_split(
   if both_tasks:
     reads = {*reads, *needed(data.sampling, reads)}
     sampler = open_sampler(
-      records, data.sampling, seed=seed, memory_gib=batch.memory_gib
+      *(records, data.sampling),
+      seed=seed,
+      memory_gib=batch.memory_gib,
+      linked="links" in reads,
     )
   features = manifests.features_for(records.manifest, reads)
   files: ColumnFiles | Mixed

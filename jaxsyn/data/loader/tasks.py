@@ -145,6 +145,7 @@ class Parsing(Task):
     values: dict[str, Any] = {
       "id": id_T,
       "word": np.full(len(id_T), NO_WORD),
+      "unit": np.full(len(id_T), NO_WORD),
       "parent_mid": np.arange(len(id_T)),
       "parsed": 0,
     }

@@ -279,6 +279,9 @@ def rearranged(
   was_S = np.where(old_S, place_S, 0)
   ids = np.where(old_S, example["source_id"][was_S], id_S)
   new |= _features("source", {"id": ids})
+  if "source_unit" in example:
+    unit_S = np.where(old_S, example["source_unit"][was_S], NO_WORD)
+    new |= _features("source", {"unit": unit_S})
   if "source_word" in example:
     word_S = np.where(old_S, example["source_word"][was_S], NO_WORD)
     middle_S = parent_mid(word_S, example["source_head"])

@@ -62,6 +62,8 @@ class Check:
         yield from self._tree(rows, side)
     if "source_brackets" in rows.flat:
       yield from self._bracketing(rows)
+    if "links" in rows.flat:
+      yield from self._alignment(rows)
 
   def _tree(
     self, rows: Rows, side: str
@@ -108,6 +110,16 @@ class Check:
     for _ in range(int(words.max()).bit_length()):
       above_W = above_W[above_W]
     yield rows.which(head, head_W[above_W] != above_W), head, "has a cycle"
+
+  def _alignment(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
+    for side in SIDES:
+      name, pieces = f"{side}_unit", rows.sizes(f"{side}_id")
+      yield rows.sizes(name) != pieces, name, "has another number of values"
+      bad = _beyond(rows.flat[name] + 1, np.repeat(pieces, pieces) + 1)
+      yield rows.which(name, bad), name, "has a word beyond the subwords"
+    yield rows.sizes("links") % 2 > 0, "links", "has half a link"
+    bad = rows.flat["links"] < 0
+    yield rows.which("links", bad), "links", "has a word before the first"
 
   def _bracketing(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
     name = "source_brackets"

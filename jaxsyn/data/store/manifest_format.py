@@ -18,7 +18,7 @@ from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.options import MOST_LABELS, DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, Range, Strictness, from_config
+from jaxsyn.options import WRITTEN, At, Range, from_config
 from jaxsyn.options.bounds import NameOf, Text
 
 FORMAT = 4
@@ -70,6 +70,7 @@ class SplitFacts:
   files: tuple[str, ...] = ()
   raw_sha256: Sha256OrNone = ""
   brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
+  linked: Number = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +112,7 @@ class Manifest:
   options: Prepare
   files: dict[FileName, File]
   brackets: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+  alignments: bool = False
   annotations: tuple[str, ...] = ()
   labels: dict[str, dict[str, tuple[str, ...]]] = dataclasses.field(
     default_factory=dict
@@ -138,7 +140,7 @@ def check(manifest: Mapping[str, Any]) -> None:
   Args:
     manifest: as JSON has it, without its checksum.
   """
-  how = Strictness(bounded=False, whole=True)
+  how = dataclasses.replace(WRITTEN, bounded=False)
   typed = from_config(Manifest, manifest, At("manifest"), how)
   for field, value, rule in _faults(typed):
     raise InputError(f"manifest.{field} must be {rule}, got {value!r}.")

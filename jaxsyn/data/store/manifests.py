@@ -84,6 +84,7 @@ def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
   return schema.features(
     manifest["sides"],
     brackets=bool(manifest.get("brackets")),
+    alignments=bool(manifest.get("alignments")),
     annotations=manifest.get("annotations", ()),
   )
 
@@ -103,10 +104,18 @@ def features_for(
   if unknown := sorted(set(reads) - set(schema.FEATURES)):
     raise ValueError(f"no feature {unknown[0]!r}; see jaxsyn.data.schema.")
   sides, names = manifest["sides"], ["source_id", "target_id"]
-  for name in sorted(reads):
+  trees = sorted(set(reads) - set(schema.LINKED))
+  for name in trees:
     side = name.partition("_")[0]
     names += [f"{side}_word", f"{side}_parsed", name]
-  lacking = sorted(set(reads) - set(features(manifest)))
+  if len(trees) < len(set(reads)):
+    names += schema.LINKED
+    if not manifest.get("alignments"):
+      raise InputError(
+        "this system reads alignments of words, but the prepared data has none."
+        " Prepare it again with config.prepare.alignments."
+      )
+  lacking = sorted(set(trees) - set(features(manifest)))
   of = sorted({name.partition("_")[0] for name in lacking})
   read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
   if set(of) - set(sides):

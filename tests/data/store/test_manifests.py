@@ -274,3 +274,13 @@ def test_what_is_lacking_is_named_with_a_line_to_paste():
     "annotation. Prepare it again with "
     "--config.prepare.parse.annotations=\"('upos',)\"."
   )
+
+
+def test_one_that_was_written_before_an_option_was_there_is_read(tmp_path):
+  manifest = toy_folders.manifest_of(tmp_path)
+  assert manifest["options"].pop("alignments") == {}
+  manifests.write(tmp_path, manifest)
+  assert "links" not in manifests.features(manifests.read(tmp_path))
+  manifest["options"].pop("max_subwords")  # which has always been there
+  with pytest.raises(InputError, match=r"options\.max_subwords is missing"):
+    manifests.write(tmp_path, manifest)

@@ -1,0 +1,98 @@
+"""Guided alignment: cross-attention is to look at the words that are linked.
+
+Word alignments of the training pairs are given (config.prepare.alignments). With
+G the links between subwords (those of linked words, all with all), rows divided by
+their sums, and A the weights of a head,
+
+  -Σ over t of Σ over s of G_ts log A_ts
+
+as a mean over the target subwords that have a link; the others ask for nothing,
+and so does a pair without links. A row of A is that of the state which predicts
+the subword.
+
+Source: Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural
+Machine Translation" (arXiv:1607.01628), section 4, cross-entropy; Garg et al.
+2019, "Jointly Learning to Align and Translate with Transformer Models"
+(arXiv:1909.02074), section 4.2: one head of the last layer but one, weight 0.05.
+There the mean is over all target subwords.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxsyn.models.spec import ModelSpec
+from jaxsyn.options import At, option, other_default
+from jaxsyn.options.bounds import Amount, Layer, Range
+from jaxsyn.syntax.maps import Maps
+from jaxsyn.training import cross
+from jaxsyn.training.objective import Batch, Loss, Ratio, Shares
+
+MEAN = -1  # of the heads
+_LEAST = 1e-30  # a weight, so that its logarithm is finite
+
+
+@dataclasses.dataclass(frozen=True)
+class GuidedAlignment(Loss):
+  """Cross-entropy of given word alignments and the weights of a head."""
+
+  weight: Amount = other_default(Loss, "weight", 0.05)
+  layer: Layer = option(
+    -2,
+    "Whose cross-attention is guided, in the decoder, from 0, or from the end "
+    "where negative; of a decoder of one layer, -2 is that one.",
+  )
+  head: Annotated[int, Range(0, 2**20, also=MEAN)] = option(
+    0,
+    "Which of its heads, from 0; -1: the mean of all. Windows of a recurrent "
+    "decoder are its heads.",
+  )
+
+  reads: ClassVar[tuple[str, ...]] = ("links",)
+
+  def check(self, at: At, spec: ModelSpec) -> None:
+    cross.check_layer(at / "layer", self.layer, spec)
+    heads = len(getattr(spec.family, "windows", ())) or spec.site("cross").heads
+    if self.head >= heads:
+      raise (at / "head").error(
+        f": {self.head} is not one of the {heads} heads of the layer; they "
+        f"count from 0 to {heads - 1}, and -1 is the mean of all."
+      )
+
+  def settled(self, spec: ModelSpec) -> GuidedAlignment:
+    layers = spec.site("decoder").layers
+    return dataclasses.replace(self, layer=cross.layer_of(self.layer, layers))
+
+  def shown(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+    return (("cross", self.settled(spec).layer),)
+
+  def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
+    weight_BTS = self._weights(maps)
+    links_BTS, linked_BT = _links(batch)
+    total_BT = jnp.maximum(jnp.sum(links_BTS, axis=2), 1.0)
+    log_BTS = jnp.log(jnp.maximum(weight_BTS, _LEAST))
+    loss_BT = -jnp.sum(links_BTS * log_BTS, axis=2) / total_BT
+    return jnp.sum(loss_BT, axis=1), jnp.sum(linked_BT, axis=1)
+
+  def measure(self, maps: Maps, batch: Batch) -> Shares:
+    """The share of linked target subwords that look most at a linked one."""
+    links_BTS, linked_BT = _links(batch)
+    best_BT1 = jnp.argmax(self._weights(maps), axis=2)[..., None]
+    right_BT = jnp.take_along_axis(links_BTS, best_BT1, axis=2)[..., 0]
+    return {"links": (jnp.sum(right_BT), jnp.sum(linked_BT))}
+
+  def _weights(self, maps: Maps) -> Array:
+    weight_BHTS = cross.heads(maps, self.layer)
+    if self.head == MEAN:
+      return jnp.mean(weight_BHTS, axis=1)
+    return weight_BHTS[:, self.head]
+
+
+def _links(batch: Batch) -> tuple[Array, Array]:
+  """links_BTS as float32, and 1.0 for target subwords that have one (BT)."""
+  links_BTS = batch["links_BTS"].astype(jnp.float32)
+  return links_BTS, jnp.max(links_BTS, axis=2)

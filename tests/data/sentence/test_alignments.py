@@ -1,0 +1,125 @@
+"""Word alignments: read strictly, tied to subwords by characters."""
+
+import numpy as np
+import pytest
+
+from jaxsyn.data.loader import mixture
+from jaxsyn.data.loader.batch_shapes import Shape
+from jaxsyn.data.loader.columns import Columns
+from jaxsyn.data.loader.tasks import Constituency, Parsing
+from jaxsyn.data.options import Subwords
+from jaxsyn.data.schema import LINKED
+from jaxsyn.data.sentence import alignments
+from jaxsyn.data.sentence.alignments import parsed, pharaoh, regrouped
+from jaxsyn.data.sentence.example import rearranged, tagged
+from jaxsyn.data.sentence.linearise import CLOSE, opening
+from jaxsyn.data.sentence.vocabulary import Pieces, train
+from jaxsyn.data.store.rows import Rows
+from jaxsyn.errors import InputError
+
+
+def test_sure_and_possible_links():
+  sure, links = parsed(" 0-0 1?2\t2p1  10-3", "x:1", possible=True)
+  assert sure == ((0, 0), (10, 3))
+  assert links == ((0, 0), (1, 2), (2, 1), (10, 3))
+  assert pharaoh(links[:2]) == "0-0 1-2"
+  assert parsed("", "x:1", possible=False) == ((), ())
+
+
+@pytest.mark.parametrize(
+  "line", ["0-", "a-b", "0:1", "0--1", "-1-0", "1.5-2", "0-0,1-1", "0?1", "٣-1"]
+)
+def test_what_is_no_link_is_refused(line):
+  bad = line.split()[0]
+  with pytest.raises(InputError, match=r"^x:7: '.*' is no link\. .* i-j") as e:
+    parsed(f"0-0 {line}", "x:7", possible=False)
+  assert repr(bad) in str(e.value)
+
+
+def test_units_are_words_between_blanks(tmp_path):
+  """▁ a ▁ d o g , ▁ s o . as subwords: marks are of the word they stand at."""
+  text = "a dog, so."
+  vocabulary = train([text], tmp_path / "v", Subwords(size=99, type="char"))
+  found = alignments.units(text, vocabulary.encode(text))
+  assert found == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, -1]
+  assert alignments.units("", vocabulary.encode("")) == [-1]
+
+
+def test_a_subword_of_several_words_is_of_the_first():
+  # "in the house": one subword of the first two words.
+  pieces = Pieces([5, 6], [0, 6], [6, 12])
+  assert alignments.units("in the house", pieces) == [0, 2, -1]
+  # Words of nothing to see count in an alignment, and no subword is of them.
+  far = "\u200b \u200b \u200b x"
+  assert alignments.units(far, Pieces([5], [6], [7])) == [-1, -1]
+
+
+def test_other_words_are_parts_of_those_between_blanks():
+  text = "It's a dog."
+  assert regrouped([0, 2, 5, 7, 10], [2, 4, 6, 10, 11], text) == [0, 0, 1, 2, 2]
+
+
+def by_loops(example, shape):
+  """links_BTS of an example: subwords of linked words, all with all."""
+  links_TS = np.zeros((shape.target, shape.source), np.uint8)
+  pairs = set(zip(example["links"][::2], example["links"][1::2]))
+  for t, target in enumerate(example["target_unit"]):
+    for s, source in enumerate(example["source_unit"]):
+      links_TS[t, s] = (source, target) in pairs
+  return links_TS
+
+
+def example(source, target, links):
+  values = source, target, [end for link in links for end in link]
+  return {k: np.array(v, np.int32) for k, v in zip(LINKED, values)}
+
+
+EXAMPLES = [
+  # More words than subwords: word 1 of the source has none, nor word 9.
+  example([0, 2, -1], [0, 0, 1, -1], [(0, 0), (1, 0), (2, 1), (9, 1)]),
+  example([0, 0, 1, -1], [0, -1], [(0, 0), (1, 0)]),
+  example([-1], [-1], []),
+  example([0, -1], [0, 1, 2, -1], []),
+  # In another order, as in a source that has its tree with it.
+  example([-1, 1, 0, -1, 0, -1], [1, 0, -1], [(1, 0)]),
+]
+
+
+def test_a_batch_links_the_subwords_of_linked_words():
+  columns, shape = Columns.of(EXAMPLES, LINKED), Shape(6, 7, 5)
+  order = np.array([4, 0, 2, 1, 3])
+  batch = columns.batch(LINKED, order, shape, rows=6)
+  assert batch["links_BTS"].dtype == np.uint8
+  for row, number in enumerate(order):
+    wanted = by_loops(EXAMPLES[number], shape)
+    np.testing.assert_array_equal(batch["links_BTS"][row], wanted)
+  assert batch["links_BTS"][1, :3, :2].tolist() == [[1, 0], [1, 0], [0, 1]]
+  assert not batch["links_BTS"][5].any()
+  nobody = columns.batch(LINKED, np.empty(0, np.int64), shape, rows=2)
+  assert (
+    nobody["links_BTS"].shape == (2, 5, 7) and not nobody["links_BTS"].any()
+  )
+
+
+def test_subwords_that_are_put_in_are_of_no_word():
+  """Tags, brackets and a mixture's tag; brackets as a target have no links."""
+  pair = {
+    **example([0, 0, 1, -1], [0, 1, -1], [(0, 0)]),
+    "source_id": np.array([5, 6, 7, 3], np.int32),
+    "target_id": np.array([5, 6, 3], np.int32),
+  }
+  new = tagged(pair, 9)
+  assert new["source_id"].tolist() == [9, 5, 6, 7, 9, 3]
+  assert new["source_unit"].tolist() == [-1, 0, 0, 1, -1, -1]
+  turned = rearranged(pair, np.array([2, -1, 0, 1, 3]), np.full(5, 8))
+  assert turned["source_unit"].tolist() == [1, -1, 0, 0, -1]
+  tree = np.array([opening(1), 0, 1, CLOSE])
+  sizes = {"source": 10, "target": 10}
+  parse = Parsing().make(pair, tree, Constituency(), sizes)
+  assert set(parse["target_unit"].tolist()) == {-1}
+  assert len(parse["target_unit"]) == len(parse["target_id"])
+  rows = Rows.of(
+    [pair, {**pair, "source_unit": np.array([-1])}], ["source_unit"]
+  )
+  flat, start = mixture._tagged(rows, "source_unit", 9)
+  assert flat.tolist() == [-1, 0, 0, 1, -1, -1] and start.tolist() == [0, 5, 6]

@@ -1,0 +1,242 @@
+"""Word alignments of a corpus: with their pairs through all of preparing."""
+
+import collections
+import dataclasses
+import pathlib
+
+import numpy as np
+import pytest
+from raw_corpora import corpus, lines_of, nothing_made
+from toy_folders import data_of, opened
+
+from jaxsyn import train
+from jaxsyn.configs import systems
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.options import Sampling
+from jaxsyn.data.store import example_check, manifests
+from jaxsyn.data.store.decoding import NotAnExample
+from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.rows import Rows
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import build
+
+
+def crossed(line):
+  """The links of a line of `corpus`: word i with the last but i."""
+  words = len(line.split())
+  return " ".join(f"{i}-{words - 1 - i}" for i in range(words))
+
+
+def with_links(tmp_path, change=lambda lines: lines):
+  """A corpus with alignments of its training split."""
+  config = corpus(tmp_path)
+  config.prepare.parse.sides = ()
+  config.prepare.workers = 1
+  lines = change([crossed(line) for line in lines_of(config, "train.en")])
+  raw = pathlib.Path(config.prepare.raw_dir)
+  (raw / "train.align").write_text("".join(f"{line}\n" for line in lines))
+  config.prepare.alignments["train"] = ("train.align",)
+  return config
+
+
+def units_of(example, side):
+  """Which subwords each word between blanks has."""
+  found = collections.defaultdict(list)
+  for place, unit in enumerate(example[f"{side}_unit"].tolist()):
+    found[unit].append(place)
+  return found
+
+
+def test_links_stay_with_their_pairs(tmp_path):
+  """Pairs are dropped before, between and after: an empty one, too long ones,
+  and repeats."""
+  config = with_links(tmp_path, lambda lines: ["", *lines[1:]])
+  raw = pathlib.Path(config.prepare.raw_dir)
+  lines = lines_of(config, "train.en")
+  lines[7], lines[3] = "", lines[20]
+  (raw / "train.en").write_text("".join(f"{line}\n" for line in lines))
+  links = ["", *map(crossed, lines[1:])]
+  (raw / "train.align").write_text("".join(f"{one}\n" for one in links))
+  other = [*map(str.upper, lines)]
+  (raw / "train.de").write_text("".join(f"{line}\n" for line in other))
+  config.prepare.splits["train"] = ("train.en", "train.de")
+  config.prepare.clean.update(duplicates=True, max_words=7)
+  folder = build.run(config)
+  manifest = manifests.read(folder)
+  about = manifest["splits"]["train"]
+  kept = [*PreparedSplit(folder, "train")]
+  numbers = [int(one["line"]) - 1 for one in kept]
+  assert {"empty", "duplicates", "max_words"} <= {
+    reason for reason, count in about["dropped"].items() if count
+  }
+  assert len(numbers) == len(set(lines) - {""}) - sum(
+    len(line.split()) > 7 for line in set(lines)
+  )
+  for one, number in zip(kept, numbers):
+    found = one["links"].reshape(-1, 2).tolist()
+    assert " ".join(f"{i}-{j}" for i, j in found) == links[number]
+    assert set(units_of(one, "source")) == {
+      -1,
+      *range(len(lines[number].split())),
+    }
+  # A pair without links is one all the same.
+  assert about["linked"] == len(kept) - 1 and numbers[0] == 0
+  assert (
+    f"aligned    {len(kept) - 1} pairs with links"
+    in (folder / "report.txt").read_text()
+  )
+  for one in PreparedSplit(folder, "test"):  # a split that was given none
+    assert one["links"].size == 0 and one["source_unit"][0] == 0
+
+
+def test_batches_have_them_and_drawn_subwords_too(tmp_path):
+  folder = build.run(with_links(tmp_path))
+  records = PreparedSplit(folder, "train")
+  for sides in ((), ("source", "target")):
+    data = dataclasses.replace(data_of(), sampling=Sampling(sides, alpha=0.5))
+    split = opened(records, {"links"}, data=data, tokens=512, shapes=2)
+    drawn = 0
+    batches = split.batches(Position(0))
+    for planned, dealt in zip(split.plan.epoch(0), batches):
+      batch = dealt.batch
+      for row, number in enumerate(planned.ids.tolist()):
+        one = records[number]
+        size = (batch["target_id_BT"][row] != 0).sum()
+        drawn += size != len(one["target_id"])
+        units = batch["source_unit_BS"][row], batch["target_unit_BT"][row]
+        words = max(units[0]) + 1
+        for t, s in np.ndindex(batch["links_BTS"][row].shape):
+          due = units[0][s] >= 0 and units[1][t] == words - 1 - units[0][s]
+          assert batch["links_BTS"][row, t, s] == due, (number, t, s)
+    assert (drawn > 20) == bool(sides)
+
+
+def test_words_that_a_tokeniser_made_become_those_of_the_text(tmp_path):
+  config = with_links(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  lines = [f"{line}, or so." for line in lines_of(config, "train.en")]
+  files = {
+    "train.en": lines,
+    "train.de": lines,
+    "train.en.tok": [f"{x[:-8]} , or so ." for x in lines],
+    "train.de.tok": [f"{x[:-4]} so ." for x in lines],
+    # The comma, "so", and the full stop; word 2 of the raw text ends in it.
+    "train.align": [
+      f"{n}-{n - 1} {n + 2}-{n + 1} {n + 3}-{n + 2}"
+      for n in (len(x[:-8].split()) for x in lines)
+    ],
+  }
+  for name, own in files.items():
+    (raw / name).write_text("".join(f"{line}\n" for line in own))
+  config.prepare.splits["train"] = ("train.en", "train.de")
+  config.prepare.alignments["train"] = (
+    *("train.align", "train.en.tok", "train.de.tok"),
+  )
+  for one, line in zip(PreparedSplit(build.run(config), "train"), lines):
+    last = len(line.split()) - 1
+    assert one["links"].reshape(-1, 2).tolist() == [
+      [last - 2, last - 2],
+      [last, last],
+    ]
+  (raw / "train.de.tok").write_text("x\n" * len(lines))
+  with pytest.raises(
+    InputError, match=r"train\.de\.tok:1: the word 'x' is not"
+  ):
+    build.run(config)
+
+
+@pytest.mark.parametrize(
+  ("line", "message"),
+  [
+    ("0-0 1:1", r"train\.align:5: '1:1' is no link"),
+    ("0-0 0?1", r"train\.align:5: '0\?1' is no link"),
+    ("99-0", r"train\.align:5: the link 99-0 has word 99 of the source, whose"),
+    ("0-99", r"train\.align:5: .* word 99 of the target, whose line 5 has \d+"),
+  ],
+)
+def test_a_bad_line_is_told_before_anything_is_made(tmp_path, line, message):
+  config = with_links(tmp_path, lambda old: [*old[:4], line, *old[5:]])
+  with pytest.raises(InputError, match=message):
+    build.run(config)
+  assert nothing_made(config)
+
+
+@pytest.mark.parametrize(
+  ("given", "message"),
+  [
+    (
+      {"test": ("train.align",)},
+      r"alignments must name the files of the split",
+    ),
+    (
+      {"train": ("no.align",)},
+      r"alignments\.train: there is no file no\.align",
+    ),
+    (
+      {"train": ("a", "b")},
+      r"alignments\.train must be \(file,\), or \(file, s",
+    ),
+    ({"train": ("short",)}, r"short has 2 lines, but its text has 60\. Line N"),
+    ({"train": ("train.align", "short", "train.en")}, r"short has 2 .* words"),
+  ],
+)
+def test_files_that_do_not_fit_are_refused(tmp_path, given, message):
+  config = with_links(tmp_path)
+  raw = pathlib.Path(config.prepare.raw_dir)
+  (raw / "short").write_text("0-0\n0-0\n")
+  config.prepare.alignments = given
+  with pytest.raises(InputError, match=message):
+    build.run(config)
+
+
+def test_a_run_that_asks_for_links_that_are_not_there_is_told(tmp_path):
+  config = with_links(tmp_path)
+  config.prepare.alignments = {}
+  folder = build.run(config)
+  assert "links" not in PreparedSplit(folder, "train").features
+  asked = systems.apply(
+    config.copy_and_resolve_references(), "guided_alignment"
+  )
+  with pytest.raises(InputError, match=r"the prepared data has none\. Prepare"):
+    train.run(asked, tmp_path / "run")
+  assert not (tmp_path / "run").exists()
+  before = manifests.read(folder)["key"]
+  config = with_links(tmp_path / "again")
+  config.data.directory = str(folder)
+  assert manifests.read(build.run(config))["key"] != before
+
+
+@pytest.mark.parametrize(
+  ("feature", "value", "message"),
+  [
+    ("links", [0, 0, 1], "has half a link"),
+    ("links", [0, -1], "has a word before the first"),
+    ("source_unit", [0, 9, -1], "has a word beyond the subwords"),
+    ("target_unit", [0, -1], "has another number of values"),
+  ],
+)
+def test_examples_of_others_are_checked(feature, value, message):
+  manifest = {
+    "sides": [],
+    "relations": {},
+    "vocabulary": {side: {"size": 9} for side in ("source", "target")},
+    "alignments": True,
+  }
+  example = {
+    "line": 1,
+    "source_id": [5, 6, 3],
+    "target_id": [5, 6, 3],
+    "source_unit": [0, 1, -1],
+    "target_unit": [0, 0, -1],
+    "links": [0, 0, 1, 0],
+  }
+  check = example_check.Check(manifest)
+
+  def rows(example):
+    arrays = {k: np.array(v, np.int32) for k, v in example.items()}
+    arrays["line"] = arrays["line"].astype(np.int64)
+    return Rows.of([arrays], list(arrays))
+
+  check(rows(example))
+  with pytest.raises(NotAnExample, match=f"{feature} {message}"):
+    check(rows({**example, feature: value}))

@@ -1,0 +1,88 @@
+"""Alignment error rates, worked out by hand; and files that are none."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from jaxsyn.errors import InputError
+from jaxsyn.scoring import alignments
+
+
+def written(path, *lines):
+  path.write_text("".join(f"{line}\n" for line in lines))
+  return path
+
+
+@pytest.fixture
+def reference(tmp_path):
+  """Sure: 0-0 1-1 | 0-0 | none. Possible, beside these: 1-2 | 0-1 | 0-0."""
+  return written(tmp_path / "gold", "0-0 1-1 1?2", "0p1 0-0", "0?0")
+
+
+@pytest.mark.parametrize(
+  ("lines", "aer", "precision", "recall", "links"),
+  [
+    # All sure, and a possible one: nothing is wrong.
+    (["0-0 1-1 1-2", "0-0", ""], 0.0, 1.0, 1.0, 4),
+    # |A| = 5, |S| = 3: A ∩ S is 0-0 of both lines, A ∩ P has 1-2 and 0-1 too.
+    # AER 1 - (2 + 4) / (5 + 3), precision 4/5, recall 2/3.
+    (["0-0 1-2 1-0", "0-0 0-1", ""], 0.25, 0.8, 2 / 3, 5),
+    # None that is right: AER 1.
+    (["1-0", "3-3", "1-1"], 1.0, 0.0, 0.0, 3),
+    # No links at all: nothing that is wrong, nothing that was found.
+    (["", "", ""], 1.0, 1.0, 0.0, 0),
+    # What stands twice is one link.
+    (["0-0 0-0 1-1", "0-0", ""], 0.0, 1.0, 1.0, 3),
+    (["0-0", "", "0-0"], 1 - 3 / 5, 1.0, 1 / 3, 2),
+  ],
+)
+def test_by_hand(tmp_path, reference, lines, aer, precision, recall, links):
+  path = written(tmp_path / "found", *lines)
+  found = alignments.run(reference, [path])[str(path)]
+  assert found.aer == pytest.approx(aer)
+  assert (found.precision, found.recall) == pytest.approx((precision, recall))
+  assert found.links == links
+
+
+def test_of_several_files_a_table(tmp_path, reference):
+  one = written(tmp_path / "one", "0-0 1-2 1-0", "0-0 0-1", "")
+  two = written(tmp_path / "two", "0-0 1-1", "0-0", "")
+  files = ["--reference", reference, "--hypothesis", one, "--hypothesis", two]
+  done = subprocess.run(
+    [sys.executable, "-m", "jaxsyn.score", "--aer", "--json", *files],
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  told = json.loads(done.stdout)
+  assert told[str(one)]["aer"] == 0.25 and told[str(two)]["links"] == 3
+  found = alignments.run(reference, [one, two])
+  assert [
+    line.split()[1:] for line in alignments.as_text(found).splitlines()
+  ] == [
+    ["AER", "precision", "recall", "links"],
+    ["25.00", "80.00", "66.67", "5"],
+    ["0.00", "100.00", "100.00", "3"],
+  ]
+
+
+@pytest.mark.parametrize(
+  ("lines", "message"),
+  [
+    (["0-0", "0-0"], r"found has 2 lines, but .*gold has 3: line N of both"),
+    (["0-0", "0?0", ""], r"found:2: '0\?0' is no link"),
+    (["0-0", "0-0", "x"], r"found:3: 'x' is no link"),
+    ([], "found is empty"),
+  ],
+)
+def test_what_does_not_fit_is_told(tmp_path, reference, lines, message):
+  with pytest.raises(InputError, match=message):
+    alignments.run(reference, [written(tmp_path / "found", *lines)])
+
+
+def test_nothing_at_all_is_no_score(tmp_path):
+  gold = written(tmp_path / "gold", "0?0")
+  with pytest.raises(InputError, match=r"has no links, and .* no sure ones"):
+    alignments.run(gold, [written(tmp_path / "found", "")])

@@ -1,0 +1,101 @@
+"""From gold alignments to a head that aligns: trained, gone on with, scored."""
+
+import json
+
+import pytest
+
+from jaxsyn import train
+from jaxsyn.configs import quickstart
+from jaxsyn.data.sentence.alignments import parsed, pharaoh
+from jaxsyn.scoring import alignments
+from jaxsyn.session import Session
+from jaxsyn.training.guided_alignment import MEAN
+from jaxsyn.translating import forcing
+from jaxsyn.translating.alignments import Aligner
+
+STEPS = 150
+SYSTEMS = ("transformer", "guided_alignment")
+
+
+@pytest.fixture(scope="module")
+def guided(made_once, prepared):
+  """Runs that differ in the loss alone."""
+
+  def make(folder):
+    for system in SYSTEMS:
+      config = quickstart.get_config(system)
+      config.data.directory, config.model.width = str(prepared), 32
+      config.model.transformer.update(
+        encoder_layers=1, decoder_layers=2, feed_forward=32, dropout=0.0
+      )
+      if system == "guided_alignment":
+        config.losses.guided_alignment.weight = 5.0
+      config.batch.update(tokens=600, shapes=1)
+      config.optimiser.update(name="muon", learning_rate=1e-2)
+      config.optimiser.inverse_sqrt.warmup = 20
+      config.train.update(steps=STEPS, evaluate_every=STEPS, save_every=STEPS)
+      config.train.update(minutes=0.0, selection="log_likelihood")
+      train.run(config, folder / system)
+
+  return made_once("guided", make)
+
+
+def lines_of(path):
+  return path.read_text().splitlines()
+
+
+def test_with_the_loss_alignments_are_nearer(guided, prepared, tmp_path):
+  """Of the taught head to gold, and of the same layer of a run without it."""
+  raw, rates = prepared.parent / "raw", {}
+  sources = lines_of(raw / "test.en")
+  given = [*map(forcing.Hypothesis, range(24), lines_of(raw / "test.qaa"))]
+  for system in SYSTEMS:
+    session = Session(guided / system)
+    found = [*forcing.aligned(session, sources, given)]
+    path = tmp_path / system
+    path.write_text("".join(f"{pharaoh(links)}\n" for links in found))
+    (rates[system],) = alignments.run(raw / "test.align", [path]).values()
+  assert rates["guided_alignment"].aer < rates["transformer"].aer - 0.3, rates
+  # The log has the term, and validation how often the head looks where it must.
+  log = [json.loads(x) for x in lines_of(guided / SYSTEMS[1] / "log.jsonl")]
+  last = next(row for row in reversed(log) if "links" in row)
+  weighted = last["weighted/guided_alignment"]
+  assert weighted == pytest.approx(5 * last["loss/guided_alignment"])
+  assert last["loss"] == pytest.approx(weighted + last["loss/nll"])
+  assert last["links"] > 0.4
+  # It is the taught head that is asked, not the mean of its layer.
+  assert Aligner(session)._heads == [(0, 0)]
+  assert Aligner(session, -2)._heads == [(0, MEAN)]
+  mean = [*forcing.aligned(session, sources, given, layer=-2)]
+  assert mean != found
+  # As the command writes them.
+  ((one, scored),) = forcing.run(session, sources, given[:1])
+  line = forcing.as_text(one, scored, found[0]).split("\t")
+  assert parsed(line[4], "x", possible=False)[1] == found[0]
+  told = json.loads(forcing.as_json(one, scored, found[0]))
+  assert told["alignments"] == line[4]
+
+
+def losses(folder):
+  rows = map(json.loads, lines_of(folder / "log.jsonl"))
+  names = ("step", "loss/guided_alignment", "loss/nll")
+  return {
+    (row["step"], row.get("kind")): [row[name] for name in names]
+    for row in rows
+    if names[1] in row
+  }
+
+
+def test_a_run_that_is_gone_on_with_is_the_same(tiny, tmp_path):
+  config = tiny("guided_alignment")
+  config.data.sampling.sides = ("source", "target")  # drawn anew, and linked
+  config.batch.shapes = 1
+  config.train.update(steps=4, evaluate_every=2, save_every=2, log_every=1)
+  config.train.selection = "log_likelihood"
+  train.run(config, tmp_path / "whole")
+  config.train.steps = 2
+  train.run(config, tmp_path / "parts")
+  config.train.steps = 4
+  train.run(config, tmp_path / "parts")
+  whole, parts = (losses(tmp_path / name) for name in ("whole", "parts"))
+  assert whole == parts and len(whole) >= 4
