@@ -60,7 +60,7 @@ def run(
     settings: how to score.
     baseline: the hypothesis to compare with; the first unless given.
     language: of the references; "": one with blanks between words.
-    source: file of the sources, for buckets by length.
+    source: file of the sources, for buckets by length and for COMET.
     source_conllu: their trees, for buckets by tree; words are then the trees'.
     source_language: of the sources, whose words are counted.
 
@@ -73,7 +73,8 @@ def run(
   sources = {} if source is None else {os.fspath(source): read_lines(source)}
   _check_lengths(reference | hypothesis | sources)
   settings = settings.settled(language)
-  scorers = settings.scorers([*reference.values()])
+  (source_lines,) = sources.values() or ([],)
+  scorers = settings.scorers([*reference.values()], source_lines)
   scored: Scored = {
     name: {0: [scorer.measure(lines) for scorer in scorers]}
     for name, lines in hypothesis.items()
@@ -83,9 +84,8 @@ def run(
     parses = _parses(source_conllu, sources, len(hypothesis[baseline]))
     tables = buckets.tables((), parses, edges=settings.edges)
   elif sources:
-    (lines,) = sources.values()
     tables = buckets.tables(
-      lines, edges=settings.edges, language=source_language
+      source_lines, edges=settings.edges, language=source_language
     )
   pairs = [(name, baseline) for name in scored if name != baseline]
   differences = significance.differences(
@@ -259,7 +259,9 @@ def define_flags() -> None:
     "baseline", None, "The hypothesis to compare with; the first unless given."
   )
   flags.DEFINE_string(
-    "source", None, "File of the sources: adds scores by length, in words."
+    "source",
+    None,
+    "File of the sources: adds scores by length, in words. COMET reads it.",
   )
   flags.DEFINE_string(
     "source_conllu",

@@ -148,7 +148,7 @@ def _split(
         "scores cannot be compared."
       )
   sources, references = texts[first]
-  scorers = settings.scorers([references])
+  scorers = settings.scorers([references], sources)
   scored: Scored = collections.defaultdict(dict)
   translations: Translations = collections.defaultdict(dict)
   for job in done:

@@ -14,7 +14,7 @@ class Score:
   """One number, and how it came to be.
 
   Attributes:
-    metric: title of one of `jaxsyn.scoring.metrics.METRICS`.
+    metric: title of one of `jaxsyn.scoring.settings.SCORED`.
     value: in percent, as `Metric` says.
     signature: sacreBLEU's, with version, tokeniser and case; for the others
       one of the same form.

@@ -35,6 +35,7 @@ class References:
       words between blanks, TER; `tokenizers.default` has that of a language.
     lowercase: whether case is ignored, as sacreBLEU's command does with -lc
       (BLEU) and --chrf-lowercase; by TER always.
+    sources: of the sentences, for metrics that read them; or none.
 
   Raises:
     InputError: lists of different length.
@@ -43,6 +44,7 @@ class References:
   lines: Sequence[Lines]
   tokenizer: str = "13a"
   lowercase: bool = False
+  sources: Lines = ()
 
   def __post_init__(self) -> None:
     lengths = [len(lines) for lines in self.lines]
@@ -61,6 +63,7 @@ class References:
     return f"case:{'lc' if self.lowercase else 'mixed'}"
 
 
+@dataclasses.dataclass(frozen=True)
 class Metric(Choice):
   """A spec of `jaxsyn.scoring.metrics.METRICS`.
 
@@ -69,11 +72,16 @@ class Metric(Choice):
     larger_is_better: whether the larger score is; values are percentages, from
       0 to 100, unless it is not.
     of_words: whether a tokeniser cuts what it counts.
+    reads_sources: whether it must have `References.sources`.
   """
 
   title: ClassVar[str]
   larger_is_better: ClassVar[bool] = True
   of_words: ClassVar[bool] = False
+  reads_sources: ClassVar[bool] = False
+
+  def check(self) -> None:
+    """Raises InputError where what it needs is not installed."""
 
   def scorer(self, references: References) -> Scorer:
     """The metric with its references, read once for all systems."""
@@ -86,7 +94,7 @@ class Metric(Choice):
 
 @dataclasses.dataclass(frozen=True)
 class Scorer:
-  """A metric with its references; made by `of_sacrebleu` and `mean_of`.
+  """A metric with its references; of `of_sacrebleu`, `mean_of`, `mean_of_scores`.
 
   Attributes:
     metric: its spec.
@@ -195,9 +203,36 @@ def mean_of(
     zip(*([*map(cut, lines)] for lines in references.lines))
   )
 
+  def scores(hypotheses: Lines) -> np.ndarray:
+    found = map(score, cut_references, map(cut, hypotheses))
+    return np.fromiter(found, np.float64, len(hypotheses))
+
+  return mean_of_scores(
+    *(metric, len(references), scores),
+    references=len(references.lines),
+    said=said,
+  )
+
+
+def mean_of_scores(
+  metric: Metric,
+  sentences: int,
+  scores: Callable[[Lines], np.ndarray],
+  *,
+  references: int,
+  said: str,
+) -> Scorer:
+  """The same of what scores all sentences at once.
+
+  Args:
+    metric, sentences: see `Scorer`.
+    scores: hypotheses -> the score of each.
+    references: how many each sentence has.
+    said: the end of the signature.
+  """
+
   def statistics(hypotheses: Lines) -> np.ndarray:
-    scores = map(score, cut_references, map(cut, hypotheses))
-    score_B = np.fromiter(scores, np.float64, len(hypotheses))
+    score_B = scores(hypotheses)
     return np.stack([score_B, np.ones_like(score_B)], axis=1)
 
   def of_sum(sum_I: np.ndarray) -> float:
@@ -205,10 +240,10 @@ def mean_of(
 
   def signature(**resampling: int) -> str:
     extra = "".join(f"{key}:{value}|" for key, value in resampling.items())
-    return f"nrefs:{len(references.lines)}|{extra}{said}"
+    return f"nrefs:{references}|{extra}{said}"
 
   return Scorer(
-    *(metric, len(references), statistics),
+    *(metric, sentences, statistics),
     of_sum=of_sum,
     of_sentence=of_sum,
     signature=signature,

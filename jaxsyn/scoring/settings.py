@@ -8,17 +8,21 @@ from collections.abc import Sequence
 from absl import flags
 
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import At, option, range_of
+from jaxsyn.options import At, Table, option, other_default, range_of
 from jaxsyn.options.bounds import CountOrOff, Seed
 from jaxsyn.options.fields import said
 from jaxsyn.options.flags import number_flag
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.buckets import EDGES, by_length
-from jaxsyn.scoring.metrics import METRICS, scorer_of
-from jaxsyn.scoring.scorers import Scorer
+from jaxsyn.scoring.comet import Comet
+from jaxsyn.scoring.metrics import METRICS
+from jaxsyn.scoring.scorers import Lines, Metric, References, Scorer
 from jaxsyn.scoring.significance import CHOICES, SEED, Draws
 
 flags.disclaim_key_flags()  # they show in the help of the command
+
+# With those that read more than references, which cannot select checkpoints.
+SCORED: Table[Metric] = Table("metric", {**METRICS, "comet": Comet})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Settings:
   """
 
   metrics: tuple[str, ...] = option(
-    ("bleu", "chrf"), f"Which of {', '.join(METRICS)}, in order."
+    ("bleu", "chrf"), f"Which of {', '.join(SCORED)}, in order."
   )
   tokenizer: str = option(
     "",
@@ -58,9 +62,12 @@ class Settings:
     "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
   )
 
+  comet_model: str = other_default(Comet, "model", Comet.model)
+  comet_python: str = other_default(Comet, "python", Comet.python)
+
   def __post_init__(self) -> None:
     for metric in self.metrics:
-      METRICS.known(metric, At("--metrics"))
+      SCORED.known(metric, At("--metrics"))
     if not self.metrics or len(set(self.metrics)) < len(self.metrics):
       raise InputError(
         f"--metrics must name one or more, each once; got {self.metrics}."
@@ -78,21 +85,41 @@ class Settings:
   def draws(self) -> Draws:
     return Draws(self.samples, self.seed)
 
+  @property
+  def specs(self) -> list[Metric]:
+    """The metrics; the option X of `name` is the setting name_X."""
+    return [
+      spec(
+        **{
+          field.name: getattr(self, f"{name}_{field.name}")
+          for field in dataclasses.fields(spec)
+        }
+      )
+      for name, spec in ((name, SCORED[name]) for name in self.metrics)
+    ]
+
   def settled(self, language: str) -> Settings:
     """With the tokeniser named, which may be left to the target language.
 
     Raises:
-      InputError: there is none of this name, or it is not installed.
+      InputError: there is none of this name, or it is not installed, or a metric
+        is not.
     """
+    for spec in self.specs:
+      spec.check()
     tokenizer = tokenizers.settled(self.tokenizer, language)
     return dataclasses.replace(self, tokenizer=tokenizer)
 
-  def scorers(self, references: Sequence[Sequence[str]]) -> list[Scorer]:
-    """Every metric with its references, of settled settings."""
-    return [
-      scorer_of(name, references, self.tokenizer, lowercase=self.lowercase)
-      for name in self.metrics
-    ]
+  def scorers(
+    self, references: Sequence[Lines], sources: Lines = ()
+  ) -> list[Scorer]:
+    """Every metric with its references, of settled settings.
+
+    Raises:
+      InputError: references of different length; a metric wants sources.
+    """
+    given = References(references, self.tokenizer, self.lowercase, sources)
+    return [spec.scorer(given) for spec in self.specs]
 
 
 def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:

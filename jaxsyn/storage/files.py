@@ -339,6 +339,16 @@ def remove_unfinished(folder: PathLike, but: str = "") -> None:
       path.unlink(missing_ok=True)
 
 
+def last_line(file: IO[bytes]) -> str:
+  """The last line with something on it, of what a process writes; "" if none."""
+  if file.closed:
+    return ""
+  size = os.fstat(file.fileno()).st_size
+  end = os.pread(file.fileno(), 1 << 12, max(0, size - (1 << 12)))
+  rows = end.decode(errors="replace").split("\n")
+  return next((row.strip() for row in reversed(rows) if row.strip()), "")
+
+
 def read_json(path: PathLike) -> Any:
   """What a JSON file holds.
 

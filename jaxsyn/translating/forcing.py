@@ -23,7 +23,7 @@ from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.alignments import Links, pharaoh
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.errors import InputError
-from jaxsyn.requests import request
+from jaxsyn.decode.requests import request
 from jaxsyn.translating import alignment_flags, run_flags
 
 if TYPE_CHECKING:

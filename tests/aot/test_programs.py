@@ -65,6 +65,8 @@ PROGRAMS = [
   Case("sisa", "v5e:1x1", ONE, F, 3, 1, 46),
   Case("relative+localness_query", "v5e:1x1", ONE, B, 3, 1, 50),
   Case("dependency_relative", "h100:1", ONE, B, 3, 1, 36),
+  # Each of six factors has a table.
+  Case("factors", "v5e:1x1", ONE, B, 9, 7, 46),
   Case("deps_san+given_weighting", "h100:1", ONE, F, 3, 1, 46),
   Case("label_embedding+context_deep_global", "h100:1", ONE, B, 4, 2, 36),
   # Its units of words are found by sorting.

@@ -9,6 +9,7 @@ import sys
 import documents
 import pytest
 
+from benchmarks import stablehlo_beside
 from jaxsyn import export, train
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
@@ -67,6 +68,13 @@ def test_facts_of_trees_are_inputs(tiny, tmp_path, environment):
     "longest_B": {"dtype": "int32", "axes": "B"},
   }
   assert len(said(tmp_path / "out", tmp_path, environment)) == len(LINES)
+
+
+def test_with_trees_it_translates_as_the_run(tiny, tmp_path):
+  run = trained(tiny("pascal"), tmp_path / "run")
+  found = stablehlo_beside.run(str(run), LINES)
+  assert found["parsed"][0] == found["same"][0] == len(LINES)
+  assert found["apart"][0] < 1e-5
 
 
 def test_what_depends_on_sizes_is_refused_in_a_line(tiny, tmp_path):

@@ -284,12 +284,7 @@ class _Program:
 
   def fault(self, what: str, line: str) -> InputError:
     """That something is wrong, and where it was."""
-    said = ""
-    if not self._said.closed:
-      size = os.fstat(self._said.fileno()).st_size
-      last = os.pread(self._said.fileno(), 1 << 12, max(0, size - (1 << 12)))
-      rows = last.decode(errors="replace").split("\n")
-      said = next((row.strip() for row in reversed(rows) if row.strip()), "")
+    said = files.last_line(self._said)
     tail = f" Its standard error ends: {said}" if said else ""
     return InputError(
       f"the parser {self._spec.line!r} {what}; at the line {shortened(line)}.{tail}"
