@@ -10,6 +10,7 @@ import errno
 import json
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from jaxsyn.serving.service import Service
 ENDING = 30  # seconds in which what is being answered is answered
 HEADERS = 20.0  # seconds for the head of a request
 STUCK = 30.0  # seconds in which nothing of an answer is taken
+SWITCH = 0.001  # seconds
 KEPT = 10  # seconds for which an idle connection is kept
 
 
@@ -166,6 +168,8 @@ def serve(
   Raises:
     BaseException: what `prepare` raises.
   """
+  # Threads of the search are asked more often to let this one answer.
+  sys.setswitchinterval(SWITCH)
   service = server.service
   faults: list[BaseException] = []
 
