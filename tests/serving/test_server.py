@@ -1,6 +1,5 @@
 """A server at a real port: clients that take their time, and its end."""
 
-import asyncio
 import contextlib
 import http.client
 import json
@@ -10,39 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
-from asked_services import LINE
+from asked_services import LINE, listening
 
 from jaxsyn.errors import InputError
 from jaxsyn.serving import body, server
-from jaxsyn.serving.guard import Doors
 from jaxsyn.serving.limits import Limits
 from jaxsyn.serving.service import Service
 
 POST = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n"
-
-
-@contextlib.contextmanager
-def listening(service):
-  """The port at which a service answers, by a thread of this process."""
-  at = server.bound("127.0.0.1", 0)
-  running = server.made(service, Doors())
-  thread = threading.Thread(
-    target=lambda: asyncio.run(running.serve(sockets=[at]))
-  )
-  port = at.getsockname()[1]
-  thread.start()
-  while not running.started:
-    time.sleep(0.01)
-  try:
-    yield port
-  finally:
-    running.should_exit = running.force_exit = True
-    thread.join(30)
-    at.close()
 
 
 @pytest.fixture
