@@ -52,6 +52,10 @@ class _Connection(H11Protocol):
     self.transport.write(_raw(400, "this is no HTTP."))
     self.transport.close()
 
+  def on_response_complete(self) -> None:
+    self._asked = time.monotonic()
+    super().on_response_complete()
+
   def check(self, now: float) -> None:
     """Cuts it off if its client sends, or takes, nothing for too long."""
     left = self.transport.get_write_buffer_size()

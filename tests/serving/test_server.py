@@ -68,6 +68,19 @@ def test_clients_that_take_their_time_are_cut_off(port):
   )
 
 
+def test_who_asks_often_keeps_the_connection(port):
+  """Never asking when the server looks, each time within the limits."""
+  client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+  client.connect()
+  own, end = client.sock, time.monotonic() + 3.5
+  while time.monotonic() < end:
+    client.request("GET", "/health")
+    assert client.getresponse().read() == b'{"status": "ok"}'
+    assert client.sock is own
+    time.sleep(0.2)
+  client.close()
+
+
 def test_bodies_without_an_end(port):
   said = spoken(port, POST + b"Content-Length: 10000000000\r\n\r\n", *[b"x" * 65536] * 50)  # fmt: skip
   assert b" 413 " in said[:20] or said == b""
