@@ -25,7 +25,6 @@ from absl import flags, logging
 
 from benchmarks.figures import Figures, show
 from jaxsyn import cli, export
-from jaxsyn.storage import files
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.columns import pad, words_of
 from jaxsyn.data.schema import EOS
@@ -34,6 +33,7 @@ from jaxsyn.decode.translator import longest_output
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.shapes import split
+from jaxsyn.storage import files
 from jaxsyn.training.mesh import set_up_jax
 
 ROWS = 64  # sentences of a batch

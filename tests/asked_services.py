@@ -1,10 +1,14 @@
-"""A service, asked in this process, without sockets."""
+"""A service, asked in this process: without sockets, or at a port."""
 
 import asyncio
+import contextlib
 import json
+import threading
+import time
 
 import httpx
 
+from jaxsyn.serving import server
 from jaxsyn.serving.guard import Doors, Guard
 
 LINE, OTHER = "a cow sleeps .", "the duck runs ."
@@ -42,3 +46,23 @@ class Asked:
       )
 
     return asyncio.run(ask())
+
+
+@contextlib.contextmanager
+def listening(service):
+  """The port at which a service answers, by a thread of this process."""
+  at = server.bound("127.0.0.1", 0)
+  running = server.made(service, Doors())
+  thread = threading.Thread(
+    target=lambda: asyncio.run(running.serve(sockets=[at]))
+  )
+  port = at.getsockname()[1]
+  thread.start()
+  while not running.started:
+    time.sleep(0.01)
+  try:
+    yield port
+  finally:
+    running.should_exit = running.force_exit = True
+    thread.join(30)
+    at.close()

@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxsyn.storage import files
 from jaxsyn.errors import InputError
 from jaxsyn.options import option
 from jaxsyn.scoring.scorers import (
@@ -32,6 +31,7 @@ from jaxsyn.scoring.scorers import (
   Scorer,
   mean_of_scores,
 )
+from jaxsyn.storage import files
 
 _PROCESS = pathlib.Path(__file__).with_name("comet_process.py")
 _VERSION = "import importlib.metadata as m; print(m.version('unbabel-comet'))"

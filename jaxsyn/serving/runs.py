@@ -12,13 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn.storage import files, hub, remote
-from jaxsyn.trained import member, workdir
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import Inspector
 from jaxsyn.serving.reading import Reading
 from jaxsyn.session import Session
+from jaxsyn.storage import files, hub, remote
+from jaxsyn.trained import member, workdir
 
 _NAMED = re.compile(r"([\w.-]{1,80})=(.+)")
 

@@ -10,6 +10,7 @@ import errno
 import json
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from jaxsyn.serving.service import Service
 ENDING = 30  # seconds in which what is being answered is answered
 HEADERS = 20.0  # seconds for the head of a request
 STUCK = 30.0  # seconds in which nothing of an answer is taken
+SWITCH = 0.001  # seconds
 KEPT = 10  # seconds for which an idle connection is kept
 
 
@@ -49,6 +51,10 @@ class _Connection(H11Protocol):
   def send_400_response(self, msg: str) -> None:
     self.transport.write(_raw(400, "this is no HTTP."))
     self.transport.close()
+
+  def on_response_complete(self) -> None:
+    self._asked = time.monotonic()
+    super().on_response_complete()
 
   def check(self, now: float) -> None:
     """Cuts it off if its client sends, or takes, nothing for too long."""
@@ -166,6 +172,8 @@ def serve(
   Raises:
     BaseException: what `prepare` raises.
   """
+  # Threads of the search are asked more often to let this one answer.
+  sys.setswitchinterval(SWITCH)
   service = server.service
   faults: list[BaseException] = []
 

@@ -6,6 +6,7 @@ Before this file: `runs`, `batching`. After it: the command `jaxsyn.serve`.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -42,6 +43,8 @@ def _work(desk: Desk, longest: int) -> Iterator[Callable[[], Any]]:
       if not new <= known:
         yield functools.partial(session.compile, [example] * number)
       known |= new
+    # Of several lengths: programs that move them to fewer places are made too.
+    yield functools.partial(session.search, _mixed(session, width, desk.most))
     if len(session.members) == 1:
       yield functools.partial(_look, desk, example)
     width *= 2
@@ -54,6 +57,18 @@ def _example(session: Session, width: int) -> Any:
     words += 1
   ((example, _),) = session.reader.read_all([unparsed(_text(words))])
   return example
+
+
+def _mixed(session: Session, width: int, number: int) -> list[Any]:
+  """So many sentences of a padded length, some shorter than others."""
+  words = [
+    count
+    for count in range(1, width)
+    if width // 2 < _subwords(session, count) <= width
+  ]
+  parses = [unparsed(_text(count)) for count in words]
+  examples = [example for example, _ in session.reader.read_all(parses)]
+  return list(itertools.islice(itertools.cycle(examples), number))
 
 
 def _subwords(session: Session, words: int) -> int:

@@ -22,8 +22,8 @@ from absl import flags
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.alignments import Links, pharaoh
 from jaxsyn.data.sentence.stream import Source
-from jaxsyn.errors import InputError
 from jaxsyn.decode.requests import request
+from jaxsyn.errors import InputError
 from jaxsyn.translating import alignment_flags, run_flags
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 from asked_services import LINE, OTHER
 
 from jaxsyn.data.sentence.stream import parses_of_text
+from jaxsyn.decode.requests import Request
 from jaxsyn.inspection.inspector import look
 from jaxsyn.inspection.sentence import fields_of
-from jaxsyn.decode.requests import Request
 from jaxsyn.session import Session
 
 

@@ -253,7 +253,9 @@ def test_attention_is_shown_beside_what_a_part_makes(opened, address):
     f"{address}/inspect", data={"run": "pascal", "text": LINE}
   ).json()
   (weighting,) = [
-    one for one in told["weightings"] if (one["place"], one["layer"]) == ("encoder", 0)
+    one
+    for one in told["weightings"]
+    if (one["place"], one["layer"]) == ("encoder", 0)
   ]
   page.locator("button.head").nth(weighting["heads"][0]).click()
   pressed = page.locator("button.head[aria-pressed=true]")
@@ -310,5 +312,3 @@ def test_the_last_of_fast_changes_is_shown(opened, session):
   expect(page.locator("text.word")).to_have_count(len(LINE.split()))
   is_done(page)
   assert nbest(page) == of_session(session, LINE)
-
-

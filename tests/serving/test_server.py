@@ -1,6 +1,5 @@
 """A server at a real port: clients that take their time, and its end."""
 
-import asyncio
 import contextlib
 import http.client
 import json
@@ -10,39 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
-from asked_services import LINE
+from asked_services import LINE, listening
 
 from jaxsyn.errors import InputError
 from jaxsyn.serving import body, server
-from jaxsyn.serving.guard import Doors
 from jaxsyn.serving.limits import Limits
 from jaxsyn.serving.service import Service
 
 POST = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n"
-
-
-@contextlib.contextmanager
-def listening(service):
-  """The port at which a service answers, by a thread of this process."""
-  at = server.bound("127.0.0.1", 0)
-  running = server.made(service, Doors())
-  thread = threading.Thread(
-    target=lambda: asyncio.run(running.serve(sockets=[at]))
-  )
-  port = at.getsockname()[1]
-  thread.start()
-  while not running.started:
-    time.sleep(0.01)
-  try:
-    yield port
-  finally:
-    running.should_exit = running.force_exit = True
-    thread.join(30)
-    at.close()
 
 
 @pytest.fixture
@@ -89,6 +66,19 @@ def test_clients_that_take_their_time_are_cut_off(port):
     port,
     b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
   )
+
+
+def test_who_asks_often_keeps_the_connection(port):
+  """Never asking when the server looks, each time within the limits."""
+  client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+  client.connect()
+  own, end = client.sock, time.monotonic() + 3.5
+  while time.monotonic() < end:
+    client.request("GET", "/health")
+    assert client.getresponse().read() == b'{"status": "ok"}'
+    assert client.sock is own
+    time.sleep(0.2)
+  client.close()
 
 
 def test_bodies_without_an_end(port):

@@ -1,5 +1,6 @@
 """Requests of files: JSON lines, prefixes beside text, and what is none."""
 
+import json
 import types
 
 import pytest
@@ -42,6 +43,31 @@ def test_json_lines(tmp_path):
     Request("", place=1),
     Request("ü", place=2),
   ]
+
+
+TREE = "1\ta\t_\t_\t_\t_\t2\tdet\t_\t_\n2\tcow\t_\t_\t_\t_\t{}\troot\t_\t_\n"
+
+
+def test_json_lines_with_trees(tmp_path):
+  line = json.dumps({"conllu": TREE.format(0), "avoid": ["d"]})
+  ((found,), _) = read(tmp_path, line + "\n", name="a.jsonl")
+  assert (found.source.text, found.source.head_W) == ("a cow", (1, 1))
+  assert found.avoid == ("d",)
+
+
+@pytest.mark.parametrize(
+  "told, message",
+  [
+    ({"conllu": TREE.format(1)}, "conllu:1: the sentence has no root"),
+    ({"conllu": ""}, "its 'conllu' must be one sentence, got 0."),
+    ({"conllu": f"{TREE.format(0)}\n" * 2}, "must be one sentence, got 2."),
+    ({"conllu": 1}, "its 'conllu' must be a text, got 1."),
+    ({"conllu": "", "text": ""}, 'it has both "text" and "conllu"'),
+  ],
+)
+def test_what_is_no_tree_is_told(told, message):
+  with pytest.raises(InputError, match=message):
+    from_json(json.dumps(told))
 
 
 @pytest.mark.parametrize(

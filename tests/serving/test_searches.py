@@ -1,0 +1,97 @@
+"""Other searches and ensembles behind the server, and what is compiled before."""
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+from asked_services import LINE, OTHER, Asked, listening
+
+from benchmarks import serve_load
+from jaxsyn.serving import warm
+from jaxsyn.serving.limits import Limits
+from jaxsyn.serving.runs import Place, Served
+from jaxsyn.serving.service import Service
+from jaxsyn.session import Session
+
+
+@pytest.fixture
+def opened():
+  """A function: a service of one run, and the run, which are closed."""
+  services = []
+
+  def make(*folders, **decode):
+    run = Served(Place("it", tuple(map(str, folders))), decode=decode)
+    service = Service([run], Limits(), together=8)
+    service.state = "ok"
+    services.append(service)
+    service.worker.start()
+    return Asked(service), run
+
+  yield make
+  for service in services:
+    service.close()
+    service.worker.done.result(60)
+
+
+def test_samples_depend_on_the_place_in_their_request(opened, runs):
+  """Alone, or beside others that ask the same."""
+  ask, run = opened(runs["pascal"], search="sample", nbest=2)
+  assert run.most == 2
+  asked = ("/translate", {"texts": [LINE, LINE], "nbest": 2})
+  pages = [answer.json()["translations"] for answer in ask.all([asked] * 3)]
+  session = Session(runs["pascal"], search="sample", nbest=2)
+  expected = [[one.text for one in nbest] for nbest in session([LINE, LINE])]
+  for page in pages:
+    assert [
+      [one["text"] for one in nbest["nbest"]] for nbest in page
+    ] == expected
+  assert expected[0] != expected[1]
+  assert ask("/translate", {"text": LINE, "nbest": 3}).status_code == 422
+
+
+def test_an_ensemble_translates_and_is_not_looked_into(opened, runs):
+  folders = runs["pascal"], runs["deps_san"]
+  ask, _ = opened(*folders)
+  (run,) = ask("/runs").json()["runs"]
+  assert (
+    run["system"] == "pascal, deps_san" and run["folder"] == "pascal,deps_san"
+  )
+  ((best, *_),) = Session(list(folders), nbest=3)([LINE])
+  (found,) = ask("/translate", {"text": LINE}).json()["translations"]
+  assert found["text"] == best.text
+  np.testing.assert_allclose(found["nbest"][0]["score"], best.score, rtol=1e-5)
+  assert ask("/parse", {"text": LINE}).json()["parsed"] is True
+  answer = ask("/inspect", {"text": LINE})
+  assert answer.status_code == 422
+  assert "an ensemble has no maps of its own" in answer.json()["error"]
+
+
+def test_what_is_usual_is_compiled_before(opened, runs):
+  ask, run = opened(runs["pascal"], beam=2)
+  warm.prepare([*ask.service.worker.desks.values()], 16)
+  session = run.session
+  made = session.compilations
+  assert made == 4  # to read and to search, of one place and of eight
+  lines = [LINE, OTHER, "the cow runs ."]
+  for number in (1, 3, 8):
+    answer = ask("/translate", {"texts": [lines[i % 3] for i in range(number)]})
+    assert answer.status_code == 200
+  assert session.compilations == made
+
+
+def test_the_benchmark_of_load(ask):
+  """A second of it, at a real port, beside clients that do harm."""
+  with listening(ask.service) as port:
+    figures, is_fine = asyncio.run(
+      serve_load.run(
+        f"http://127.0.0.1:{port}",
+        [LINE, OTHER],
+        clients=3,
+        seconds=1.5,
+        hostile=6,
+      )
+    )
+  assert is_fine, json.dumps(figures)
+  assert figures["translate_answers"][0] >= 3
+  assert figures["translate_p50"][0] <= figures["translate_p99"][0]
