@@ -274,7 +274,7 @@ def test_attention_is_shown_beside_what_a_part_makes(opened, address):
     assert all(abs(float(a) - float(b)) < 0.011 for a, b in zip(cells, flat))
   attention.locator("tbody td").first.hover()
   words = (own["rows"][0], own["columns"][0])
-  expect(page.locator(".maps output").first).to_contain_text("%s → %s" % words)
+  expect(page.locator(".maps output").first).to_contain_text(" → ".join(words))
 
 
 def test_what_is_typed_is_text(opened):

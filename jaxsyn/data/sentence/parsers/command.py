@@ -43,7 +43,7 @@ from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import CountOrOff, Range
-from jaxsyn.storage import checksums
+from jaxsyn.storage import checksums, files
 
 _BLOCK = 1 << 16
 _MOST = 1 << 24  # bytes of a tree; a word takes some 100
