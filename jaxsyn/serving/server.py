@@ -194,6 +194,7 @@ def serve(
   exits.leave_behind(began)
   exits.leave_behind(service.worker.done)
   service.worker.start()
+  listening.listen(server.config.backlog)  # before `ready` says so
   threading.Thread(target=begin, name="preparing", daemon=True).start()
   try:
     asyncio.run(server.serve(sockets=[listening]))
