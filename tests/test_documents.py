@@ -29,6 +29,7 @@ from jaxsyn.options import describe
 from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.settings import Settings
+from jaxsyn.serving.limits import Limits
 
 # A tiny model, one update; what is downloaded lies here already.
 OPTIONS = {
@@ -236,6 +237,7 @@ def test_every_flag_named_is_one_of_ours():
   defined = r'(?:DEFINE_\w+|\w+_flag)\(\s*(?:\w+,\s*)?"(\w+)"'
   known = {*re.findall(defined, ours), "config", "help", "helpconfig"}
   known |= {field.name for field in dataclasses.fields(Settings)}
+  known |= {*fields_of(Limits)}
   known |= {n for search in SEARCHES.values() for n in fields_of(search)}
   for line in _everything().splitlines():
     others = r"git|pip|pytest|ruff|sphinx-build|sacreBLEU|srun|Slurm|docker"
