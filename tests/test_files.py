@@ -63,7 +63,7 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path):
   path = tmp_path / "a"
   path.write_text("old")
   code = (
-    "import os, signal, sys\nfrom jaxsyn import files\n"
+    "import os, signal, sys\nfrom jaxsyn.storage import files\n"
     "with files.publish(sys.argv[1], 'w') as f:\n"
     "  f.write('n' * 100_000); f.flush()\n"
     "  os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -72,7 +72,7 @@ def test_the_next_waits_if_it_wants(tmp_path, holder):
 
 def test_who_waits_for_a_folder_says_so(tmp_path):
   words = f"lock.held({str(tmp_path)!r}, fcntl.LOCK_EX, 'waiting for it')"
-  code = f"import fcntl\nfrom jaxsyn import lock\nwith {words}: print('mine')"
+  code = f"import fcntl\nfrom jaxsyn.storage import lock\nwith {words}: print('mine')"
   with lock.held(tmp_path, fcntl.LOCK_EX, "not said"):
     waiting = subprocess.Popen(
       [sys.executable, "-c", code],

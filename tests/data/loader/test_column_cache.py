@@ -421,7 +421,7 @@ def test_the_private_folder(tmp_path, monkeypatch):
 
 def test_the_temporary_folder_goes_with_its_process(tmp_path, monkeypatch):
   code = (
-    "import os\nfrom jaxsyn import private\n"
+    "import os\nfrom jaxsyn.storage import private\n"
     "print(private.temporary())\n"
     "if os.fork() == 0: raise SystemExit\n"
     "os.wait()\nassert private.temporary().is_dir()"
