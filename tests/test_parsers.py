@@ -80,6 +80,7 @@ def test_from_raw_text_to_translations(
   config.data.test = ()
   parse = config.prepare.parse
   parse.target_conllu, parse.sides = {}, ("source",)
+  config.prepare.alignments = {}
   parse.source.parser = kind
   parse.source[kind].update(options)
   parse.source.udpipe.model = "not_looked_at"
@@ -160,6 +161,7 @@ def test_what_is_not_there_is_told_before_anything_is_made(tiny, raw, tmp_path):
   config.prepare.splits["train"] = ("all.en", "all.de")
   config.prepare.parse.target_conllu = {}
   config.prepare.parse.sides = ("source",)
+  config.prepare.alignments = {}
   for kind, message in (
     ("spacy", r"parse\.source\.spacy\.model is empty: name a pipeline"),
     ("command", r"parse\.source\.command\.line is empty"),

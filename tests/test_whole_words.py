@@ -39,7 +39,7 @@ def of_words(prepared, tiny, tmp_path):
       )
     prepare.parse.source.udpipe.model = str(prepared / "parser.source.udpipe")
     prepare.vocabulary.update(type="word", size=80, joint=False)
-    prepare.workers = 1
+    prepare.workers, prepare.alignments = 1, {}
     config.model.tie_embeddings = False
     config.batch.shapes = 1
     config.optimiser.update(schedule="constant", learning_rate=0.01)
