@@ -9,6 +9,7 @@ import asyncio
 import errno
 import json
 import logging
+import signal
 import socket
 import sys
 import threading
@@ -73,14 +74,15 @@ class Server(uvicorn.Server):
 
   Attributes:
     service: that answers.
+    ended_by: the signal that ended it; 0: none.
   """
 
   def __init__(self, config: uvicorn.Config, service: Service):
     super().__init__(config)
-    self.service = service
+    self.service, self.ended_by = service, 0
 
   def handle_exit(self, sig: int, frame: Any) -> None:
-    self.service.state = "ending"
+    self.service.state, self.ended_by = "ending", sig
     super().handle_exit(sig, frame)
 
   async def on_tick(self, counter: int) -> bool:
@@ -203,6 +205,12 @@ def serve(
     listening.close()
   if faults:
     raise faults[0]
+  # uvicorn raises it again, which does nothing where a shell had SIGINT ignored
+  # for a job in the background: the status was 0.
+  if server.ended_by == signal.SIGINT:
+    raise KeyboardInterrupt
+  if server.ended_by:
+    raise exits.Ended(server.ended_by)
 
 
 def _raw(status: int, message: str) -> bytes:

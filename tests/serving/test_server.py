@@ -192,7 +192,8 @@ def test_it_starts_and_ends_amid_work(runs, environment):
     process.wait()
 
 
-def test_the_second_ctrl_c_ends_it_at_once(runs, environment):
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
+def test_the_second_ctrl_c_ends_it_at_once(runs, environment, before):
   command = [sys.executable, "-m", "jaxsyn", "serve", str(runs["pascal"])]
   process = subprocess.Popen(
     [*command, "--port=0", "--compile=0"],
@@ -200,6 +201,8 @@ def test_the_second_ctrl_c_ends_it_at_once(runs, environment):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
+    # A shell has it ignored for jobs in the background.
+    preexec_fn=lambda: signal.signal(signal.SIGINT, before),
   )
   try:
     port = int(process.stdout.readline().rpartition(":")[2])
