@@ -45,7 +45,7 @@ from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
-from jaxsyn.options.flags import number_flag
+from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
 from jaxsyn.storage import files, lock
@@ -341,7 +341,7 @@ def _main(values: flags.FlagValues) -> None:
 def define_flags() -> None:
   """Those of the command."""
   cli.config_flag()
-  flags.DEFINE_list(
+  list_flag(
     "systems",
     [],
     "Names of configs/systems.py, the baseline first; "
@@ -369,7 +369,7 @@ def define_flags() -> None:
     "Runs at a time on the same devices; more than 1 where one leaves them "
     "idle.",
   )
-  flags.DEFINE_list(
+  list_flag(
     "devices",
     [],
     "GPUs by number, as in 0,1,2,3: --processes runs at a time on each.",

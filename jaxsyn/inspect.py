@@ -38,7 +38,7 @@ from jaxsyn.inspection.inspector import look
 from jaxsyn.inspection.probe import as_text
 from jaxsyn.inspection.run import run
 from jaxsyn.options import Range
-from jaxsyn.options.flags import number_flag
+from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 from jaxsyn.translating import run_flags
@@ -100,7 +100,7 @@ def define_flags() -> None:
   number_flag(
     "limit", 20, Range(0, 1_000_000), "Sentences drawn; the probe is of all."
   )
-  flags.DEFINE_list("layers", [], "Layers drawn, from 0, as in 0,2; all.")
+  list_flag("layers", [], "Layers drawn, from 0, as in 0,2; all.")
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
   run_flags.define_parser()
 

@@ -23,7 +23,7 @@ from jaxsyn import cli
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range, range_of
 from jaxsyn.options.fields import fields_of, said
-from jaxsyn.options.flags import number_flag
+from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.serving.limits import Limits
 from jaxsyn.translating import run_flags, search_flags
 
@@ -116,18 +116,18 @@ def define_flags() -> None:
     "Programs for sentences of up to so many subwords are compiled before the "
     "first answer; 0: none.",
   )
-  flags.DEFINE_list(
+  list_flag(
     "allowed_hosts",
     [],
     "Names by which clients call the server, as in translate.example.org or "
     "*.example.org, beside localhost and --host.",
   )
-  flags.DEFINE_list(
+  list_flag(
     "origins",
     [],
     "Pages elsewhere that may ask, as in https://example.org (CORS).",
   )
-  flags.DEFINE_list(
+  list_flag(
     "proxies", [], "Addresses of proxies, whose X-Forwarded-For is believed."
   )
 

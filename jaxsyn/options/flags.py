@@ -1,7 +1,8 @@
-"""Flags of numbers: those of a Range, and those of an option."""
+"""Flags of numbers within a Range, those of an option, and of lists."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
@@ -38,6 +39,27 @@ def field_flag(
 ) -> None:
   """A flag instead of a field of the config, within the field's bounds."""
   number_flag(name, None, range_of(section, name), meaning, kind)
+
+
+def list_flag(name: str, default: Sequence[str], meaning: str) -> None:
+  """Defines a flag of several values: with commas, repeated, or both.
+
+  Args:
+    name, default: of the flag.
+    meaning: for --help.
+  """
+  flags.DEFINE_flag(_List(
+    flags.ListParser(), flags.CsvListSerializer(","), name, list(default), meaning,
+  ))  # fmt: skip
+
+
+class _List(flags.Flag[Any]):
+  """Adds to what stood before it: absl's own keeps only the last, silently."""
+
+  def parse(self, argument: Any) -> None:
+    before = self.value if self.present else []
+    super().parse(argument)
+    self.value = [*before, *(self.value or [])]
 
 
 class _Number(flags.ArgumentParser[Any]):

@@ -11,7 +11,7 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import At, Table, option, other_default, range_of
 from jaxsyn.options.bounds import CountOrOff, Seed
 from jaxsyn.options.fields import said
-from jaxsyn.options.flags import number_flag
+from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.buckets import EDGES, by_length
 from jaxsyn.scoring.comet import Comet
@@ -137,7 +137,7 @@ def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
     if name == "significance":
       flags.DEFINE_enum(name, default, list(CHOICES), meaning)
     elif isinstance(default, tuple):
-      flags.DEFINE_list(name, list(map(str, default)), meaning)
+      list_flag(name, list(map(str, default)), meaning)
     elif isinstance(default, bool):
       flags.DEFINE_bool(name, default, meaning)
     elif isinstance(default, int):

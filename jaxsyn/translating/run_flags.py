@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from jaxsyn.errors import InputError
+from jaxsyn.options.flags import list_flag
 
 if TYPE_CHECKING:
   from jaxsyn.session import Session
@@ -19,15 +20,13 @@ NAMES = ("ensemble", "weights", "checkpoint")
 def define() -> None:
   """Defines --workdir and those beside it."""
   flags.DEFINE_string("workdir", None, "Folder of a trained run.")
-  flags.DEFINE_list(
+  list_flag(
     "ensemble",
     [],
     "More runs, FOLDER or FOLDER@CHECKPOINT, that choose each subword with it; "
     "of any systems, with the same target vocabulary.",
   )
-  flags.DEFINE_list(
-    "weights", [], "Of --workdir and of each of --ensemble; all equal."
-  )
+  list_flag("weights", [], "Of --workdir and of each of --ensemble; all equal.")
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
   define_parser()
 
