@@ -6,9 +6,10 @@ everything else stays as the data set's file has it. Any option of a part can be
 overridden, --config.parts.encoder.parent_scaled.sigma=2.0; --helpconfig=parts
 prints them.
 
-Here stand those of the Transformer that read trees or none; those that learn
-from trees and translate without, in configs/parsing_systems.py; those of the
-recurrent family, in configs/recurrent_systems.py. The table of all is below; of
+Here stand those of the Transformer that read trees or none; those that see the
+tree as a graph, in configs/graph_systems.py; those that learn from trees and
+translate without, in configs/parsing_systems.py; those of the recurrent family,
+in configs/recurrent_systems.py. The table of all is below; of
 a family the first is the baseline, which has no part.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from ml_collections import ConfigDict
 
+from jaxsyn.configs import graph_systems as graph
 from jaxsyn.configs import parsing_systems as parsing
 from jaxsyn.configs import recurrent_systems as recurrent
 from jaxsyn.errors import InputError, did_you_mean
@@ -235,6 +237,17 @@ SYSTEMS = {
     deps_san_additive,
     label_embedding,
     factors,
+    graph.linear_bias,
+    graph.tree_bias,
+    graph.tree_bias_edges,
+    graph.tree_bias_steps,
+    graph.tree_bias_steps_edges,
+    graph.tree_bias_random_tree,
+    graph.neighbour_heads,
+    graph.neighbour_heads_gated,
+    graph.dasa,
+    graph.rotary,
+    graph.tree_rotary,
     parsing.sisa,
     parsing.multitask,
     parsing.mixed_encoder,

@@ -91,6 +91,9 @@ class Places:
   def at_embeddings(self, place: str) -> Named[Spec]:
     return tuple((n, spec) for n, spec in self.at(place) if spec.embeds)
 
+  def shared(self, place: str) -> Named[Spec]:
+    return tuple((n, spec) for n, spec in self.at(place) if spec.shares)
+
   def at_layer(self, place: str, layer: int) -> Named[Spec]:
     return tuple(
       (n, spec)

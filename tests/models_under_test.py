@@ -244,13 +244,18 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
 
   Args:
     plan: of a system.
-    treeless: keep the parts that read no facts of the data.
+    treeless: keep the parts that read no facts of the data, and what others
+      are to a sentence without a tree.
   """
+
+  def bare(spec: Spec) -> Spec:
+    return dataclasses.replace(spec, **(spec.treeless or {}))
+
   kept = {
     place: tuple(
-      (name, spec)
+      (name, bare(spec))
       for name, spec in plan.spec.parts.at(place)
-      if treeless and not spec.reads
+      if treeless and not bare(spec).reads
     )
     for place in PLACES
   }

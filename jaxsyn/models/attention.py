@@ -153,7 +153,9 @@ class Attention(nn.Module):
     biased = bias_BHQM is not none_BHQM
     # cuDNN's kernel wants halves and even lengths, and it gives a bias no
     # gradient. Elsewhere JAX has none but the einsum.
-    learnt = biased and any(part.variables.get("params") for part in parts)
+    learnt = biased and any(
+      part.variables.get("params") or part.spec.shares for part in parts
+    )
     half = q_BQHK.dtype == jnp.bfloat16 and not (Q % 2 or M % 2)
     cudnn = jax.default_backend() == "gpu" and half and not learnt
     if cudnn:

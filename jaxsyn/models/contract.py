@@ -111,6 +111,10 @@ class EncoderDecoder(nn.Module):
       self.source_table = table(spec.source_vocabulary)
     for name, part in spec.parts.at_embeddings("encoder"):
       setattr(self, name, part.make(spec.where("encoder", -1).for_part(name)))
+    for place in ("encoder", "decoder"):
+      for name, part in spec.parts.shared(place):
+        of_all = part.make(spec.where(place, -1).for_part(name))
+        setattr(self, f"{place}_{name}", of_all)
 
   def _embedding_init(self) -> nn.initializers.Initializer:
     return nn.initializers.normal(self.spec.model.width**-0.5)
@@ -124,6 +128,14 @@ class EncoderDecoder(nn.Module):
     for name, _ in self.spec.parts.at_embeddings("encoder"):
       x_BSD = getattr(self, name).embed(x_BSD, view)
     return x_BSD
+
+  def _told(self, view: View, place: str) -> View:
+    """The view with what parts tell all layers of a place."""
+    told = {
+      name: getattr(self, f"{place}_{name}").tell(view)
+      for name, _ in self.spec.parts.shared(place)
+    }
+    return dataclasses.replace(view, told=told)
 
 
 def taken(x: Array, where_BN: Array) -> Array:

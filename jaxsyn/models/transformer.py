@@ -82,7 +82,7 @@ class TransformerModel(EncoderDecoder):
     return self.drop(x_BSD, train=view.train)
 
   def encode(self, id_BS: Array, source: View) -> Encoded:
-    view = source.with_positions()
+    view = self._told(source.with_positions(), "encoder")
     x_BSD = self._place(self._embed_source(id_BS, view), view)
     for layer in self.encoder:
       x_BSD, view = layer(x_BSD, view)
@@ -91,7 +91,7 @@ class TransformerModel(EncoderDecoder):
     return Encoded(x_BSD, source)
 
   def decode(self, encoded: Encoded, input_BT: Array, target: View) -> Array:
-    target = target.with_positions()
+    target = self._told(target.with_positions(), "decoder")
     x_BTD = self._place(self._embed(self.target_table, input_BT), target)
     for layer in self.decoder:
       x_BTD = layer(x_BTD, encoded.memory_BSD, target, encoded.source)
@@ -130,6 +130,7 @@ class TransformerModel(EncoderDecoder):
       position_Q=at[None],
       position_M=position_T,
     )
+    target = self._told(target, "decoder")
     x_BND = self._place(self._embed(self.target_table, token_BN), target)
     layers = []
     for layer, past, memory in zip(self.decoder, cache.layers, encoded.layers):

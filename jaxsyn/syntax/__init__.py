@@ -3,8 +3,8 @@
 One file a part (spec, module), one line here. The order of the table is the
 order of application: parts that make queries and keys or add to scores what
 stands beside the keys, then those that multiply scores, then those that add a
-bias, and last those that replace scores, so that what a loss supervises is what
-the head does.
+bias, then those that hide pairs, and last those that replace scores, so that what
+a loss supervises is what the head does.
 
 What a recurrent decoder looks at is another table, `jaxsyn.syntax.windows`.
 """
@@ -13,17 +13,22 @@ from __future__ import annotations
 
 from jaxsyn.options import Table
 from jaxsyn.syntax.context import Context
+from jaxsyn.syntax.dasa import Dasa
 from jaxsyn.syntax.dbsa import Dbsa
 from jaxsyn.syntax.dependency_relative import DependencyRelative
 from jaxsyn.syntax.factors import Factors
 from jaxsyn.syntax.given_weighting import GivenWeighting
 from jaxsyn.syntax.label_embedding import LabelEmbedding
+from jaxsyn.syntax.linear_bias import LinearBias
 from jaxsyn.syntax.localness import Localness
+from jaxsyn.syntax.neighbour_heads import NeighbourHeads
 from jaxsyn.syntax.parent_scaled import ParentScaled
 from jaxsyn.syntax.part import Part, Site, Spec, View, Where
 from jaxsyn.syntax.relative import Relative
 from jaxsyn.syntax.sisa import Sisa
 from jaxsyn.syntax.source_dependency import SourceDependency
+from jaxsyn.syntax.tree_bias import TreeBias
+from jaxsyn.syntax.tree_rotary import TreeRotary
 from jaxsyn.syntax.tree_scaled import TreeScaled
 from jaxsyn.syntax.windows import WINDOWS, Window, WindowSpec
 
@@ -46,12 +51,17 @@ PARTS: Table[Spec] = Table(
     "label_embedding": LabelEmbedding,
     "factors": Factors,
     "context": Context,
+    "tree_rotary": TreeRotary,
     "relative": Relative,
     "dependency_relative": DependencyRelative,
     "parent_scaled": ParentScaled,
     "tree_scaled": TreeScaled,
     "given_weighting": GivenWeighting,
+    "dasa": Dasa,
     "localness": Localness,
+    "linear_bias": LinearBias,
+    "tree_bias": TreeBias,
+    "neighbour_heads": NeighbourHeads,
     "sisa": Sisa,
     "dbsa": Dbsa,
   },

@@ -65,6 +65,7 @@ class View:
     position_M: position of each remembered subword; when decoding, memory is
       the past of all beams, one after the other.
     inputs: inputs of this layer and of all before it, first layer first.
+    told: what parts tell all layers of a place, by part: see `Part.tell`.
     full_context: a decoder shows its queries what stands after them too; only
       losses ask for that.
     train: dropout is on, and what parts do in training alone. It stands here,
@@ -84,6 +85,7 @@ class View:
   position_Q: Fact = None
   position_M: Fact = None
   inputs: tuple[Array, ...] = ()
+  told: Mapping[str, Array] = struct.field(default_factory=dict)
   full_context: bool = struct.field(pytree_node=False, default=False)
   train: bool = struct.field(pytree_node=False, default=False)
 
@@ -95,20 +97,28 @@ class View:
   @property
   def tree_distance_BSS(self) -> Array:
     """Edges between the words of two subwords; 255 where one has no word."""
-    one_BSW = jax.nn.one_hot(self.word_BS, self.tree_distance_BWW.shape[1])
+    return self.of_pairs(self.tree_distance_BWW, 255)
+
+  def of_pairs(self, fact_BWW: Array, fill: int) -> Array:
+    """An integer of each pair of words, for each pair of their subwords.
+
+    Args:
+      fact_BWW: from 0 to 255, or truth values, which become 0 and 1.
+      fill: where one of the two has no word.
+
+    Returns: fact_BSS, int32.
+    """
+    one_BSW = jax.nn.one_hot(self.word_BS, fact_BWW.shape[1])
     # Exact on every device: ones by integers below 256, which bfloat16 holds.
-    distance_BSS = jnp.einsum(
-      "BSW,BWX,BRX->BSR",
-      one_BSW,
-      self.tree_distance_BWW.astype(jnp.float32),
-      one_BSW,
+    fact_BSS = jnp.einsum(
+      "BSW,BWX,BRX->BSR", one_BSW, fact_BWW.astype(jnp.float32), one_BSW
     )
     both_BSS = self.is_word_BS[:, :, None] & self.is_word_BS[:, None, :]
-    return jnp.where(both_BSS, distance_BSS.astype(jnp.int32), 255)
+    return jnp.where(both_BSS, fact_BSS.astype(jnp.int32), fill)
 
   @property
-  def depth_BS(self) -> Array:
-    """Edges from a subword's word to its root; -1 where there is no word."""
+  def depth_BW(self) -> Array:
+    """Edges from each word to its root."""
     head_BW = self.head_BW
     own_BW = jnp.arange(head_BW.shape[1])[None, :]
     depth_BW = (head_BW != own_BW).astype(jnp.int32)
@@ -116,7 +126,12 @@ class View:
     for _ in range(max(1, (head_BW.shape[1] - 1).bit_length())):
       depth_BW = depth_BW + looked_up(depth_BW, head_BW)
       head_BW = looked_up(head_BW, head_BW)
-    return self._of_subwords(depth_BW, -1)
+    return depth_BW
+
+  @property
+  def depth_BS(self) -> Array:
+    """Edges from a subword's word to its root; -1 where there is no word."""
+    return self._of_subwords(self.depth_BW, -1)
 
   @property
   def relation_BS(self) -> Array:
@@ -200,6 +215,14 @@ class Part(nn.Module):
     """What enters the first layer, before positions and dropout."""
     return x_BSD
 
+  def tell(self, view: View) -> Array:
+    """What all layers of its place read in `view.told`, made once for them.
+
+    Asked of parts whose spec `shares`, of a module of their own at layer -1:
+    what it learns is one for all layers.
+    """
+    raise NotImplementedError
+
   def project(
     self, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> tuple[Array, Array]:
@@ -251,6 +274,13 @@ class Spec(Choice):
   off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
   # Options under which it draws no noise in training; {}: it never does.
   quiet: ClassVar[Mapping[str, Any]] = {}
+  # Options of what it is to a sentence without a tree; None: it leaves it alone.
+  treeless: ClassVar[Mapping[str, Any] | None] = None
+
+  @property
+  def shares(self) -> bool:
+    """Whether its layers have one set of parameters: see `Part.tell`."""
+    return False
 
   @property
   def additive(self) -> bool:

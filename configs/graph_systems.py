@@ -1,0 +1,92 @@
+"""Systems of the Transformer that look at the tree as at a graph, and controls.
+
+Biases, masks and rotations as they have been used on graphs and on dependency
+trees since the papers of the other systems; of each its plain form in the line,
+too. `configs/systems.py` has the table.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+
+from jaxsyn.syntax import PARTS
+
+
+def linear_bias(config: ConfigDict) -> None:
+  """A learned bias for the distance in the sentence: Raffel et al. 2020 (T5).
+
+  Encoder and decoder; one of each for all layers. Sinusoids stay, which T5 has
+  not: --config.model.transformer.positions=False.
+  """
+  for place in (config.parts.encoder, config.parts.decoder):
+    place.linear_bias = PARTS.section("linear_bias")
+
+
+def tree_bias(config: ConfigDict) -> None:
+  """A learned bias for the distance in the tree: Ying et al. 2021, Graphormer.
+
+  All layers and heads of the encoder, one bias for all layers.
+  """
+  config.parts.encoder.tree_bias = PARTS.section("tree_bias")
+
+
+def tree_bias_edges(config: ConfigDict) -> None:
+  """Graphormer with its edge encoding: relations along the path count too."""
+  tree_bias(config)
+  config.parts.encoder.tree_bias.edges = True
+
+
+def tree_bias_steps(config: ConfigDict) -> None:
+  """A learned bias for the steps up and down between two words. Ours."""
+  config.parts.encoder.tree_bias = PARTS.section(
+    "tree_bias", kind="steps", clip=4
+  )
+
+
+def tree_bias_steps_edges(config: ConfigDict) -> None:
+  """The same, and relations along the path."""
+  tree_bias_steps(config)
+  config.parts.encoder.tree_bias.edges = True
+
+
+def tree_bias_random_tree(config: ConfigDict) -> None:
+  """Control: a bias for the distance in a random tree of the same size."""
+  tree_bias(config)
+  config.data.tree = "random"
+
+
+def neighbour_heads(config: ConfigDict) -> None:
+  """Two heads see words up to two edges away: Li et al. 2021.
+
+  In all encoder layers, without their gate. SG-Net's heads have
+  --config.parts.encoder.neighbour_heads.relation=ancestors.
+  """
+  config.parts.encoder.neighbour_heads = PARTS.section("neighbour_heads")
+
+
+def neighbour_heads_gated(config: ConfigDict) -> None:
+  """All heads mix what is near in the tree with all words: Li et al. 2021."""
+  config.parts.encoder.neighbour_heads = PARTS.section(
+    "neighbour_heads", heads=None, gate=True
+  )
+
+
+def dasa(config: ConfigDict) -> None:
+  """Scores modulated by nearness in the tree: Chi et al. 2026, our reading."""
+  config.parts.encoder.dasa = PARTS.section("dasa")
+
+
+def rotary(config: ConfigDict) -> None:
+  """Rotary positions in the line: Su et al. 2021, RoFormer.
+
+  In encoder and decoder, in the place of sinusoids.
+  """
+  config.model.transformer.positions = False
+  for place in (config.parts.encoder, config.parts.decoder):
+    place.tree_rotary = PARTS.section("tree_rotary", by=("line", "line"))
+
+
+def tree_rotary(config: ConfigDict) -> None:
+  """Rotary positions, in the encoder half in the line, half by depth. Ours."""
+  rotary(config)
+  config.parts.encoder.tree_rotary.by = ("line", "depth")

@@ -1,0 +1,93 @@
+"""DASA: scores modulated by a normalised bias from dependency distances.
+
+Chi et al. 2026, PLoS ONE 21(2), e0342772. Of the paper its abstract alone was
+read: a bias from the normalised matrix of dependency distances modulates the
+attention logits element by element. How it normalises, and whether "modulates"
+is a product, is our reading; the options have the alternatives.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxsyn.data.schema import OTHER_TREE
+from jaxsyn.options import option, other_default
+from jaxsyn.options.bounds import Amount
+from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
+from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.part import Part, View
+
+
+def nearness_BSS(view: View, normalise: str) -> Array:
+  """From 0, far, to 1, the same word; 0 without a path and of the end sign.
+
+  Args:
+    view: with word_BS and tree_distance_BWW.
+    normalise: as of `Dasa`.
+  """
+  distance_BSS = view.tree_distance_BSS
+  path_BSS = distance_BSS != OTHER_TREE
+  edges_BSS = jnp.where(path_BSS, distance_BSS, 0).astype(jnp.float32)
+  if normalise == "longest":
+    longest_B11 = edges_BSS.max((1, 2), keepdims=True)
+    near_BSS = 1.0 - edges_BSS / jnp.maximum(longest_B11, 1.0)
+  elif normalise == "inverse":
+    near_BSS = 1.0 / (1.0 + edges_BSS)
+  else:
+    near_BSS = jnp.exp(-edges_BSS)
+    total_BS1 = jnp.where(path_BSS, near_BSS, 0.0).sum(2, keepdims=True)
+    near_BSS = near_BSS / jnp.maximum(total_BS1, 1.0)
+  return jnp.where(path_BSS, near_BSS, 0.0)
+
+
+class _Dasa(Part):
+  def rescore(
+    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+  ) -> Array:
+    spec: Dasa = self.spec
+    if not spec.strength or spec.heads == ():
+      return score_BHQM
+    bias_BSS = spec.strength * nearness_BSS(view, spec.normalise)
+    bias_B1QM = view.if_parsed(bias_BSS, 0.0)[:, None]
+    publish(self, "bias_BQM", bias_B1QM[:, 0])
+    if spec.apply == "multiply":
+      new_BHQM = score_BHQM * (1.0 + bias_B1QM)
+    else:
+      new_BHQM = score_BHQM + bias_B1QM
+    return on_heads(spec.heads, new_BHQM, score_BHQM)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dasa(OnHeads):
+  """score · (1 + α b), where b falls from 1 to 0 with the distance in the tree.
+
+  As of Deps-SAN a product makes a negative score of a near pair more negative;
+  unlike there, far pairs keep theirs. A pair of two trees or with the end sign
+  has b = 0.
+  """
+
+  layers: Chosen = other_default(OnHeads, "layers", None)
+  heads: Chosen = other_default(OnHeads, "heads", None)
+  strength: Amount = option(1.0, "α; 0: none.")
+  normalise: Literal["longest", "inverse", "rows"] = option(
+    "longest",
+    'b: "longest", 1 - d / the longest distance of the sentence; "inverse", '
+    '1 / (1 + d); "rows", exp(-d) over its sum along the query\'s row of '
+    "subwords.",
+  )
+  apply: Literal["multiply", "add"] = option(
+    "multiply", '"multiply": score · (1 + α b); "add": score + α b.'
+  )
+
+  part: ClassVar[type[Part]] = _Dasa
+  reads: ClassVar[tuple[str, ...]] = ("tree_distance",)
+  off: ClassVar[Mapping[str, Any]] = {"strength": 0.0}
+
+  @property
+  def additive(self) -> bool:
+    return self.apply == "add"

@@ -1,0 +1,73 @@
+"""A learned number added to the score of each pair, by what kind of pair it is.
+
+The base of `linear_bias` and `tree_bias`; each head has numbers of its own, and
+the layers share them or not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxsyn.options import option, other_default
+from jaxsyn.syntax.heads import Chosen, HeadsPart, OnHeads, onto_heads
+from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.part import View
+
+
+@dataclasses.dataclass(frozen=True)
+class PairBias(OnHeads):
+  """score + b, where b is of a head and a kind of pair."""
+
+  layers: Chosen = other_default(OnHeads, "layers", None)
+  heads: Chosen = other_default(OnHeads, "heads", None)
+  share: bool = option(
+    True, "All layers have the same numbers, as published; else each its own."
+  )
+
+  @property
+  def shares(self) -> bool:
+    return self.share and self.heads != ()
+
+  @property
+  def additive(self) -> bool:
+    return True
+
+
+class PairBiasPart(HeadsPart):
+  """Base of the modules; they make the numbers, and say which a pair has."""
+
+  def setup(self) -> None:
+    shared = self.where.layer >= 0 and self.spec.shares
+    if self.heads and not shared:
+      self.make_parameters()
+
+  def make_parameters(self) -> None:
+    """Makes them: of the chosen heads, H of their names."""
+    raise NotImplementedError
+
+  def bias_BHQM(self, view: View) -> Array:
+    """Of the chosen heads, float32; B is 1 where sentences share it."""
+    raise NotImplementedError
+
+  def tell(self, view: View) -> Array:
+    return self.bias_BHQM(view)
+
+  def rescore(
+    self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
+  ) -> Array:
+    if not self.heads:
+      return score_BHQM
+    spec: PairBias = self.spec
+    if spec.shares:
+      own_BHQM = view.told[self.where.part]
+    else:
+      own_BHQM = self.bias_BHQM(view)
+    B, H, Q, M = score_BHQM.shape
+    own_BHQM = jnp.broadcast_to(own_BHQM, (B, len(self.heads), Q, M))
+    none_BHQM = jnp.zeros((B, H, Q, M), own_BHQM.dtype)
+    bias_BHQM = onto_heads(self.heads, own_BHQM, none_BHQM)
+    publish(self, "bias_BHQM", bias_BHQM)
+    return score_BHQM + bias_BHQM

@@ -1,0 +1,181 @@
+"""A learned bias of each head for how two words stand to each other in the tree.
+
+Ying et al. 2021, "Do Transformers Really Perform Bad for Graph Representation?"
+(Graphormer, arXiv:2106.05234), sections 3.1.2 and 3.1.3: spatial encoding
+(Eq. 6) and edge encoding (Eq. 7), there of molecules, here of dependency trees.
+Read from memory, and so are the numbers of the authors' code: shortest paths up
+to 5 edges for the edge encoding, initial numbers N(0, 0.02²).
+
+Letters: L kind of a pair; R relation and direction of an edge; N place of an
+edge on a path.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import Array
+
+from jaxsyn.data.schema import OTHER_TREE
+from jaxsyn.options import option
+from jaxsyn.options.bounds import Count
+from jaxsyn.syntax.pair_bias import PairBias, PairBiasPart
+from jaxsyn.syntax.part import Part, View
+
+# Rows of a table by a product with ones: on a TPU it would round them.
+EXACT = jax.lax.Precision.HIGHEST
+START = nn.initializers.normal(0.02)
+
+
+def steps_BWW(view: View) -> tuple[Array, Array]:
+  """Edges from a word up to the lowest common ancestor, and down from it.
+
+  Args:
+    view: with head_BW and tree_distance_BWW.
+
+  Returns: up, down [b, q, m], int32; of two words of one tree.
+  """
+  # up + down is their distance, up - down the difference of their depths.
+  distance_BWW = view.tree_distance_BWW.astype(jnp.int32)
+  depth_BW = view.depth_BW
+  lower_BWW = depth_BW[:, :, None] - depth_BW[:, None, :]
+  up_BWW = jnp.maximum(distance_BWW + lower_BWW, 0) // 2
+  return up_BWW, jnp.maximum(distance_BWW - up_BWW, 0)
+
+
+def edges_NBWW(view: View, longest: int, relations: int) -> Array:
+  """The edges of the path from one word to another, first edge first.
+
+  Args:
+    view: with head_BW, relation_BW and tree_distance_BWW.
+    longest: N.
+    relations: numbered from 1; 0 is one that training never saw.
+
+  Returns: of edge n on the path from q to m, the relation of the word below it
+    where it leads up, that and 1 + `relations` where it leads down; -1: there
+    is no edge n.
+  """
+  distance_BWW = view.tree_distance_BWW.astype(jnp.int32)
+  up_BWW, _ = steps_BWW(view)
+  there_BWW = distance_BWW != OTHER_TREE
+  # Word x is the n-th of the path from q to m where it is n edges from q, and as
+  # many less than m is from m. It is one or none.
+  from_q_BQMX = distance_BWW[:, :, None, :]
+  to_m_BQMX = distance_BWW[:, None, :, :]
+  whole_BQM1 = distance_BWW[:, :, :, None]
+  relation_B11X = view.relation_BW[:, None, None, :].astype(jnp.int32)
+
+  def relation_at(n: int) -> Array:
+    on_BQMX = (from_q_BQMX == n) & (to_m_BQMX == whole_BQM1 - n)
+    return jnp.sum(jnp.where(on_BQMX, 1 + relation_B11X, 0), axis=-1) - 1
+
+  at = [relation_at(n) for n in range(longest + 1)]
+  found = []
+  for n in range(longest):
+    down_BWW = jnp.where(at[n + 1] < 0, -1, at[n + 1] + 1 + relations)
+    edge_BWW = jnp.where(n < up_BWW, at[n], down_BWW)
+    found.append(jnp.where(there_BWW & (n < distance_BWW), edge_BWW, -1))
+  return jnp.stack(found)
+
+
+class _TreeBias(PairBiasPart):
+  def make_parameters(self) -> None:
+    spec: TreeBias = self.spec
+    heads = len(self.heads)
+    self.bias_LH = self.param("bias_LH", START, (spec.kinds, heads))
+    if spec.edges:
+      shape = spec.longest, 2 * (1 + self.where.relations), heads
+      self.edge_NRH = self.param("edge_NRH", START, shape)
+
+  def _label_BWW(self, view: View) -> Array:
+    spec: TreeBias = self.spec
+    clip, no_path = spec.clip, spec.kinds - 2
+    distance_BWW = view.tree_distance_BWW.astype(jnp.int32)
+    if spec.kind == "distance":
+      label_BWW = jnp.minimum(distance_BWW, clip)
+    else:
+      up_BWW, down_BWW = (jnp.minimum(x, clip) for x in steps_BWW(view))
+      label_BWW = (clip + 1) * up_BWW + down_BWW
+    return jnp.where(distance_BWW == OTHER_TREE, no_path, label_BWW)
+
+  def _along_BWWH(self, view: View) -> Array:
+    """The mean of an edge's number, over the edges of the path."""
+    spec: TreeBias = self.spec
+    edge_NBWW = edges_NBWW(view, spec.longest, self.where.relations)
+    one_NBWWR = jax.nn.one_hot(edge_NBWW, self.edge_NRH.shape[1])
+    sum_BWWH = jnp.einsum(
+      "NBWXR,NRH->BWXH", one_NBWWR, self.edge_NRH, precision=EXACT
+    )
+    number_BWW = jnp.sum(edge_NBWW >= 0, axis=0)
+    return sum_BWWH / jnp.maximum(number_BWW, 1)[..., None]
+
+  def bias_BHQM(self, view: View) -> Array:
+    spec: TreeBias = self.spec
+    one_BWWL = jax.nn.one_hot(self._label_BWW(view), spec.kinds)
+    bias_BWWH = jnp.einsum(
+      "BWXL,LH->BWXH", one_BWWL, self.bias_LH, precision=EXACT
+    )
+    if spec.edges:
+      bias_BWWH = bias_BWWH + self._along_BWWH(view)
+    # Of a word's subwords; those without a word read one that is no word.
+    B, W, _, H = bias_BWWH.shape
+    none_WWH = jnp.broadcast_to(self.bias_LH[-1], (B, W + 1, W + 1, H))
+    whole_BWWH = none_WWH.at[:, :W, :W].set(bias_BWWH)
+    word_BS = jnp.where(view.is_word_BS, view.word_BS, W)
+    one_BSW = jax.nn.one_hot(word_BS, W + 1)
+    bias_BHSS = jnp.einsum(
+      "BSW,BWXH,BRX->BHSR", one_BSW, whole_BWWH, one_BSW, precision=EXACT
+    )
+    return view.if_parsed(bias_BHSS, 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeBias(PairBias):
+  """score + b_h[φ(q, m)] + c_hqm of the path in the tree from q's word to m's.
+
+  Subwords of a word stand where it does. Two words of different trees have a
+  number of their own, and a pair with the end sign another; a sentence without a
+  tree has none. The paper's virtual node and its centrality of nodes are left
+  out.
+  """
+
+  kind: Literal["distance", "steps"] = option(
+    "distance",
+    'φ: "distance", edges between the words, as published; "steps", edges up to '
+    "their lowest common ancestor and down from it, each clipped, which tells "
+    "parent, child, sibling and ancestor apart. Ours.",
+  )
+  clip: Count = option(
+    8, "K: more edges, or steps, count as so many. Published: 20.", unit="edges"
+  )
+  edges: bool = option(
+    False,
+    "Adds c, the mean over the path's edges of a learned number for place on "
+    "the path, relation and direction.",
+  )
+  longest: Count = option(
+    5,
+    "Of `edges`: only so many of a path count, the first ones; the mean is over "
+    "them.",
+    unit="edges",
+  )
+
+  part: ClassVar[type[Part]] = _TreeBias
+
+  @property
+  def kinds(self) -> int:
+    """How many φ tells apart, without a path and the end sign included."""
+    one = self.clip + 1
+    return (one if self.kind == "distance" else one * one) + 2
+
+  @property
+  def reads(self) -> tuple[str, ...]:
+    if self.edges:
+      return ("tree_distance", "head", "relation")
+    if self.kind == "steps":
+      return ("tree_distance", "head")
+    return ("tree_distance",)

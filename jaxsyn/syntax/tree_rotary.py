@@ -1,0 +1,110 @@
+"""Queries and keys that turn by where they stand, in the line and in the tree.
+
+Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding"
+(arXiv:2104.09864), Eqs. 14, 15 and 34: pair i of the channels (2i, 2i + 1) turns
+by p · θ_i, θ_i = base^(-2i / K), so that a product of query and key knows the
+difference of their places p. That p may be a place in the tree is ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxsyn.options import At, option, other_default
+from jaxsyn.options.bounds import Positive
+from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
+from jaxsyn.syntax.part import Part, Site, View
+
+
+def turned(x_BSHK: Array, angle_BSK: Array) -> Array:
+  """Vectors turned in the planes of their pairs of channels.
+
+  Args:
+    x_BSHK: K is even.
+    angle_BSK: of each pair: its K is half of that of x. B may be 1.
+  """
+  cos, sin = (f(angle_BSK)[:, :, None] for f in (jnp.cos, jnp.sin))
+  even, odd = (x_BSHK[..., i::2].astype(jnp.float32) for i in (0, 1))
+  pairs = even * cos - odd * sin, even * sin + odd * cos
+  return jnp.stack(pairs, -1).reshape(x_BSHK.shape).astype(x_BSHK.dtype)
+
+
+class _TreeRotary(Part):
+  def _place_BS(self, view: View, by: str, position_S: Array) -> Array:
+    """Where each stands, float32; in a sentence without a tree, in the line."""
+    line_1S = position_S[None].astype(jnp.float32)
+    if by == "line":
+      return line_1S
+    # Roots are at depth 1, and what has no word above them, at 0.
+    place_BS = view.depth_BS + 1 if by == "depth" else view.parent_mid_BS
+    line_BS = jnp.broadcast_to(line_1S, place_BS.shape)
+    return view.if_parsed(place_BS.astype(jnp.float32), line_BS)
+
+  def _turned(self, x_BSHK: Array, position_S: Array, view: View) -> Array:
+    spec: TreeRotary = self.spec
+    pairs = x_BSHK.shape[-1] // 2
+    speed_K = spec.base ** (-jnp.arange(pairs) / pairs)
+    # The pairs take turns, so that both have slow ones and fast ones.
+    places = [self._place_BS(view, by, position_S) for by in spec.by]
+    second_K = jnp.arange(pairs) % 2 == 1
+    place_BSK = jnp.where(second_K, places[1][..., None], places[0][..., None])
+    new_BSHK = turned(x_BSHK, place_BSK * speed_K)
+    return on_heads(spec.heads, new_BSHK, x_BSHK, axis=2)
+
+  def project(
+    self, q_BQHK: Array, k_BMHK: Array, view: View
+  ) -> tuple[Array, Array]:
+    if self.spec.heads == ():
+      return q_BQHK, k_BMHK
+    return (
+      self._turned(q_BQHK, view.position_Q, view),
+      self._turned(k_BMHK, view.position_M, view),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeRotary(OnHeads):
+  """q and k turned by two places of their subword, half of the channels each.
+
+  With both in the line it is that of the paper, of which the other places take
+  every second pair of channels. In a decoder the keys of the past turn anew at
+  each step, as parts that make keys do.
+  """
+
+  layers: Chosen = other_default(OnHeads, "layers", None)
+  heads: Chosen = other_default(OnHeads, "heads", None)
+  by: tuple[
+    Literal["line", "depth", "parent"], Literal["line", "depth", "parent"]
+  ] = option(
+    ("line", "depth"),
+    'Places of the first, third, ... pair of channels and of the others: "line", '
+    'in subwords; "depth", edges below the root, and 1 (0 of the end sign); '
+    '"parent", the middle of the parent in subwords.',
+  )
+  base: Positive = option(10000.0, "Of θ: pair i of K / 2 has base^(-2i / K).")
+
+  part: ClassVar[type[Part]] = _TreeRotary
+  places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+  treeless: ClassVar[Mapping[str, Any] | None] = {"by": ("line", "line")}
+
+  @property
+  def reads(self) -> tuple[str, ...]:
+    facts = {"line": "", "depth": "head", "parent": "parent_mid"}
+    return tuple(dict.fromkeys(facts[by] for by in self.by if facts[by]))
+
+  def check(self, at: At, site: Site) -> None:
+    super().check(at, site)
+    if site.place == "decoder" and self.reads:
+      raise (at / "by").error(
+        f"={self.by}: what a decoder writes has no tree; take ('line', 'line')."
+      )
+    if site.width // site.heads % 2:
+      raise at.error(
+        f": a head of config.model.width / heads = {site.width // site.heads} "
+        "channels has no pairs; make it even."
+      )
