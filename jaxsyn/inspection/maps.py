@@ -43,7 +43,8 @@ class Map:
   Attributes:
     place, layer, part: of its `jaxsyn.syntax.maps.Address`.
     kind: what it is: "weight" (of attention), "weighting" (times the scores),
-      "bias" (added to them), "parse" (how likely each is another's parent, as
+      "bias" (added to them), "near" (1: looked at), "turned" (what is left of the
+      product of two equal vectors), "parse" (how likely each is another's parent, as
       a supervised head has it), or as the part calls it.
     heads: which of the layer's heads it is for, from 0.
     value_HQM: one matrix for each of `heads`.

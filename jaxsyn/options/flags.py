@@ -57,9 +57,9 @@ class _List(flags.Flag[Any]):
   """Adds to what stood before it: absl's own keeps only the last, silently."""
 
   def parse(self, argument: Any) -> None:
-    before = self.value if self.present else []
+    before: list[str] = list(self.value or ()) if self.present else []
     super().parse(argument)
-    self.value = [*before, *(self.value or [])]
+    self.value = before + list(self.value or ())
 
 
 class _Number(flags.ArgumentParser[Any]):

@@ -18,6 +18,7 @@ from jax import Array
 from jaxsyn.options import At, option, other_default
 from jaxsyn.options.bounds import Positive
 from jaxsyn.syntax.heads import Chosen, OnHeads, on_heads
+from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, Site, View
 
 
@@ -45,25 +46,34 @@ class _TreeRotary(Part):
     line_BS = jnp.broadcast_to(line_1S, place_BS.shape)
     return view.if_parsed(place_BS.astype(jnp.float32), line_BS)
 
-  def _turned(self, x_BSHK: Array, position_S: Array, view: View) -> Array:
+  def _angle_BSK(self, view: View, position_S: Array) -> Array:
+    """Of each pair of channels."""
     spec: TreeRotary = self.spec
-    pairs = x_BSHK.shape[-1] // 2
+    pairs = self.where.head_width // 2
     speed_K = spec.base ** (-jnp.arange(pairs) / pairs)
     # The pairs take turns, so that both have slow ones and fast ones.
     places = [self._place_BS(view, by, position_S) for by in spec.by]
     second_K = jnp.arange(pairs) % 2 == 1
     place_BSK = jnp.where(second_K, places[1][..., None], places[0][..., None])
-    new_BSHK = turned(x_BSHK, place_BSK * speed_K)
-    return on_heads(spec.heads, new_BSHK, x_BSHK, axis=2)
+    return place_BSK * speed_K
 
   def project(
     self, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> tuple[Array, Array]:
-    if self.spec.heads == ():
+    heads = self.spec.heads
+    if heads == ():
       return q_BQHK, k_BMHK
+    angle_BQK, angle_BMK = (
+      self._angle_BSK(view, at) for at in (view.position_Q, view.position_M)
+    )
+    # What is left of the product of two equal vectors, over all pairs alike.
+    angle_BQMK = angle_BQK[:, :, None] - angle_BMK[:, None, :]
+    equal_BQM = jnp.cos(angle_BQMK).mean(-1)
+    shape = (len(q_BQHK), *equal_BQM.shape[1:])
+    publish(self, "turned_BQM", jnp.broadcast_to(equal_BQM, shape))
     return (
-      self._turned(q_BQHK, view.position_Q, view),
-      self._turned(k_BMHK, view.position_M, view),
+      on_heads(heads, turned(q_BQHK, angle_BQK), q_BQHK, axis=2),
+      on_heads(heads, turned(k_BMHK, angle_BMK), k_BMHK, axis=2),
     )
 
 

@@ -6,6 +6,8 @@ const MEANINGS = {
   weight: "attention",
   weighting: "times the scores",
   bias: "added to the scores",
+  near: "who is looked at",
+  turned: "what a turn leaves of the score",
   parse: "how likely each is the parent",
 };
 
