@@ -90,3 +90,24 @@ def tree_rotary(config: ConfigDict) -> None:
   """Rotary positions, in the encoder half in the line, half by depth. Ours."""
   rotary(config)
   config.parts.encoder.tree_rotary.by = ("line", "depth")
+
+
+def graph_block(config: ConfigDict) -> None:
+  """Gated graph convolutions on the embeddings: Marcheggiani & Titov 2017.
+
+  Two layers, as Bastings et al. 2017 found best (recalled).
+  """
+  config.parts.encoder.graph_block = PARTS.section("graph_block", depth=2)
+
+
+def graph_block_after(config: ConfigDict) -> None:
+  """The same on top of the encoder, where Bastings et al. have it."""
+  graph_block(config)
+  config.parts.encoder.graph_block.at = "after"
+
+
+def graph_block_beside(config: ConfigDict) -> None:
+  """One layer beside the attention of the first encoder layer. Ours."""
+  config.parts.encoder.graph_block = PARTS.section(
+    "graph_block", at="beside", layers=(0,)
+  )

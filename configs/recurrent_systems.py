@@ -57,6 +57,17 @@ def gru_double_syntax(config: ConfigDict) -> None:
   gru_syntax(config)
 
 
+def gru_graph(config: ConfigDict) -> None:
+  """Graph convolutions over the annotations: Bastings et al. 2017, BiRNN + GCN.
+
+  Two layers with gates (recalled).
+  """
+  gru_global(config)
+  config.parts.encoder.graph_block = PARTS.section(
+    "graph_block", depth=2, at="after"
+  )
+
+
 def _size(config: ConfigDict) -> FieldReference:
   """Of V; follows a width that is set later, unless it is set itself.
 

@@ -246,6 +246,9 @@ SYSTEMS = {
     graph.neighbour_heads,
     graph.neighbour_heads_gated,
     graph.dasa,
+    graph.graph_block,
+    graph.graph_block_after,
+    graph.graph_block_beside,
     graph.rotary,
     graph.tree_rotary,
     parsing.sisa,
@@ -266,6 +269,7 @@ SYSTEMS = {
     recurrent.gru_double_local,
     recurrent.gru_double_flexible,
     recurrent.gru_double_syntax,
+    recurrent.gru_graph,
     recurrent.gru_sdr,
     recurrent.gru_double_sdr,
   )

@@ -160,7 +160,7 @@ def _check_clashes(at: At, spec: ModelSpec, site: Site) -> None:
     sizes = site.layers, site.heads
     if not first.cells(*sizes) & second.cells(*sizes):
       continue
-    if first.embeds:
+    if first.embeds:  # of those, the ones that replace take dimensions
       raise at.error(
         f": {one} and {other} both take the last dimensions of the "
         "embeddings; keep one of them, or switch the other off."

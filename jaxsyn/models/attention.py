@@ -1,7 +1,7 @@
-"""Attention: one short story with four stages that parts may override.
+"""Attention: one short story with stages that parts may override.
 
 For encoder, decoder and cross-attention alike: project, score, rescore, mask,
-softmax, mix. A variant is a part (`jaxsyn.syntax`), never a branch in here.
+softmax, mix, and what stands beside. A variant is a part (`jaxsyn.syntax`), never a branch in here.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ class Attention(nn.Module):
   ) -> Array:
     """See `__call__`; the memory is that of `remember`."""
     q_BQHK = self.query(query_BQD) * self.where.head_width**-0.5
-    return self.output(self.mixed(q_BQHK, memory, allowed_B1QM, view))
+    out_BQD = self.output(self.mixed(q_BQHK, memory, allowed_B1QM, view))
+    for name, _ in self.parts:
+      out_BQD = getattr(self, name).beside(out_BQD, query_BQD, view)
+    return out_BQD
 
   def mixed(
     self, q_BQHK: Array, memory: Memory, allowed_B1QM: Array, view: View

@@ -129,6 +129,12 @@ class EncoderDecoder(nn.Module):
       x_BSD = getattr(self, name).embed(x_BSD, view)
     return x_BSD
 
+  def _ended(self, x_BSD: Array, view: View) -> Array:
+    """What the encoder ends with, as the parts that sit there leave it."""
+    for name, _ in self.spec.parts.at_embeddings("encoder"):
+      x_BSD = getattr(self, name).encoded(x_BSD, view)
+    return x_BSD
+
   def _told(self, view: View, place: str) -> View:
     """The view with what parts tell all layers of a place."""
     told = {

@@ -85,6 +85,7 @@ class GruModel(EncoderDecoder):
       sequence_BSD = self.drop_source(sequence_BSD, train=view.train)
       sequence_BSD = self.drop_embedding(sequence_BSD, train=view.train)
       annotations.append(encoder(sequence_BSD, view))
+    annotations[0] = self._ended(annotations[0], view)
     return Encoded(tuple(annotations), source)
 
   def _embedding_init(self) -> nn.initializers.Initializer:

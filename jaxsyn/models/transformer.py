@@ -88,7 +88,7 @@ class TransformerModel(EncoderDecoder):
       x_BSD, view = layer(x_BSD, view)
     if self.spec.family.norm == "pre":
       x_BSD = self.encoder_norm(x_BSD)
-    return Encoded(x_BSD, source)
+    return Encoded(self._ended(x_BSD, view), source)
 
   def decode(self, encoded: Encoded, input_BT: Array, target: View) -> Array:
     target = self._told(target.with_positions(), "decoder")

@@ -18,6 +18,7 @@ from jaxsyn.syntax.dbsa import Dbsa
 from jaxsyn.syntax.dependency_relative import DependencyRelative
 from jaxsyn.syntax.factors import Factors
 from jaxsyn.syntax.given_weighting import GivenWeighting
+from jaxsyn.syntax.graph_block import GraphBlock
 from jaxsyn.syntax.label_embedding import LabelEmbedding
 from jaxsyn.syntax.linear_bias import LinearBias
 from jaxsyn.syntax.localness import Localness
@@ -50,6 +51,7 @@ PARTS: Table[Spec] = Table(
     "source_dependency": SourceDependency,
     "label_embedding": LabelEmbedding,
     "factors": Factors,
+    "graph_block": GraphBlock,
     "context": Context,
     "tree_rotary": TreeRotary,
     "relative": Relative,

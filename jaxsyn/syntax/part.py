@@ -1,8 +1,9 @@
 """What every part is: a frozen spec, a Linen module, a view of the sentence.
 
-A part changes attention at one or more of four stages (`embed`, `project`,
-`rescore`, `mix`); each is the identity unless overridden. The story that calls
-them is `jaxsyn.models.attention`; the table of parts is `jaxsyn.syntax.PARTS`.
+A part changes attention at one or more of five stages (`embed`, `project`,
+`rescore`, `mix`, `beside`), or what an encoder ends with (`encoded`); each is
+the identity unless overridden. The story that calls them is
+`jaxsyn.models.attention`; the table of parts is `jaxsyn.syntax.PARTS`.
 """
 
 from __future__ import annotations
@@ -215,6 +216,10 @@ class Part(nn.Module):
     """What enters the first layer, before positions and dropout."""
     return x_BSD
 
+  def encoded(self, x_BSD: Array, view: View) -> Array:
+    """What the decoder looks at, after the last layer."""
+    return x_BSD
+
   def tell(self, view: View) -> Array:
     """What all layers of its place read in `view.told`, made once for them.
 
@@ -243,6 +248,16 @@ class Part(nn.Module):
     """The mixed values of each head, before the output projection."""
     return mixed_BQHK
 
+  def beside(self, out_BQD: Array, x_BQD: Array, view: View) -> Array:
+    """What attention gives, before dropout and the sum.
+
+    Args:
+      out_BQD: that.
+      x_BQD: what attention was given to ask with.
+      view: facts.
+    """
+    return out_BQD
+
 
 @dataclasses.dataclass(frozen=True)
 class Site:
@@ -267,7 +282,6 @@ class Spec(Choice):
 
   part: ClassVar[type[Part]]
   places: ClassVar[tuple[str, ...]] = ("encoder",)
-  embeds: ClassVar[bool] = False  # sits at the embeddings, not in layers
   # Replaces the scores of its cells: two such parts clash where they share one.
   replaces: ClassVar[bool] = False
   supervised: ClassVar[bool] = False  # publishes a parse for a loss
@@ -276,6 +290,11 @@ class Spec(Choice):
   quiet: ClassVar[Mapping[str, Any]] = {}
   # Options of what it is to a sentence without a tree; None: it leaves it alone.
   treeless: ClassVar[Mapping[str, Any] | None] = None
+
+  @property
+  def embeds(self) -> bool:
+    """Whether it sits at the embeddings, or the end, and not in layers."""
+    return False
 
   @property
   def shares(self) -> bool:

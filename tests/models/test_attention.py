@@ -32,7 +32,9 @@ def weights(parts, view: View, x_BSD) -> np.ndarray:
   return np.asarray(seen(jax.random.key(0)))
 
 
-@pytest.mark.parametrize("name", [n for n, s in PARTS.items() if not s.embeds])
+@pytest.mark.parametrize(
+  "name", [n for n, s in PARTS.items() if not s().embeds]
+)
 def test_pads_get_exactly_nothing(name):
   batch = batch_of([sentence(4, 3, 1), sentence(2, 3, 2)], extra=2)
   view = view_of(batch, "source")

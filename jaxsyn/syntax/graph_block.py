@@ -1,0 +1,250 @@
+"""Gated graph convolutions over the tree.
+
+Marcheggiani & Titov 2017, "Encoding Sentences with Graph Convolutional Networks
+for Semantic Role Labeling" (arXiv:1703.04826), Eqs. 3 to 5; in translation, on
+top of a recurrent encoder: Bastings et al. 2017, "Graph Convolutional Encoders
+for Syntax-aware Neural Machine Translation" (arXiv:1704.04675). Recalled.
+
+  h'_v = ReLU(Σ_u g_uv (V_dir h_u + b_dir,rel)),  g_uv = σ(h_u · v̂_dir + b̂_dir,rel)
+
+over the parent u of v, its children and itself: three directions, and the label
+of an edge is the relation of the word below it.
+
+Letters: P node, a word or a subword; R relation; X another word.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import Array
+
+from jaxsyn.options import At, option
+from jaxsyn.options.bounds import CountOrOff
+from jaxsyn.product import product
+from jaxsyn.syntax.heads import Chosen
+from jaxsyn.syntax.part import Part, Site, Spec, View, looked_up
+
+
+def parents_BWX(view: View) -> Array:
+  """Whether x is the parent of w, among words that have subwords.
+
+  A parent without any is passed over for its own, as `jaxsyn.data.sentence.tree`
+  does for its middle; a root, and a word under none that has any, has no parent.
+
+  Args:
+    view: with word_BS and head_BW.
+  """
+  head_BW = view.head_BW
+  own_W = jnp.arange(head_BW.shape[1])
+  there_BW = jnp.any(_subwords_BWS(view), axis=2)
+  # The nearest that has any, of a word and those above: after k rounds, of 2**k.
+  near_BW = jnp.where(there_BW, own_W, head_BW)
+  for _ in range(max(1, (len(own_W) - 1).bit_length())):
+    near_BW = looked_up(near_BW, near_BW)
+  parent_BW = looked_up(near_BW, head_BW)
+  found_BW = looked_up(there_BW, parent_BW) & there_BW & (parent_BW != own_W)
+  # A root without subwords is above itself alone.
+  return found_BW[:, :, None] & (parent_BW[:, :, None] == own_W)
+
+
+def _subwords_BWS(view: View) -> Array:
+  """Whether a subword is of a word."""
+  word_B1S = jnp.where(view.real_BS, view.word_BS, -1)[:, None]
+  return word_B1S == jnp.arange(view.head_BW.shape[1])[:, None]
+
+
+class _Direction(nn.Module):
+  """V, b, v̂ and b̂ of one direction."""
+
+  labels: int
+  dtype: str
+  gates: bool
+
+  @nn.compact
+  def __call__(
+    self, h_BPD: Array, label_BPR: Array
+  ) -> tuple[Array, Array, Array, Array]:
+    """V h and h · v̂ of nodes that send; b and b̂ of labels, float32 all four.
+
+    Args:
+      h_BPD: nodes.
+      label_BPR: labels of edges, one-hot; R is `labels`.
+
+    Returns: value_BPD, logit_BP, bias_BPD, bias_logit_BP.
+    """
+    D, zeros = h_BPD.shape[-1], nn.initializers.zeros_init()
+    value_BPD = nn.Dense(
+      D,
+      use_bias=False,
+      dtype=self.dtype,
+      kernel_init=nn.initializers.xavier_uniform(),
+      dot_general=product,
+      name="value",
+    )(h_BPD).astype(jnp.float32)
+    bias_RD = self.param("bias_RD", zeros, (self.labels, D))
+    bias_BPD = jnp.einsum("BPR,RD->BPD", label_BPR, bias_RD)
+    if not self.gates:
+      open_BP = jnp.full(h_BPD.shape[:2], jnp.inf)
+      return value_BPD, open_BP, bias_BPD, jnp.zeros(label_BPR.shape[:2])
+    gate_D = self.param("gate_D", nn.initializers.normal(D**-0.5), (D,))
+    gate_R = self.param("gate_R", zeros, (self.labels,))
+    logit_BP = jnp.einsum("BPD,D->BP", h_BPD.astype(jnp.float32), gate_D)
+    return value_BPD, logit_BP, bias_BPD, label_BPR @ gate_R
+
+
+class _Convolution(nn.Module):
+  """One layer."""
+
+  relations: int
+  dtype: str
+  gates: bool
+
+  def setup(self) -> None:
+    labels = self.relations + 1  # 0: one that training never saw
+    settings = (self.dtype, self.gates)
+    self.from_parent = _Direction(labels, *settings)
+    self.from_children = _Direction(labels, *settings)
+    self.from_itself = _Direction(1, *settings)
+
+  def __call__(
+    self,
+    h_BPD: Array,
+    word_BWD: Array,
+    parent_BWX: Array,
+    label_BWR: Array,
+    word_BPW: Array,
+  ) -> Array:
+    """ReLU of the sum of messages to each node.
+
+    Args:
+      h_BPD: nodes: words, or subwords.
+      word_BWD: the words themselves, that send.
+      parent_BWX: of `parents_BWX`.
+      label_BWR: relation of each word, one-hot.
+      word_BPW: the word of each node, one-hot.
+    """
+    parent_BWX = parent_BWX.astype(jnp.float32)
+    # From the parent x to w: the edge bears w's relation.
+    value, logit_BX, bias, bias_logit_BW = self.from_parent(word_BWD, label_BWR)
+    gate_BWX = jax.nn.sigmoid(logit_BX[:, None, :] + bias_logit_BW[:, :, None])
+    gate_BWX = gate_BWX * parent_BWX
+    sum_BWD = gate_BWX @ value + gate_BWX.sum(2, keepdims=True) * bias
+    # From each child w to x: the edge bears w's relation too.
+    value, logit, bias, bias_logit = self.from_children(word_BWD, label_BWR)
+    gate_BW1 = jax.nn.sigmoid(logit + bias_logit)[..., None]
+    sent_BWD = gate_BW1 * (value + bias)
+    sum_BWD += jnp.einsum("BWX,BWD->BXD", parent_BWX, sent_BWD)
+    one_BP1 = jnp.ones((*h_BPD.shape[:2], 1))
+    value, logit, bias, bias_logit = self.from_itself(h_BPD, one_BP1)
+    own_BPD = jax.nn.sigmoid(logit + bias_logit)[..., None] * (value + bias)
+    return jax.nn.relu(word_BPW @ sum_BWD + own_BPD)
+
+
+class _GraphBlock(Part):
+  def setup(self) -> None:
+    spec: GraphBlock = self.spec
+    settings = (self.where.relations, self.where.dtype, spec.gates)
+    self.convolutions = [_Convolution(*settings) for _ in range(spec.depth)]
+
+  def _message_BSD(self, x_BSD: Array, view: View) -> Array:
+    """What a subword is told, by all layers together."""
+    subwords_BWS = _subwords_BWS(view).astype(jnp.float32)
+    number_BW1 = subwords_BWS.sum(2, keepdims=True)
+    mean_BWS = subwords_BWS / jnp.maximum(number_BW1, 1.0)
+    label_BWR = jax.nn.one_hot(view.relation_BW, self.where.relations + 1)
+    parent_BWX = parents_BWX(view)
+    word_BSW = jnp.swapaxes(subwords_BWS, 1, 2)
+    first_BSD = x_BSD.astype(jnp.float32)
+    if self.spec.nodes == "words":
+      first_BPD, word_BPW = mean_BWS @ first_BSD, jnp.eye(mean_BWS.shape[1])
+    else:
+      first_BPD, word_BPW = first_BSD, word_BSW
+    h_BPD = first_BPD
+    for convolution in self.convolutions:
+      word_BWD = h_BPD if self.spec.nodes == "words" else mean_BWS @ h_BPD
+      h_BPD = h_BPD + convolution(
+        h_BPD, word_BWD, parent_BWX, label_BWR, word_BPW
+      )
+    told_BPD = h_BPD - first_BPD
+    if self.spec.nodes == "words":
+      return word_BSW @ told_BPD
+    return jnp.where(view.is_word_BS[..., None], told_BPD, 0.0)
+
+  def _added(self, out_BSD: Array, x_BSD: Array, view: View) -> Array:
+    if not self.spec.depth:
+      return out_BSD
+    message_BSD = self._message_BSD(x_BSD, view).astype(out_BSD.dtype)
+    return view.if_parsed(out_BSD + message_BSD, out_BSD)
+
+  def embed(self, x_BSD: Array, view: View) -> Array:
+    if self.spec.at != "before":
+      return x_BSD
+    return self._added(x_BSD, x_BSD, view)
+
+  def encoded(self, x_BSD: Array, view: View) -> Array:
+    if self.spec.at != "after":
+      return x_BSD
+    return self._added(x_BSD, x_BSD, view)
+
+  def beside(self, out_BQD: Array, x_BQD: Array, view: View) -> Array:
+    return self._added(out_BQD, x_BQD, view)
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphBlock(Spec):
+  """Each word is told by its parent, its children and itself, L times.
+
+  Every layer is added to what it was given. All subwords of a word are told the
+  same, unless `nodes` says otherwise; the end sign, and a sentence without a
+  tree, nothing. A word without subwords is passed over: its children hang on its
+  own parent. There is no dropout of edges, and nothing is normalised by their
+  number, as in the sources.
+  """
+
+  depth: CountOrOff = option(1, "L, layers of convolution; 0: none.")
+  at: Literal["before", "after", "beside"] = option(
+    "before",
+    '"before": on the embeddings, before positions; "after": on what the '
+    'decoder looks at, as in Bastings et al.; "beside": beside the attention of '
+    "chosen layers of a Transformer, added to the same sum.",
+  )
+  layers: Chosen = option(
+    None, 'Where `at` is "beside": layers from 0; None: all.'
+  )
+  nodes: Literal["words", "subwords"] = option(
+    "words",
+    '"words": a word is the mean of its subwords, each of which is told what it '
+    'is; "subwords": each is told by itself, and by the means of the '
+    "neighbours' subwords.",
+  )
+  gates: bool = option(True, "g; else it is 1.")
+
+  part: ClassVar[type[Part]] = _GraphBlock
+  reads: ClassVar[tuple[str, ...]] = ("head", "relation")
+  off: ClassVar[Mapping[str, Any]] = {"depth": 0}
+
+  @property
+  def embeds(self) -> bool:
+    return self.at != "beside"
+
+  def in_layer(self, layer: int) -> bool:
+    return self.layers is None or layer in self.layers
+
+  def check(self, at: At, site: Site) -> None:
+    if self.layers is not None and self.embeds:
+      raise (at / "layers").error(
+        f"={self.layers} does nothing with at={self.at!r}; leave it at None, or "
+        "take at='beside'."
+      )
+    for layer in self.layers or ():
+      if not 0 <= layer < site.layers:
+        raise (at / "layers").error(
+          f": {layer} is not one of the {site.layers} layers of the "
+          f"{site.place}; they count from 0 to {site.layers - 1}."
+        )
