@@ -31,7 +31,8 @@ def nearness_BSS(view: View, normalise: str) -> Array:
     normalise: as of `Dasa`.
   """
   distance_BSS = view.tree_distance_BSS
-  path_BSS = distance_BSS != OTHER_TREE
+  real_BSS = view.real_BS[:, :, None] & view.real_BS[:, None, :]
+  path_BSS = real_BSS & (distance_BSS != OTHER_TREE)
   edges_BSS = jnp.where(path_BSS, distance_BSS, 0).astype(jnp.float32)
   if normalise == "longest":
     longest_B11 = edges_BSS.max((1, 2), keepdims=True)

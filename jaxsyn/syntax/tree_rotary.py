@@ -104,6 +104,8 @@ class TreeRotary(OnHeads):
 
   @property
   def reads(self) -> tuple[str, ...]:
+    if self.heads == ():
+      return ()
     facts = {"line": "", "depth": "head", "parent": "parent_mid"}
     return tuple(dict.fromkeys(facts[by] for by in self.by if facts[by]))
 
