@@ -27,7 +27,7 @@ from jaxsyn.options import At, from_config
 from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import PLACES, Plan, resolve
-from jaxsyn.syntax import Spec, WindowSpec
+from jaxsyn.syntax import PARTS, Spec, WindowSpec
 
 VOCABULARY = 20
 RELATIONS = 5
@@ -220,6 +220,16 @@ def check_part(place: str, name: str, options) -> None:
 def parts_of(plan: Plan) -> dict[str, Spec]:
   """The parts of all places by name."""
   return dict(part for place in PLACES for part in plan.spec.parts.at(place))
+
+
+def told_by_parts(heads: int, B: int, S: int, seed: int = 0):
+  """What parts that share would tell all layers, drawn: for a layer alone."""
+  rng = np.random.default_rng(seed)
+  return {
+    name: jnp.asarray(rng.normal(size=(B, heads, S, S)), jnp.float32)
+    for name, kind in PARTS.items()
+    if kind().shares
+  }
 
 
 def windows_of(plan: Plan) -> dict[str, WindowSpec]:

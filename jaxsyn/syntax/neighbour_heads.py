@@ -93,7 +93,9 @@ class _NeighbourHeads(HeadsPart):
     near_BSS = view.of_pairs(near_BWW, 0) > 0
     same_BSS = view.word_BS[:, :, None] == view.word_BS[:, None, :]
     own_BSS = same_BSS & view.is_word_BS[:, :, None]
-    return near_BSS | own_BSS | jnp.eye(near_BSS.shape[1], dtype=bool)
+    itself_SS = jnp.eye(near_BSS.shape[1], dtype=bool)
+    pad_BS1 = ~view.real_BS[:, :, None]  # a row that hides all sees other pads
+    return near_BSS | own_BSS | itself_SS | pad_BS1
 
   def rescore(
     self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View

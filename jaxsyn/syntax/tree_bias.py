@@ -6,8 +6,8 @@ Ying et al. 2021, "Do Transformers Really Perform Bad for Graph Representation?"
 Read from memory, and so are the numbers of the authors' code: shortest paths up
 to 5 edges for the edge encoding, initial numbers N(0, 0.02²).
 
-Letters: L kind of a pair; R relation and direction of an edge; N place of an
-edge on a path.
+Letters: L kind of a pair; R relation and direction of an edge; E an
+edge of a path; X a word on it.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def steps_BWW(view: View) -> tuple[Array, Array]:
   return up_BWW, jnp.maximum(distance_BWW - up_BWW, 0)
 
 
-def edges_NBWW(view: View, longest: int, relations: int) -> Array:
+def edges_EBWW(view: View, longest: int, relations: int) -> Array:
   """The edges of the path from one word to another, first edge first.
 
   Args:
     view: with head_BW, relation_BW and tree_distance_BWW.
-    longest: N.
+    longest: E.
     relations: numbered from 1; 0 is one that training never saw.
 
   Returns: of edge n on the path from q to m, the relation of the word below it
@@ -89,7 +89,7 @@ class _TreeBias(PairBiasPart):
     self.bias_LH = self.param("bias_LH", START, (spec.kinds, heads))
     if spec.edges:
       shape = spec.longest, 2 * (1 + self.where.relations), heads
-      self.edge_NRH = self.param("edge_NRH", START, shape)
+      self.edge_ERH = self.param("edge_ERH", START, shape)
 
   def _label_BWW(self, view: View) -> Array:
     spec: TreeBias = self.spec
@@ -105,12 +105,12 @@ class _TreeBias(PairBiasPart):
   def _along_BWWH(self, view: View) -> Array:
     """The mean of an edge's number, over the edges of the path."""
     spec: TreeBias = self.spec
-    edge_NBWW = edges_NBWW(view, spec.longest, self.where.relations)
-    one_NBWWR = jax.nn.one_hot(edge_NBWW, self.edge_NRH.shape[1])
+    edge_EBWW = edges_EBWW(view, spec.longest, self.where.relations)
+    one_EBWWR = jax.nn.one_hot(edge_EBWW, self.edge_ERH.shape[1])
     sum_BWWH = jnp.einsum(
-      "NBWXR,NRH->BWXH", one_NBWWR, self.edge_NRH, precision=EXACT
+      "EBWXR,ERH->BWXH", one_EBWWR, self.edge_ERH, precision=EXACT
     )
-    number_BWW = jnp.sum(edge_NBWW >= 0, axis=0)
+    number_BWW = jnp.sum(edge_EBWW >= 0, axis=0)
     return sum_BWWH / jnp.maximum(number_BWW, 1)[..., None]
 
   def bias_BHQM(self, view: View) -> Array:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models_under_test import batch_of, sentence
+from models_under_test import batch_of, sentence, told_by_parts
 
 from jaxsyn.models.attention import Attention
 from jaxsyn.models.contract import view_of
@@ -18,7 +18,13 @@ WHERE = Where("encoder", 0, heads=2, width=8, dtype="float32", relations=5)
 def weights(parts, view: View, x_BSD) -> np.ndarray:
   """Attention weights of random parameters (weight_BHQM)."""
   length = jnp.arange(x_BSD.shape[1])
-  view = view.replace(position_Q=length, position_M=length, inputs=(x_BSD,))
+  B, S, _ = x_BSD.shape
+  view = view.replace(
+    position_Q=length,
+    position_M=length,
+    inputs=(x_BSD,),
+    told=told_by_parts(WHERE.heads, B, S),
+  )
   allowed_B1QM = view.real_BS[:, None, None, :]
   attention = Attention(WHERE, parts=parts)
   inputs = x_BSD, x_BSD, allowed_B1QM, view

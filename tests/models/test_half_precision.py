@@ -16,7 +16,14 @@ import numpy as np
 import optax
 import pytest
 from flax import linen as nn
-from models_under_test import JOINT, batch_of, plan_of, sentence, windows_of
+from models_under_test import (
+  JOINT,
+  batch_of,
+  plan_of,
+  sentence,
+  told_by_parts,
+  windows_of,
+)
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.models.attention import Attention
@@ -61,6 +68,7 @@ VIEW = SOURCE.replace(
   position_Q=POSITION,
   position_M=POSITION,
   inputs=(X_BSD, X_BSD),
+  told=told_by_parts(2, B, S),
   weighting_BSS=jnp.asarray(RNG.uniform(size=(B, S, S)), jnp.float32),
 )
 
@@ -130,7 +138,7 @@ def test_scores_stay_float32_up_to_the_softmax(system, place, layer):
       assert (abs(score - exact_BHQM) <= 1e-6 * size_BHQM + 1e-6).all()
     # The same part of a float32 model on the same numbers.
     spec = dict(plan.spec.parts.at_layer(place, layer))[name]
-    whole = spec.make(plan.spec.where(place, layer)).apply(
+    whole = spec.make(plan.spec.where(place, layer).for_part(name)).apply(
       {"params": params.get(name, {})},
       *(score, jnp.asarray(q, jnp.float32), jnp.asarray(k, jnp.float32), view),
       method="rescore",

@@ -20,7 +20,7 @@ from models_under_test import (
 
 from jaxsyn.config import Places
 from jaxsyn.plan import resolve
-from jaxsyn.syntax.tree_bias import TreeBias, edges_NBWW, steps_BWW
+from jaxsyn.syntax.tree_bias import TreeBias, edges_EBWW, steps_BWW
 
 RNG = np.random.default_rng(0)
 SCORE = RNG.normal(size=(graph.B, HEADS, graph.S, graph.S)).astype(np.float32)
@@ -31,7 +31,7 @@ def drawn(spec, heads=HEADS):
   params = {"bias_LH": RNG.normal(size=(spec.kinds, heads))}
   if spec.edges:
     shape = spec.longest, 2 * (1 + RELATIONS), heads
-    params["edge_NRH"] = RNG.normal(size=shape)
+    params["edge_ERH"] = RNG.normal(size=shape)
   return params
 
 
@@ -73,7 +73,7 @@ def by_loops(spec, params):
       out[b, h, q, m] += params["bias_LH"][kind][i]
       if spec.edges and edges:
         out[b, h, q, m] += sum(
-          params["edge_NRH"][n][label + (1 + RELATIONS) * down][i]
+          params["edge_ERH"][n][label + (1 + RELATIONS) * down][i]
           for n, (label, down) in enumerate(edges)
         ) / len(edges)
   return out
@@ -105,7 +105,7 @@ def test_steps_tell_parent_child_sibling_and_ancestor_apart():
 
 
 def test_the_edges_of_a_path():
-  edge = np.asarray(edges_NBWW(VIEW, 4, RELATIONS))
+  edge = np.asarray(edges_EBWW(VIEW, 4, RELATIONS))
   # The (det 2) up to monkey (nsubj 3) up to eats, down to banana (obj 4).
   assert edge[:, 0, 0, 5].tolist() == [2, 3, 4 + 6, -1]
   assert edge[:, 0, 5, 0].tolist() == [4, 3 + 6, 2 + 6, -1]
