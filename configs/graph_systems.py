@@ -64,6 +64,12 @@ def neighbour_heads(config: ConfigDict) -> None:
   config.parts.encoder.neighbour_heads = PARTS.section("neighbour_heads")
 
 
+def neighbour_heads_random_tree(config: ConfigDict) -> None:
+  """Control: two heads on the neighbours in a random tree of the same size."""
+  neighbour_heads(config)
+  config.data.tree = "random"
+
+
 def neighbour_heads_gated(config: ConfigDict) -> None:
   """All heads mix what is near in the tree with all words: Li et al. 2021."""
   config.parts.encoder.neighbour_heads = PARTS.section(
@@ -98,6 +104,12 @@ def graph_block(config: ConfigDict) -> None:
   Two layers, as Bastings et al. 2017 found best (recalled).
   """
   config.parts.encoder.graph_block = PARTS.section("graph_block", depth=2)
+
+
+def graph_block_random_tree(config: ConfigDict) -> None:
+  """Control: graph convolutions over a random tree of the same size."""
+  graph_block(config)
+  config.data.tree = "random"
 
 
 def graph_block_after(config: ConfigDict) -> None:

@@ -9,6 +9,9 @@ from collections.abc import Collection
 CONTROLS = {
   "pascal": ("pascal_linear_tree", "pascal_random_tree"),
   "deps_san": ("deps_san_linear_tree", "deps_san_random_tree"),
+  "tree_bias": ("tree_bias_random_tree",),
+  "neighbour_heads": ("neighbour_heads_random_tree",),
+  "graph_block": ("graph_block_random_tree",),
 }
 
 

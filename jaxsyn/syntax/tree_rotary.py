@@ -26,13 +26,16 @@ def turned(x_BSHK: Array, angle_BSK: Array) -> Array:
   """Vectors turned in the planes of their pairs of channels.
 
   Args:
-    x_BSHK: K is even.
+    x_BSHK: where K is odd, the last channel stays as it is.
     angle_BSK: of each pair: its K is half of that of x. B may be 1.
   """
   cos, sin = (f(angle_BSK)[:, :, None] for f in (jnp.cos, jnp.sin))
-  even, odd = (x_BSHK[..., i::2].astype(jnp.float32) for i in (0, 1))
+  paired = 2 * angle_BSK.shape[-1]
+  even, odd = (x_BSHK[..., i:paired:2].astype(jnp.float32) for i in (0, 1))
   pairs = even * cos - odd * sin, even * sin + odd * cos
-  return jnp.stack(pairs, -1).reshape(x_BSHK.shape).astype(x_BSHK.dtype)
+  new_BSHK = jnp.stack(pairs, -1).reshape(*x_BSHK.shape[:-1], paired)
+  new_BSHK = new_BSHK.astype(x_BSHK.dtype)
+  return jnp.concatenate([new_BSHK, x_BSHK[..., paired:]], -1)
 
 
 class _TreeRotary(Part):
@@ -114,9 +117,4 @@ class TreeRotary(OnHeads):
     if site.place == "decoder" and self.reads:
       raise (at / "by").error(
         f"={self.by}: what a decoder writes has no tree; take ('line', 'line')."
-      )
-    if site.width // site.heads % 2:
-      raise at.error(
-        f": a head of config.model.width / heads = {site.width // site.heads} "
-        "channels has no pairs; make it even."
       )

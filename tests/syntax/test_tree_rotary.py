@@ -1,5 +1,7 @@
 """Rotary positions: the rotation matrix, differences alone count, trees."""
 
+import dataclasses
+
 import graph_by_loops as graph
 import numpy as np
 import pytest
@@ -56,6 +58,17 @@ def test_against_the_matrix(by, heads):
           turns = heads is None or h in heads
           wanted = matrix(angles) @ x[b, s, h] if turns else x[b, s, h]
           np.testing.assert_allclose(new[b, s, h], wanted, atol=2e-6)
+
+
+def test_a_last_channel_without_another_stays():
+  spec = TreeRotary(by=("line", "line"))
+  where = dataclasses.replace(WHERE, width=7 * HEADS)
+  new, _ = projected(spec, where=where, q=QUERY[..., :7], k=KEY[..., :7])
+  np.testing.assert_array_equal(new[..., 6], QUERY[..., 6])
+  angles = 5 * 10000.0 ** (-np.arange(3) / 3)
+  np.testing.assert_allclose(
+    new[0, 5, 0, :6], matrix(angles) @ QUERY[0, 5, 0, :6], atol=2e-6
+  )
 
 
 def test_only_the_difference_in_the_line_counts():
