@@ -6,6 +6,7 @@ Before this file: `guard`. After it: the command `jaxsyn.serve`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import logging
@@ -14,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
@@ -84,6 +85,21 @@ class Server(uvicorn.Server):
   def handle_exit(self, sig: int, frame: Any) -> None:
     self.service.state, self.ended_by = "ending", sig
     super().handle_exit(sig, frame)
+
+  @contextlib.contextmanager
+  def capture_signals(self) -> Iterator[None]:
+    """SIGHUP too: uvicorn leaves it, and it cut off what was being answered."""
+    with super().capture_signals():
+      old = signal.getsignal(signal.SIGHUP)
+      is_main = threading.current_thread() is threading.main_thread()
+      if not is_main or old == signal.SIG_IGN:  # nohup's stays
+        yield
+        return
+      signal.signal(signal.SIGHUP, self.handle_exit)
+      try:
+        yield
+      finally:
+        signal.signal(signal.SIGHUP, old)
 
   async def on_tick(self, counter: int) -> bool:
     if counter % 10 == 0:

@@ -153,7 +153,8 @@ def test_a_port_that_is_taken():
     server.bound("no.such.host.invalid", 0)
 
 
-def test_it_starts_and_ends_amid_work(runs, environment):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_starts_and_ends_amid_work(runs, environment, number):
   """All of it in a process: what is asked before its end is answered."""
   command = [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
   flags = ["--port=0", "--compile=0", "--beam=2", "--together=2"]
@@ -176,7 +177,7 @@ def test_it_starts_and_ends_amid_work(runs, environment):
     answer = client.getresponse()
     first = json.loads(answer.readline())
     assert len(first["nbest"]) == 2
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     time.sleep(0.3)
     with pytest.raises(OSError):
       http.client.HTTPConnection("127.0.0.1", int(found[1])).request("GET", "/")
@@ -185,8 +186,8 @@ def test_it_starts_and_ends_amid_work(runs, environment):
       *range(6)
     ]
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert (out, err) == ("", "ended by SIGTERM\n")
+    assert process.returncode == 128 + number
+    assert (out, err) == ("", f"ended by {number.name}\n")
   finally:
     process.kill()
     process.wait()
