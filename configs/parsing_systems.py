@@ -21,6 +21,15 @@ def multitask(config: ConfigDict) -> None:
   config.data.second.task = "parse"
 
 
+def distilled(config: ConfigDict) -> None:
+  """Two heads learn where those of a run that reads trees look. Ours.
+
+  --config.losses.distillation.teacher=runs/pascal names that run. Translating
+  needs no parser.
+  """
+  config.losses.distillation = LOSSES.section("distillation")
+
+
 def mixed_encoder(config: ConfigDict) -> None:
   """Plain and parsed sources to one target: Currey & Heafield 2019.
 

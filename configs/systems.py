@@ -256,6 +256,7 @@ SYSTEMS = {
     parsing.sisa,
     parsing.multitask,
     parsing.mixed_encoder,
+    parsing.distilled,
     parsing.dbsa,
     parsing.sync_attention,
     localness_fixed,

@@ -6,6 +6,7 @@ jaxsyn train --config multi30k_en_de:pascal --workdir runs/pascal
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import shlex
@@ -27,7 +28,7 @@ from jaxsyn.options import flat
 from jaxsyn.plan import resolve
 from jaxsyn.scoring import selection
 from jaxsyn.storage import files, hub, lock
-from jaxsyn.trained import warm_start, workdir
+from jaxsyn.trained import teacher, warm_start, workdir
 from jaxsyn.training import frozen, hosts, loop
 from jaxsyn.training.checkpoint import Checkpoints
 from jaxsyn.training.log import Log
@@ -69,6 +70,10 @@ def run(
   config = selection.settled(config)
   records = PreparedSplit(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
+  taught = teacher.read(plan, records.manifest)
+  if taught:
+    plan = dataclasses.replace(plan, features=plan.features | taught.features)
+    change = taught.after(change)
   hosts.check_joined()
   told = flat(as_dict(config), "config.") | flat(
     workdir.hashes(records.manifest), "data."
@@ -105,9 +110,10 @@ def run(
     look=watch,
   )
 
-  check_maps(plan.recipe, split.empty()[0])
+  empty = split.empty()[0]  # made here: a teacher cannot be asked in a trace
+  check_maps(plan.recipe, empty)
   shapes = jax.eval_shape(
-    lambda: first_params(plan.recipe, split.empty()[0], jax.random.key(0))
+    lambda: first_params(plan.recipe, empty, jax.random.key(0))
   )
   frozen_told = frozen.check(config.train.freeze, shapes)
   warm = warm_start.read(
@@ -120,6 +126,7 @@ def run(
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
     others = (*split.told, frozen_told, _no_test(config, records))
+    others += (taught.told,) if taught else ()
     for told in filter(None, (*others, *(warm.told if warm else ()))):
       log.say(told)
     return log

@@ -28,6 +28,7 @@ from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import PLACES, Plan, resolve
 from jaxsyn.syntax import PARTS, Spec, WindowSpec
+from jaxsyn.training.distillation import TAUGHT
 
 VOCABULARY = 20
 RELATIONS = 5
@@ -171,6 +172,10 @@ def batch_of(
     size = len(pair["source_id_BS"])
     weighting[row, :size, :size] = pair["source_weighting_BSS"]
   batch["source_weighting_BSS"] = weighting
+  taught = np.random.default_rng(3).uniform(size=(2, *weighting.shape))
+  taught = np.moveaxis(taught * (batch["source_id_BS"] > 0)[:, None], 0, 1)
+  total = np.maximum(taught.sum(3, keepdims=True), 1e-9)
+  batch[TAUGHT] = (taught / total).astype(np.float32)
   return {name: jnp.asarray(array) for name, array in batch.items()}
 
 

@@ -1,7 +1,7 @@
 """The terms of the objective: a named table, and the first of them.
 
-Before this file: `objective`, what a term is, and `head_losses` and
-`guided_alignment`, those on attention.
+Before this file: `objective`, what a term is, and `head_losses`,
+`guided_alignment` and `distillation`, those on attention.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from jax import Array
 from jaxsyn.options import Table, option
 from jaxsyn.options.bounds import Rate
 from jaxsyn.syntax.maps import Maps
+from jaxsyn.training.distillation import Distillation
 from jaxsyn.training.guided_alignment import GuidedAlignment
 from jaxsyn.training.head_losses import (
   SourceHeads,
@@ -100,5 +101,6 @@ LOSSES: Table[Loss] = Table(
     "target_heads": TargetHeads,
     "synchronisation": Synchronisation,
     "guided_alignment": GuidedAlignment,
+    "distillation": Distillation,
   },
 )

@@ -1,0 +1,129 @@
+"""Distilled trees: attention is to look where that of a tree-aware run looks.
+
+A run that reads trees (PASCAL, say) teaches one that reads none. With T the weights
+of the teacher's chosen heads in a layer of its encoder, head by head those of the
+student's, S,
+
+  -Σ over m of T_hqm log S_hqm
+
+as a mean over the real subwords q and the heads h. So translating needs no parser:
+what the tree says comes from the sentence. The cross-entropy of attention is as in
+distillation of encoders (Jiao et al. 2020, "TinyBERT", arXiv:1909.10351, section
+3.1, which takes the mean squared error of scores; recalled); to distil trees so is
+ours.
+
+The teacher runs on every batch before the step (`jaxsyn.trained.teacher`), which
+reads its weights as a fact of the batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxsyn.data.schema import PAD
+from jaxsyn.models.spec import ModelSpec
+from jaxsyn.options import At, option
+from jaxsyn.options.bounds import Layer
+from jaxsyn.syntax.heads import of_heads
+from jaxsyn.syntax.maps import Maps
+from jaxsyn.training.objective import Batch, Loss, Ratio, Shares
+
+TAUGHT = "source_taught_BHSS"  # of a batch
+_LEAST = 1e-30  # a weight, so that its logarithm is finite
+
+
+@dataclasses.dataclass(frozen=True)
+class Distillation(Loss):
+  """Cross-entropy of a teacher's attention and that of this model's heads."""
+
+  teacher: str = option(
+    "",
+    "Folder of the run that teaches: on the same vocabulary of the source, and "
+    "the same trees. Only training reads it.",
+  )
+  checkpoint: str = option(
+    "", 'Of the teacher: "best", "last" or a step; "": as it translates.'
+  )
+  teacher_layer: Layer = option(
+    0, "Whose attention teaches, in its encoder, from 0 or from the end."
+  )
+  teacher_heads: tuple[int, ...] = option((0, 1), "Which heads of it, from 0.")
+  layer: Layer = option(
+    0, "Whose attention learns, in this encoder, from 0 or from the end."
+  )
+  heads: tuple[int, ...] = option(
+    (0, 1), "Which heads of it, from 0: each learns one of `teacher_heads`."
+  )
+
+  def check(self, at: At, spec: ModelSpec) -> None:
+    site = spec.site("encoder")
+    check_heads(at, "", self.layer, self.heads, site.layers, site.heads)
+    if len(self.heads) != len(self.teacher_heads):
+      raise (at / "heads").error(
+        f"={self.heads} must be as many as teacher_heads={self.teacher_heads}: "
+        "each learns one of them."
+      )
+
+  def shown(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+    return (("encoder", self.settled(spec).layer),)
+
+  def settled(self, spec: ModelSpec) -> Distillation:
+    layers = spec.site("encoder").layers
+    return dataclasses.replace(self, layer=self.layer % layers)
+
+  def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
+    log_BHQM = jnp.log(jnp.maximum(self._weights(maps), _LEAST))
+    asked_B1Q = _real(batch)
+    loss_BHQ = -jnp.sum(batch[TAUGHT] * log_BHQM, axis=3)
+    loss_BHQ = jnp.where(asked_B1Q, loss_BHQ, 0.0)
+    count_BHQ = jnp.broadcast_to(asked_B1Q, loss_BHQ.shape)
+    return loss_BHQ.sum((1, 2)), count_BHQ.astype(jnp.float32).sum((1, 2))
+
+  def measure(self, maps: Maps, batch: Batch) -> Shares:
+    """How often the strongest of a head is that of the teacher's."""
+    asked_B1Q = _real(batch)
+    ours, theirs = (
+      jnp.argmax(x, axis=3) for x in (self._weights(maps), batch[TAUGHT])
+    )
+    right = jnp.sum(asked_B1Q & (ours == theirs))
+    asked = jnp.sum(jnp.broadcast_to(asked_B1Q, ours.shape))
+    return {"taught": (right.astype(jnp.float32), asked.astype(jnp.float32))}
+
+  def _weights(self, maps: Maps) -> Array:
+    (found,) = maps.find(
+      place="encoder", layer=self.layer, part="", kind="weight_BHQM"
+    )
+    return of_heads(self.heads, found.value, axis=1)
+
+
+def check_heads(
+  at: At, whose: str, layer: int, heads: tuple[int, ...], layers: int, H: int
+) -> None:
+  """Raises InputError unless an encoder has a layer and heads.
+
+  Args:
+    at: the options.
+    whose: "" or "teacher_", of their names.
+    layer, heads: that are asked for.
+    layers, H: how many there are.
+  """
+  if not -layers <= layer < layers:
+    raise (at / f"{whose}layer").error(
+      f": {layer} is not one of the {layers} layers of the encoder; they count "
+      f"from 0 to {layers - 1}, or from -1 back."
+    )
+  for head in heads:
+    if not 0 <= head < H:
+      raise (at / f"{whose}heads").error(
+        f": {head} is not one of the {H} heads of the layer; they count from 0 "
+        f"to {H - 1}."
+      )
+  if not heads or len(set(heads)) < len(heads):
+    raise (at / f"{whose}heads").error(f"={heads} must name heads, each once.")
+
+
+def _real(batch: Batch) -> Array:
+  return (batch["source_id_BS"] != PAD)[:, None]

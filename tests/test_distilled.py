@@ -1,0 +1,191 @@
+"""Distilled trees: a run with trees teaches one that translates without."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from models_under_test import JOINT, batch_of, config_of, parameters, sentence
+
+from jaxsyn import train
+from jaxsyn.config import read_config
+from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
+from jaxsyn.models.contract import states
+from jaxsyn.plan import resolve
+from jaxsyn.session import Session
+from jaxsyn.syntax.maps import COLLECTION, Maps
+from jaxsyn.trained import teacher
+from jaxsyn.training.distillation import TAUGHT
+from jaxsyn.training.step import outputs
+
+# One of far more words than subwords, one of a single word, one of none.
+PAIRS = [sentence(5, 6, 1), sentence(3, 4, 226, bare=17), sentence(1, 3, 4)]
+BATCH = {
+  k: np.asarray(x) for k, x in batch_of([*PAIRS, sentence(0, 2, 5)]).items()
+}
+BATCH["source_parsed_B"] = np.array([1, 1, 0, 1], np.uint8)
+# The command, in a process in which UDPipe is not installed.
+BARE = """
+import runpy, sys
+sys.modules |= {"ufal": None, "spacy_udpipe": None, "spacy": None}
+runpy.run_module("jaxsyn.translate", run_name="__main__")
+"""
+
+
+def taught(config):
+  manifest = manifests.read(config.data.directory)
+  return teacher.read(resolve(read_config(config), manifest), manifest)
+
+
+def test_a_batch_has_the_attention_of_the_teacher(tiny, runs):
+  config = tiny("distilled")
+  config.losses.distillation.update(
+    teacher=str(runs["pascal"]), teacher_heads=(2, 0), heads=(1, 3)
+  )
+  ours = taught(config).after(None)(dict(BATCH))[TAUGHT]
+  session = Session(runs["pascal"])
+  _, state = session.plan.recipe.model.apply(
+    {"params": session.params}, BATCH, train=False, method=states,
+    mutable=[COLLECTION],
+  )  # fmt: skip
+  (found,) = Maps.of(state).find(place="encoder", part="", kind="weight_BHQM")
+  np.testing.assert_allclose(ours, found.value[:, (2, 0)], atol=1e-6)
+  assert taught(config).features == {"source_parent_mid"}
+  # It knows the tree: of a sentence with another one, and without one.
+  other = {**BATCH, "source_parent_mid_BS": BATCH["source_parent_mid_BS"] * 0}
+  moved = abs(taught(config)(other) - ours).max((1, 2, 3))
+  assert moved[0] > 1e-4 and moved[2] == 0
+  assert taught(tiny("pascal")) is None
+
+
+def test_the_loss_by_loops():
+  config = config_of("distilled", heads=4, width=16)
+  loss = dataclasses.replace(
+    dict(config.losses)["distillation"], layer=-1, heads=(3, 1)
+  )
+  losses = dict(config.losses) | {"distillation": loss}
+  plan = resolve(
+    dataclasses.replace(config, losses=tuple(losses.items())),
+    JOINT,
+  )
+  params = parameters(plan, BATCH)
+  _, maps = outputs(plan.recipe, params, BATCH, train=False)
+  own = plan.recipe.losses["distillation"]
+  sum_B, count_B = own.of_rows(None, maps["distillation"], BATCH)
+  (found,) = maps["distillation"].find(
+    place="encoder", layer=1, part="", kind="weight_BHQM"
+  )
+  weight, right = np.asarray(found.value, np.float64), 0
+  for b, ids in enumerate(BATCH["source_id_BS"]):
+    real = int((ids > 0).sum())
+    wanted = 0.0
+    for i, head in enumerate((3, 1)):
+      for q in range(real):
+        row = BATCH[TAUGHT][b, i, q]
+        wanted -= sum(
+          row[m] * np.log(weight[b, head, q, m]) for m in range(real)
+        )
+        right += row.argmax() == weight[b, head, q].argmax()
+    np.testing.assert_allclose(sum_B[b], wanted, rtol=1e-5)
+    assert count_B[b] == 2 * real
+  ((hits, asked),) = own.measure(maps["distillation"], BATCH).values()
+  assert (float(hits), float(asked)) == (right, float(count_B.sum()))
+
+
+def rows_of(folder, kind):
+  rows = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+  return [row for row in rows if row["kind"] == kind]
+
+
+def test_it_learns_goes_on_and_translates_without_a_parser(
+  tiny, environment, tmp_path, capsys
+):
+  # A product on its weights: its heads look at the parent from the first step.
+  config = tiny("pascal_additive")
+  config.model.transformer.encoder_layers = 1
+  config.batch.shapes = 1
+  config.train.update(steps=2, evaluate_every=2, selection="log_likelihood")
+  train.run(config, tmp_path / "teacher")
+  config = tiny("distilled")
+  config.losses.distillation.update(
+    teacher=str(tmp_path / "teacher"), weight=5.0
+  )
+  config.batch.shapes = 1
+  config.model.transformer.dropout = 0.0
+  config.train.update(steps=80, evaluate_every=40, save_every=40, log_every=40)
+  config.train.selection = "log_likelihood"
+  config.optimiser.update(name="muon", learning_rate=1e-2)
+  config.optimiser.inverse_sqrt.update(warmup=20)
+  whole, parts = tmp_path / "whole", tmp_path / "parts"
+  assert train.run(config, whole).step == 80
+  first, last = rows_of(whole, "validation")
+  assert last["loss/distillation"] < first["loss/distillation"] - 0.1
+  assert last["taught"] > 0.2  # of some 20 subwords; at first one in 15 is
+  said = f"taught by {tmp_path / 'teacher'}, the best checkpoint"
+  assert said in capsys.readouterr().out
+  config.train.steps = 40
+  train.run(config, parts)
+  config.train.steps = 80
+  train.run(config, parts)
+  names = ("step", "loss/distillation", "loss/nll")
+  assert [[r[n] for n in names] for r in rows_of(whole, "train")] == [
+    [r[n] for n in names] for r in rows_of(parts, "train")
+  ]
+  shutil.rmtree(tmp_path / "teacher")
+  result = subprocess.run(
+    [sys.executable, "-c", BARE, f"--workdir={whole}", "--beam=1"],
+    input="The duck arrived .\n\nDucks .\n",
+    env=environment,
+    capture_output=True,
+    text=True,
+  )
+  assert result.returncode == 0, result.stderr
+  assert len(result.stdout.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+  "options, message",
+  [
+    ({"teacher": ""}, r"losses\.distillation\.teacher='' names nobody"),
+    ({"teacher": "nowhere"}, "nowhere"),
+    ({"teacher_layer": 3}, r"teacher_layer: 3 is not one of the 1 layers"),
+    ({"teacher_heads": (0, 9)}, r"teacher_heads: 9 is not one of the 4 heads"),
+    ({"heads": (0, 0)}, r"heads=\(0, 0\) must name heads, each once"),
+    ({"heads": (0,)}, r"heads=\(0,\) must be as many as teacher_heads"),
+    ({"layer": 2}, r"distillation\.layer: 2 is not one of the 2 layers"),
+  ],
+)
+def test_what_does_not_fit_is_told(tiny, runs, options, message):
+  config = tiny("distilled")
+  config.losses.distillation.update({"teacher": str(runs["pascal"])} | options)
+  with pytest.raises(InputError, match=message):
+    taught(config)
+
+
+def test_a_teacher_of_other_trees_or_subwords_is_refused(tiny, runs):
+  config = tiny("distilled")
+  config.losses.distillation.teacher = str(runs["pascal"])
+  config.data.tree = "random"
+  with pytest.raises(InputError, match=r"was trained with config\.data\.tree="):
+    taught(config)
+  config.data.tree = "parsed"
+  manifest = manifests.read(config.data.directory)
+  other = {**manifest, "vocabulary": {**manifest["vocabulary"]}}
+  other["vocabulary"]["source"] = {
+    **other["vocabulary"]["source"],
+    "sha256": "1",
+  }
+  plan = resolve(read_config(config), manifest)
+  with pytest.raises(InputError, match="has another vocabulary of the source"):
+    teacher.read(plan, other)
+
+
+def test_no_teacher_is_asked_for_where_a_run_only_translates(tiny):
+  config = tiny("distilled")
+  manifest = manifests.read(config.data.directory)
+  plan = resolve(read_config(config), manifest)
+  assert not plan.translation_features
