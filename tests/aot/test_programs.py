@@ -69,6 +69,9 @@ PROGRAMS = [
   Case("factors", "v5e:1x1", ONE, B, 9, 7, 46),
   Case("deps_san+given_weighting", "h100:1", ONE, F, 3, 1, 46),
   Case("label_embedding+context_deep_global", "h100:1", ONE, B, 4, 2, 36),
+  Case("linear_bias+tree_bias_steps_edges", "v5e:1x1", ONE, B, 3, 1, 46),
+  Case("neighbour_heads_gated+dasa", "h100:1", ONE, F, 3, 1, 44),
+  Case("graph_block+tree_rotary", "v5e:1x1", ONE, B, 3, 1, 46),
   # Its units of words are found by sorting.
   Case("gru_sdr", "h100:1", ONE, F, 9, 4, 66, sorts=1),
 ]
