@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from jaxsyn.data.schema import FAR
 from jaxsyn.options import At, option, other_default
-from jaxsyn.options.bounds import Count
+from jaxsyn.options.bounds import Range
 from jaxsyn.syntax.heads import (
   Chosen,
   HeadsPart,
@@ -152,7 +153,9 @@ class NeighbourHeads(OnHeads):
     'Which words: "parent", "children", "siblings", "ancestors" (SG-Net), '
     '"descendants", or those up to `hops` edges away (Li et al.).',
   )
-  hops: Count = option(2, 'Of relation="hops".', unit="edges")
+  hops: Annotated[int, Range(1, FAR - 1)] = option(
+    2, 'Of relation="hops".', unit="edges"
+  )
   gate: bool = option(
     False, "Mixes what the neighbours give with what all words give."
   )
