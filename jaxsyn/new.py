@@ -90,7 +90,9 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
   name = _name(name, folder)
   path = folder / f"{name}.py"
   if path.exists():
-    raise InputError(f"{path} is there already. Choose another --name.")
+    raise InputError(
+      f"{path} is there already. Choose another --name, or remove it first."
+    )
   splits = {"train": given.train, "validation": given.dev, "test": given.test}
   splits_of.check([f for f in splits.values() if f])
   looks = {split: look(files) for split, files in splits.items() if files}
@@ -103,8 +105,10 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
   pairs = train.count - held.value * len(lacking)
   vocabulary, coverage = choices.vocabulary(pairs, train)
   asked = (given.source_parser, given.target_parser)
+  # Each config its own: of two in a folder one replaced what the other prepared.
+  data = "data" if name == _name("", folder) else f"data_{name}"
   parsers = {
-    side: parsers_of.find(side, code, own, folder / "data" / "raw")
+    side: parsers_of.find(side, code, own, folder / data / "raw")
     for side, code, own in zip(schema.SIDES, codes, asked)
   }
   trees = parsers["source"].there
@@ -112,6 +116,7 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
   steps = _commands(path, folder, _SYSTEM if trees else "", looks)
   plan = Plan(
     name=name,
+    data=data,
     languages=codes,
     raw_dir=raw_dir,
     splits=entries,
@@ -119,7 +124,7 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
     held_out=held if lacking else None,
     vocabulary=vocabulary,
     coverage=coverage,
-    training=choices.training(pairs, train),
+    training=choices.training(pairs, train, vocabulary.value),
     parsers=parsers,
     tokenizer=tokenizers.told(codes[1]),
     commands=steps,

@@ -32,6 +32,7 @@ from jaxsyn.config import Config, read_config
 from jaxsyn.data import schema
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import layout, manifests
+from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
 from jaxsyn.preprocess import (
   beam,
@@ -101,6 +102,7 @@ def _run(
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
   _check_target(directory)
+  _check_owner(directory, config.data.name)
   publish.check_room(directory, config.data.name, inputs.files)
   advice = "Wait until it has ended, then run the same command again."
   with lock.alone(directory / "work", advice=advice):
@@ -121,6 +123,20 @@ def _run(
 def _check_target(directory: pathlib.Path) -> None:
   flag = "config.data.directory"
   exits.check_target(str(directory), flag, folder=True, store=True)
+
+
+def _check_owner(directory: pathlib.Path, name: str) -> None:
+  """Raises InputError for a folder that holds another data set."""
+  try:
+    other = manifests.read(directory)["name"]
+  except InputError:  # none, or one that is damaged and made again
+    return
+  if other != name:
+    raise InputError(
+      f"{directory} holds the data set {other!r}, and config.data.name is "
+      f"{name!r}: preparing would replace it. Give config.data.directory another "
+      "folder, or remove this one."
+    )
 
 
 def _make(

@@ -194,6 +194,12 @@ def test_a_config_is_never_written_over(folder):
   assert os.listdir("mine") == ["mine.py"]
   other = new.run("mine", no_parser(train), name="other").path
   assert other == pathlib.Path("mine/other.py")
+  # Neither prepares what the other trains on.
+  folders = [
+    pathlib.Path(read_config(cli.load(str(one))).data.directory).name
+    for one in (new.run("own", no_parser(train)).path, other)
+  ]
+  assert folders == ["data", "data_other"]
 
 
 @pytest.mark.parametrize(
@@ -240,6 +246,7 @@ def test_without_a_network_there_are_no_trees(folder, monkeypatch):
   why = made.plan.parsers["source"].why
   assert why.startswith("UDPipe's model of en could not be fetched: the source")
   assert "config.prepare.parse.source.udpipe.model" in why
+  assert "--source_parser FILE" in why
   assert made.commands[1].endswith(
     "mine/mine.py --workdir mine/runs/transformer"
   )

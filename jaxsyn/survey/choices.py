@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import math
 
 from jaxsyn.data.schema import SPECIAL
 from jaxsyn.survey.pairs import Look
@@ -19,7 +20,10 @@ FEWEST = 20  # pairs, where some are held out
 SMALL, LARGE, HUGE = 20_000, 200_000, 1_000_000  # pairs
 # Multi30k: 29,000 pairs of 11.9 words are 259 batches of 2,048 subwords, padding
 # included; it trains for 27 epochs, and was best in validation after 32.
-BATCH, EPOCHS, _SUBWORDS_A_WORD = 2048, 27, 1.54
+BATCH, EPOCHS = 2048, 27
+# Of a joint vocabulary of so many, padding included: 8,000 as above; 1,000 as on
+# 1,600 to 2,400 captions, French and German.
+_SUBWORDS_A_WORD = {8000: 1.54, 1000: 2.7}
 _LETTERS_A_SUBWORD = 1.5  # where no blanks part words; a guess
 _COVERAGE = 0.9995
 
@@ -91,20 +95,20 @@ def _covering(characters: collections.Counter[str], share: float) -> int:
   return 1 + sum(so_far < least for so_far in itertools.accumulate(counts))
 
 
-def training(pairs: int, look: Look) -> Training:
-  """The model that fits so many pairs."""
+def training(pairs: int, look: Look, vocabulary: int) -> Training:
+  """The model that fits so many pairs, and a vocabulary."""
   if pairs >= HUGE:
     many = Choice(100_000, "published for 4.3 million pairs")
     return Training("the base Transformer", many, dropout=0.1)
   if pairs >= LARGE:
     many = Choice(20_000, "published for 230,000 pairs")
     return Training("the base Transformer", many, dropout=0.3)
-  return Training("Transformer-Tiny", updates(pairs, look))
+  return Training("Transformer-Tiny", updates(pairs, look, vocabulary))
 
 
-def updates(pairs: int, look: Look) -> Choice:
+def updates(pairs: int, look: Look, vocabulary: int) -> Choice:
   """Updates of a small corpus."""
-  epoch = max(1.0, pairs * subwords(look) / BATCH)  # batches
+  epoch = max(1.0, pairs * subwords(look, vocabulary) / BATCH)  # batches
   count = min(max(round(EPOCHS * epoch, -2), 2000), 20_000)
   return Choice(
     int(count),
@@ -113,11 +117,14 @@ def updates(pairs: int, look: Look) -> Choice:
   )
 
 
-def subwords(look: Look) -> float:
-  """About how many a pair has on its longer side."""
+def subwords(look: Look, vocabulary: int) -> float:
+  """About how many a pair has on its longer side, padding included."""
   lengths = []
+  (most, few), (least, many) = _SUBWORDS_A_WORD.items()
+  share = math.log(most / min(max(vocabulary, least), most), most / least)
+  a_word = few + share * (many - few)
   for side in (look.source, look.target):
-    count = side.words * _SUBWORDS_A_WORD
+    count = side.words * a_word
     if not side.has_blanks:
       count = side.letters / _LETTERS_A_SUBWORD
     lengths.append(count / look.looked)

@@ -17,6 +17,7 @@ class Plan:
 
   Attributes:
     name: of the data set.
+    data: folder of what is prepared, beside the config.
     languages: of source and target.
     raw_dir: folder of the raw files; "": that of the config.
     splits: name -> entry of config.prepare.splits; the training split first.
@@ -31,6 +32,7 @@ class Plan:
   """
 
   name: str
+  data: str
   languages: tuple[str, str]
   raw_dir: str
   splits: Mapping[str, tuple[str, ...]]
@@ -67,7 +69,7 @@ def content(plan: Plan) -> str:
 def _body(plan: Plan) -> Iterator[str]:
   name, *languages = map(_quoted, (plan.name, *plan.languages))
   yield f"config = base.data_set({name}, {', '.join(languages)})"
-  yield 'config.data.directory = str(HERE / "data")'
+  yield f'config.data.directory = str(HERE / "{plan.data}")'
   yield ""
   yield from _splits(plan)
   yield ""

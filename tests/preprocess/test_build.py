@@ -145,10 +145,20 @@ def test_made_again_for_other_options(made, tmp_path):
   config, _ = copy_of(made, tmp_path)
   with config.unlocked():
     config.prepare.shard_mib = 0.01
-    config.data.name = "toy2"
   folder = build.run(config)
-  assert manifests.read(folder)["name"] == "toy2"
   assert len(manifests.read(folder)["splits"]["train"]["shards"]) == 3
+
+
+def test_another_data_set_is_not_replaced(made, tmp_path):
+  config, folder = copy_of(made, tmp_path)
+  before = (folder / manifests.FILE).read_bytes()
+  with config.unlocked():
+    config.data.name = "another"
+  with pytest.raises(
+    InputError, match=r"holds the data set 'toy', and config\.data\.name is"
+  ):
+    build.run(config)
+  assert (folder / manifests.FILE).read_bytes() == before
 
 
 def test_train_is_cleaned_and_the_rest_is_not(tmp_path):

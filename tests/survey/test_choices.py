@@ -62,7 +62,7 @@ def test_a_vocabulary_holds_the_characters_of_the_text():
 )
 def test_updates(pairs, updates):
   """Multi30k's is what its own config says."""
-  found = choices.training(pairs, seen())
+  found = choices.training(pairs, seen(), 8000)
   assert (found.updates.value, found.dropout) == (updates, None)
 
 
@@ -71,13 +71,20 @@ def test_updates(pairs, updates):
   [(200_000, 20_000, 0.3), (1_000_000, 100_000, 0.1)],
 )
 def test_large_corpora_have_what_was_published(pairs, updates, dropout):
-  found = choices.training(pairs, seen())
+  found = choices.training(pairs, seen(), 8000)
   assert (found.updates.value, found.dropout) == (updates, dropout)
 
 
 def test_subwords_where_no_blanks_part_words():
   look = seen()
-  assert choices.subwords(look) == pytest.approx(11.9 * 1.54)
+  assert choices.subwords(look, 8000) == pytest.approx(11.9 * 1.54)
+  assert choices.subwords(look, 32_000) == pytest.approx(11.9 * 1.54)
+  # Captions of 1,000 subwords were 2.6 and 2.8 a word; between, by the logarithm.
+  assert choices.subwords(look, 1000) == pytest.approx(11.9 * 2.7)
+  assert choices.subwords(look, 500) == pytest.approx(11.9 * 2.7)
+  assert choices.subwords(look, 2000) == pytest.approx(
+    11.9 * (1.54 + 2 / 3 * 1.16)
+  )
   look.source.sample = ["犬が草の上を走っている。"]
   look.source.letters = 24 * look.looked
-  assert choices.subwords(look) == 16  # both sides are one here; 24 / 1.5
+  assert choices.subwords(look, 1000) == 16  # both sides are one here; 24 / 1.5
