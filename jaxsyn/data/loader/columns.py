@@ -21,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.schema import EIGENVECTORS, FEATURES, MADE, origins
+from jaxsyn.data.sentence.spectrum import remembered
 from jaxsyn.data.store.lengths import measure
 from jaxsyn.data.store.rows import Rows
 
@@ -42,7 +43,8 @@ class Columns(Rows):
     """The features of some examples, right-padded with their fill.
 
     Args:
-      features: by name; "links" after the units that they link.
+      features: by name; "links" after the units that they link, and what a
+        batch makes (`schema.MADE`) after what it is made of.
       ids: numbers of the examples.
       shape: of the batch: its subwords and words.
       rows: of the arrays: one an example, then rows of padding.
@@ -57,10 +59,14 @@ class Columns(Rows):
     batch: Batch = {}
     places = dict[tuple[str, str], _Place]()
     for feature in features:
-      flat, about = self.flat[feature], FEATURES[feature]
+      about = FEATURES[feature]
       if feature == "links":
         batch["links_BTS"] = self._linked(ids, batch)
         continue
+      if feature in MADE:
+        batch[f"{feature}_BWE"] = self._eigenvectors(MADE[feature], ids, batch)
+        continue
+      flat = self.flat[feature]
       if not about.axes:
         array = np.full(rows, about.fill, about.dtype)
         array[: len(ids)] = flat[ids]
@@ -94,6 +100,24 @@ class Columns(Rows):
     words[row[there], target[there], source[there]] = 1
     every = np.arange(len(words))[:, None, None]
     return words[every, unit_BT[:, :, None], unit_BS[:, None, :]]
+
+  def _eigenvectors(
+    self, head: str, ids: np.ndarray, batch: Batch
+  ) -> np.ndarray:
+    """Of the Laplacians of trees, vector_BWE; 0 where there is no word.
+
+    Args:
+      head: the feature that has the trees.
+      ids: numbers of the examples, rows of the batch.
+      batch: with it.
+    """
+    start, flat = self.start[head], self.flat[head]
+    of = remembered([flat[start[i] : start[i + 1]] for i in ids])
+    size = *batch[f"{head}_BW"].shape, EIGENVECTORS
+    vector_BWE = np.zeros(size, np.float32)
+    for own_WE, vector_WE in zip(vector_BWE, of):
+      own_WE[: len(vector_WE)] = vector_WE
+    return vector_BWE
 
   def _place(
     self, feature: str, ids: np.ndarray, shape: Shape, *, rows: int
@@ -215,7 +239,8 @@ def pad(
   """
   features = tuple(features)
   shape = Shape(rows, subwords, target=1, source_words=words)
-  columns, ids = Columns.of(examples, features), np.arange(len(examples))
+  columns = Columns.of(examples, origins(features))
+  ids = np.arange(len(examples))
   return columns.batch(features, ids, shape, rows=rows)
 
 

@@ -39,6 +39,7 @@ from jaxsyn.data.loader.mixture import Mixed
 from jaxsyn.data.loader.sampling import Sampler, needed, open_sampler
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
+from jaxsyn.data.schema import origins
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Example
@@ -214,7 +215,7 @@ class Split:
   def empty(self) -> list[Batch]:
     """A batch of padding in every shape, to compile with."""
     nobody = np.empty(0, np.int64)
-    none = Held(Columns.of([], self.features), nobody)
+    none = Held(Columns.of([], origins(self.features)), nobody)
     return [
       self.batch(Planned(shape, nobody), none) for shape in self.plan.shapes
     ]
@@ -345,6 +346,7 @@ def _columns(
   own: Examples, features: tuple[str, ...], batch: Batches
 ) -> tuple[ColumnFiles, dict[str, int]]:
   """As they are stored, or those that are made of them, and what was counted."""
+  features = origins(features)
   if not own.derived:
     return own.records.columns, {}
   return column_cache.open_columns(
