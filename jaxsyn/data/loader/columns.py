@@ -9,6 +9,8 @@ Arrays of a batch are named side_feature_LETTERS: the names of
 `jaxsyn.data.schema` with the axes of a batch, e.g. source_parent_mid_BS.
 
 Before this file: `jaxsyn.data.store.rows`. After it: `held`.
+
+Letters: E eigenvector.
 """
 
 from __future__ import annotations

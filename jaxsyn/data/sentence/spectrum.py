@@ -8,7 +8,7 @@ fixed order, of additions, products, quotients and roots of single numbers, whic
 IEEE 754 rounds alike everywhere; sums are made one after the other. And one basis
 is chosen of what belongs to equal eigenvalues.
 
-Letters: N eigenvector, or word; E eigenvector that is kept; P pair of words.
+Letters: E eigenvector that is kept.
 """
 
 from __future__ import annotations
@@ -96,36 +96,36 @@ def _together(heads: Sequence[np.ndarray], kept: int) -> np.ndarray:
   """vector_BEW of trees of about the same size."""
   words_B = np.array([len(head_W) for head_W in heads])
   most, trees = int(words_B.max()), len(heads)
-  value_NNB = np.zeros((most, most, trees))
+  value_WWB = np.zeros((most, most, trees))
   roots_B = np.zeros(trees, np.int64)
   for b, head_W in enumerate(heads):
     word_W = np.arange(len(head_W))
     own_W = head_W == word_W
     roots_B[b] = own_W.sum()
     child_W, parent_W = word_W[~own_W], np.asarray(head_W)[~own_W]
-    value_NNB[child_W, parent_W, b] = value_NNB[parent_W, child_W, b] = 1
-  degree_NB = _sum(value_NNB)
-  scale_NB = np.sqrt(np.maximum(degree_NB, 1))
-  value_NNB /= -(scale_NB[:, None] * scale_NB[None])
+    value_WWB[child_W, parent_W, b] = value_WWB[parent_W, child_W, b] = 1
+  degree_WB = _sum(value_WWB)
+  scale_WB = np.sqrt(np.maximum(degree_WB, 1))
+  value_WWB /= -(scale_WB[:, None] * scale_WB[None])
   # Words that are none come last of all: eigenvalues are 2 at most.
-  word_N1 = np.arange(most)[:, None]
-  diagonal_NB = np.where(word_N1 < words_B, degree_NB > 0, 3.0)
-  value_NNB[np.arange(most), np.arange(most)] = diagonal_NB
-  value_NB, vector_NNB = _jacobi(value_NNB)
-  order_NB = np.argsort(value_NB, axis=0, kind="stable")
-  value_NB = np.take_along_axis(value_NB, order_NB, axis=0)
-  vector_NNB = np.take_along_axis(vector_NNB, order_NB[:, None], axis=0)
-  vector_EWB = _basis(value_NB, vector_NNB, roots_B, words_B, kept)
+  word_W1 = np.arange(most)[:, None]
+  diagonal_WB = np.where(word_W1 < words_B, degree_WB > 0, 3.0)
+  value_WWB[np.arange(most), np.arange(most)] = diagonal_WB
+  value_WB, vector_WWB = _jacobi(value_WWB)
+  order_WB = np.argsort(value_WB, axis=0, kind="stable")
+  value_WB = np.take_along_axis(value_WB, order_WB, axis=0)
+  vector_WWB = np.take_along_axis(vector_WWB, order_WB[:, None], axis=0)
+  vector_EWB = _basis(value_WB, vector_WWB, roots_B, words_B, kept)
   # Not -0.0.
   return np.moveaxis(np.round(vector_EWB, _DIGITS) + 0.0, -1, 0)
 
 
-def _sum(terms_NNB: np.ndarray) -> np.ndarray:
+def _sum(terms_WWB: np.ndarray) -> np.ndarray:
   """Over the first axis, one after the other: sums have an order of their own."""
-  sum_NB = np.zeros(terms_NNB.shape[1:])
-  for term_NB in terms_NNB:
-    sum_NB += term_NB
-  return sum_NB
+  sum_WB = np.zeros(terms_WWB.shape[1:])
+  for term_WB in terms_WWB:
+    sum_WB += term_WB
+  return sum_WB
 
 
 @functools.lru_cache(64)
@@ -135,64 +135,64 @@ def _rounds(words: int) -> list[np.ndarray]:
   Each two are partners in one of them. The order is that of fewer words, too: so
   a tree gives the same bits beside larger ones.
   """
-  word_N = np.arange(words)
+  word_W = np.arange(words)
   found = []
   for apart in range(1, 1 << (words - 1).bit_length()):
-    other_N = word_N ^ apart
-    found.append(np.where(other_N < words, other_N, word_N))
+    other_W = word_W ^ apart
+    found.append(np.where(other_W < words, other_W, word_W))
   return found
 
 
-def _jacobi(matrix_NNB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _jacobi(matrix_WWB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Eigenvalues, in no order, and eigenvectors, of symmetric matrices.
 
   Jacobi 1846, by sweeps over all pairs of rows (Golub & Van Loan, section 8.5),
   several pairs at a time. Where a number beside the diagonal is 0, the rotation is
   by 0 and leaves all bits.
 
-  Returns: value_NB; vector_NNB, whose rows are the vectors.
+  Returns: value_WB; vector_WWB, whose rows are the vectors.
   """
-  words = len(matrix_NNB)
-  word_N = np.arange(words)
-  eye_NN1 = np.eye(words)[:, :, None]
-  vectors = np.broadcast_to(eye_NN1, matrix_NNB.shape)
-  both = np.concatenate([matrix_NNB, vectors], axis=1)
+  words = len(matrix_WWB)
+  word_W = np.arange(words)
+  eye_WW1 = np.eye(words)[:, :, None]
+  vectors = np.broadcast_to(eye_WW1, matrix_WWB.shape)
+  both = np.concatenate([matrix_WWB, vectors], axis=1)
   for _ in range(_SWEEPS):
     turned = False
-    for other_N in _rounds(words):
+    for other_W in _rounds(words):
       # Of both of a pair the same number, above the diagonal.
-      off_NB = both[np.minimum(word_N, other_N), np.maximum(word_N, other_N)]
-      turns_NB = np.abs(off_NB) > _SMALL
-      turns_NB &= (word_N != other_N)[:, None]
-      if not turns_NB.any():
+      off_WB = both[np.minimum(word_W, other_W), np.maximum(word_W, other_W)]
+      turns_WB = np.abs(off_WB) > _SMALL
+      turns_WB &= (word_W != other_W)[:, None]
+      if not turns_WB.any():
         continue
       turned = True
-      own_NB = both[word_N, word_N]
-      ratio_NB = (own_NB[other_N] - own_NB) / np.where(turns_NB, 2 * off_NB, 1)
-      tan_NB = 1 / (np.abs(ratio_NB) + np.sqrt(ratio_NB * ratio_NB + 1))
-      sign_NB = np.where(word_N < other_N, 1.0, -1.0)[:, None]
-      sign_NB = np.where(ratio_NB == 0, sign_NB, np.sign(ratio_NB))
-      tan_NB = np.where(turns_NB, tan_NB * sign_NB, 0.0)
-      cos_NB = 1 / np.sqrt(tan_NB * tan_NB + 1)
-      sin_NB = tan_NB * cos_NB
-      across = both[other_N]
-      across *= sin_NB[:, None]
-      both *= cos_NB[:, None]
+      own_WB = both[word_W, word_W]
+      ratio_WB = (own_WB[other_W] - own_WB) / np.where(turns_WB, 2 * off_WB, 1)
+      tan_WB = 1 / (np.abs(ratio_WB) + np.sqrt(ratio_WB * ratio_WB + 1))
+      sign_WB = np.where(word_W < other_W, 1.0, -1.0)[:, None]
+      sign_WB = np.where(ratio_WB == 0, sign_WB, np.sign(ratio_WB))
+      tan_WB = np.where(turns_WB, tan_WB * sign_WB, 0.0)
+      cos_WB = 1 / np.sqrt(tan_WB * tan_WB + 1)
+      sin_WB = tan_WB * cos_WB
+      across = both[other_W]
+      across *= sin_WB[:, None]
+      both *= cos_WB[:, None]
       both -= across
       square = both[:, :words]
-      across = square[:, other_N]
-      across *= sin_NB
-      square *= cos_NB
+      across = square[:, other_W]
+      across *= sin_WB
+      square *= cos_WB
       square -= across
-      both[word_N, other_N] = np.where(turns_NB, 0, both[word_N, other_N])
+      both[word_W, other_W] = np.where(turns_WB, 0, both[word_W, other_W])
     if not turned:
       break
-  return both[word_N, word_N], both[:, words:]
+  return both[word_W, word_W], both[:, words:]
 
 
 def _basis(
-  value_NB: np.ndarray,
-  vector_NNB: np.ndarray,
+  value_WB: np.ndarray,
+  vector_WWB: np.ndarray,
   roots_B: np.ndarray,
   words_B: np.ndarray,
   kept: int,
@@ -203,43 +203,43 @@ def _basis(
   onto their space, where words whose pivot is 0 are passed by.
 
   Args:
-    value_NB: ascending.
-    vector_NNB: rows in that order.
+    value_WB: ascending.
+    vector_WWB: rows in that order.
     roots_B: eigenvalues 0.
     words_B: how many are of a tree.
     kept: E.
 
   Returns: vector_EWB.
   """
-  most, _, trees = vector_NNB.shape
+  most, _, trees = vector_WWB.shape
   every_B = np.arange(trees)
-  new_NB = np.ones(value_NB.shape, bool)
-  new_NB[1:] = value_NB[1:] - value_NB[:-1] > _EQUAL
-  group_NB = np.cumsum(new_NB, axis=0)
+  new_WB = np.ones(value_WB.shape, bool)
+  new_WB[1:] = value_WB[1:] - value_WB[:-1] > _EQUAL
+  group_WB = np.cumsum(new_WB, axis=0)
   found_EWB = np.zeros((kept, most, trees))
-  rest_NNB = np.zeros_like(vector_NNB)
+  rest_WWB = np.zeros_like(vector_WWB)
   for e in range(min(kept, most - 1)):
     at_B = np.minimum(roots_B + e, most - 1)
     there_B = roots_B + e < words_B
     if not there_B.any():
       break
-    group_B = group_NB[at_B, every_B]
-    begins_B = there_B & (new_NB[at_B, every_B] | (e == 0))
-    rest_NNB[:, :, begins_B] = 0
+    group_B = group_WB[at_B, every_B]
+    begins_B = there_B & (new_WB[at_B, every_B] | (e == 0))
+    rest_WWB[:, :, begins_B] = 0
     for further in range(most):
       member_B = np.minimum(at_B + further, most - 1)
       is_one_B = begins_B & (at_B + further < most)
-      is_one_B &= group_NB[member_B, every_B] == group_B
+      is_one_B &= group_WB[member_B, every_B] == group_B
       if not is_one_B.any():
         break
       (own,) = np.nonzero(is_one_B)
-      vector_NB = vector_NNB[member_B[own], :, own].T
-      rest_NNB[:, :, own] += vector_NB[:, None] * vector_NB[None]
-    diagonal_NB = rest_NNB[np.arange(most), np.arange(most)]
-    pivot_B = np.argmax(diagonal_NB > _SEEN, axis=0)
-    size_B = np.where(there_B, diagonal_NB[pivot_B, every_B], 1)
-    vector_NB = rest_NNB[:, pivot_B, every_B] / np.sqrt(size_B)
-    vector_NB = np.where(there_B, vector_NB, 0)
-    rest_NNB -= vector_NB[:, None] * vector_NB[None]
-    found_EWB[e] = vector_NB
+      vector_WB = vector_WWB[member_B[own], :, own].T
+      rest_WWB[:, :, own] += vector_WB[:, None] * vector_WB[None]
+    diagonal_WB = rest_WWB[np.arange(most), np.arange(most)]
+    pivot_B = np.argmax(diagonal_WB > _SEEN, axis=0)
+    size_B = np.where(there_B, diagonal_WB[pivot_B, every_B], 1)
+    vector_WB = rest_WWB[:, pivot_B, every_B] / np.sqrt(size_B)
+    vector_WB = np.where(there_B, vector_WB, 0)
+    rest_WWB -= vector_WB[:, None] * vector_WB[None]
+    found_EWB[e] = vector_WB
   return found_EWB
