@@ -104,7 +104,7 @@ def _together(heads: Sequence[np.ndarray], kept: int) -> np.ndarray:
     roots_B[b] = own_W.sum()
     child_W, parent_W = word_W[~own_W], np.asarray(head_W)[~own_W]
     value_WWB[child_W, parent_W, b] = value_WWB[parent_W, child_W, b] = 1
-  degree_WB = _sum(value_WWB)
+  degree_WB = value_WWB.sum(axis=0)  # whole numbers: in any order
   scale_WB = np.sqrt(np.maximum(degree_WB, 1))
   value_WWB /= -(scale_WB[:, None] * scale_WB[None])
   # Words that are none come last of all: eigenvalues are 2 at most.
@@ -118,14 +118,6 @@ def _together(heads: Sequence[np.ndarray], kept: int) -> np.ndarray:
   vector_EWB = _basis(value_WB, vector_WWB, roots_B, words_B, kept)
   # Not -0.0.
   return np.moveaxis(np.round(vector_EWB, _DIGITS) + 0.0, -1, 0)
-
-
-def _sum(terms_WWB: np.ndarray) -> np.ndarray:
-  """Over the first axis, one after the other: sums have an order of their own."""
-  sum_WB = np.zeros(terms_WWB.shape[1:])
-  for term_WB in terms_WWB:
-    sum_WB += term_WB
-  return sum_WB
 
 
 @functools.lru_cache(64)
