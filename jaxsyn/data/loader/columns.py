@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -33,6 +33,13 @@ Batch = dict[str, np.ndarray]
 
 class Columns(Rows):
   """Examples in memory: those of a split or a window, or of one batch."""
+
+  @classmethod
+  def of(
+    cls, examples: Sequence[Mapping[str, np.ndarray]], features: Iterable[str]
+  ) -> Self:
+    """See `Rows.of`; what a batch makes is not read of them."""
+    return super().of(examples, origins(features))
 
   def batch(
     self,
@@ -241,8 +248,7 @@ def pad(
   """
   features = tuple(features)
   shape = Shape(rows, subwords, target=1, source_words=words)
-  columns = Columns.of(examples, origins(features))
-  ids = np.arange(len(examples))
+  columns, ids = Columns.of(examples, features), np.arange(len(examples))
   return columns.batch(features, ids, shape, rows=rows)
 
 

@@ -215,7 +215,7 @@ class Split:
   def empty(self) -> list[Batch]:
     """A batch of padding in every shape, to compile with."""
     nobody = np.empty(0, np.int64)
-    none = Held(Columns.of([], origins(self.features)), nobody)
+    none = Held(Columns.of([], self.features), nobody)
     return [
       self.batch(Planned(shape, nobody), none) for shape in self.plan.shapes
     ]

@@ -176,7 +176,6 @@ def _jacobi(matrix_WWB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
       across *= sin_WB
       square *= cos_WB
       square -= across
-      both[word_W, other_W] = np.where(turns_WB, 0, both[word_W, other_W])
     if not turned:
       break
   return both[word_W, word_W], both[:, words:]

@@ -100,9 +100,10 @@ def test_a_batch_with_more_rows_than_examples_in_another_order():
   examples = [
     {"target_head": np.array(head)} for head in ([0, 0, 1], [1, 1], [0, 0, 0])
   ]
-  columns = Columns.of(examples, ["target_head"])
+  names = ["target_head", "target_eigenvectors"]
+  columns = Columns.of(examples, names)
   batch = columns.batch(
-    ["target_head", "target_eigenvectors"],
+    names,
     np.array([2, 0]),
     Shape(3, 1, 1, 1, 3),
     rows=3,
