@@ -15,7 +15,7 @@ from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns
-from jaxsyn.data.schema import EOS, FEATURES, LINKED, NO_WORD, SPECIAL
+from jaxsyn.data.schema import EOS, FEATURES, LINKED, MADE, NO_WORD, SPECIAL
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.rows import Example
@@ -105,7 +105,9 @@ class Text:
   def batches(self, plan: Plan, rows: int, count: int) -> list[Batch]:
     """Batches of one shape with what the plan reads."""
     examples = self.examples()
-    names = sorted({"source_id", "target_id", *plan.features})
+    reads = {"source_id", "target_id", *plan.features}
+    reads |= {MADE[name] for name in reads & MADE.keys()}
+    names = sorted(reads, key=lambda name: (name in MADE, name))
     if "links" in names:
       names = [*(name for name in names if name not in LINKED), *LINKED]
     columns = Columns.of(examples, names)

@@ -55,6 +55,25 @@ def tree_bias_random_tree(config: ConfigDict) -> None:
   config.data.tree = "random"
 
 
+def tree_position(config: ConfigDict) -> None:
+  """The way to the root, added to the embeddings: Shiv & Quirk 2019."""
+  config.parts.encoder.tree_position = PARTS.section("tree_position")
+
+
+def tree_position_laplacian(config: ConfigDict) -> None:
+  """Eigenvectors of the tree added: Dwivedi & Bresson 2021."""
+  config.parts.encoder.tree_position = PARTS.section(
+    "tree_position", kind="laplacian"
+  )
+
+
+def tree_position_depth(config: ConfigDict) -> None:
+  """Sinusoids of the depth in the tree added. Ours."""
+  config.parts.encoder.tree_position = PARTS.section(
+    "tree_position", kind="depth"
+  )
+
+
 def neighbour_heads(config: ConfigDict) -> None:
   """Two heads see words up to two edges away: Li et al. 2021.
 

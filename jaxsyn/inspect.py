@@ -10,6 +10,7 @@ with its translation. Written to the output folder, N the line of the input from
   sentence_N.tree.png                  the tree over the words
   sentence_N.tree_found.png            the parents that a supervised head finds
   sentence_N.PART.encoder_0.png        what a part does there, in subwords
+  sentence_N.PART.KIND.encoder_embeddings.png   what it adds there, compared
   sentence_N.attention.encoder_0.png   all heads of a layer, between words
   sentence_N.attention.WINDOW.cross_0.png   a context of a recurrent decoder
   probe.json                           how often the strongest other word of a

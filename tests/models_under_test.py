@@ -16,7 +16,7 @@ from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.loader.batch_plan import BatchPlan
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Columns
-from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.schema import FEATURES, MADE
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.lengths import lengths_of
@@ -166,7 +166,8 @@ def batch_of(
   """The batch of training: as wide as the pairs need and `extra`, or a shape."""
   columns, shape = columns_of(pairs), shape or shape_of(pairs, extra)
   every = np.arange(len(pairs))
-  batch = columns.batch(columns.flat, every, shape, rows=shape.rows)
+  features = [*columns.flat, *MADE]
+  batch = columns.batch(features, every, shape, rows=shape.rows)
   weighting = np.zeros((shape.rows, shape.source, shape.source), np.float32)
   for row, pair in enumerate(pairs):
     size = len(pair["source_id_BS"])

@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = [
   *("jaxsyn.__init__", "jaxsyn.commands", "jaxsyn.errors"),
   *("jaxsyn.addresses", "jaxsyn.progress", "jaxsyn.storage", "jaxsyn.exits"),
-  *("jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product", "jaxsyn.options"),
+  *("jaxsyn.workers", "jaxsyn.shapes", "jaxsyn.product", "jaxsyn.sinusoids"),
+  "jaxsyn.options",
   *("jaxsyn.data.__init__", "jaxsyn.data.options", "jaxsyn.data.annotations"),
   *("jaxsyn.data.schema", "jaxsyn.data.store.rows", "jaxsyn.data.sentence"),
   *("jaxsyn.data.store", "jaxsyn.data.sentence.parsers"),

@@ -18,6 +18,7 @@ from jaxsyn.data.loader.columns import pad
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
+from jaxsyn.inspection import pictures
 from jaxsyn.inspection.files import write
 from jaxsyn.inspection.inspector import Inspector
 from jaxsyn.inspection.sentence import Sentence
@@ -281,6 +282,32 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
   page = json.loads((folder / "sentence_0003.json").read_text())
   assert page["heads_found_by_the_system"] == [*seen.found_head_W]
   assert (folder / "sentence_0003.tree_found.png").stat().st_size > 1000
+
+
+def test_what_a_part_adds_to_embeddings(prepared, tmp_path):
+  session = untrained("tree_position", prepared, tmp_path / "run")
+  (seen,) = inspect.look(session, [LONG])
+  alike = seen.find("encoder", -1, "tree_position")
+  assert (alike.kind, alike.heads, alike.is_one) == (
+    "alike",
+    (0, 1, 2, 3),
+    True,
+  )
+  assert alike.rows == alike.columns == seen.source.subwords
+  # Each word is like itself, but for the root and the end sign, which have none.
+  roots = {w for w, head in enumerate(seen.source.head_W) if w == head}
+  words = [seen.source.units.words[unit] for unit in seen.source.units.unit_S]
+  expected = [float(word >= 0 and word not in roots) for word in words]
+  found = np.diagonal(alike.value_HQM[0])
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  folder = tmp_path / "out"
+  folder.mkdir()
+  write(seen, folder, 1)
+  name = "sentence_0001.tree_position.alike.encoder_embeddings.png"
+  assert (folder / name).stat().st_size > 1000
+  assert pictures.title(alike) == (
+    "tree_position, alike: encoder, embeddings (rows look at columns)"
+  )
 
 
 def test_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):

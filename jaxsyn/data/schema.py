@@ -32,6 +32,7 @@ NO_WORD = -1  # the word of EOS and pads
 NO_RELATION = 0  # EOS, pads, and a label that training never saw
 FAR = 254  # a tree distance of 254 edges or more
 OTHER_TREE = 255  # no path: the two words stand in different trees
+EIGENVECTORS = 16  # of a tree's Laplacian, that a batch has
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Feature:
     dtype: NumPy type.
     axes: one letter an axis (`jaxsyn.shapes`): S and T subwords of the source
       and target, EOS included; W words of the side; C brackets and subwords
-      of a constituency tree; L ends of the links of an alignment; X bytes. "" is
-      a single number. "WW" is kept flat, row by row.
+      of a constituency tree; L ends of the links of an alignment; X bytes; E
+      eigenvectors. "" is a single number. "WW" is kept flat, row by row.
     fill: what pads hold.
     meaning: one line for the data set's page.
   """
@@ -98,6 +99,12 @@ def _table() -> dict[str, Feature]:
       ("word_end", np.int32, "W", "offset after a word's last character"),
     ):
       table[f"{side}_{name}"] = Feature(np.dtype(dtype), axes, 0, meaning)
+    table[f"{side}_eigenvectors"] = Feature(
+      np.dtype(np.float32),
+      "WE",
+      0,
+      "of the Laplacian of the tree, word by word",
+    )
   table["source_brackets"] = Feature(
     np.dtype(np.int32),
     "C",
@@ -131,6 +138,15 @@ LINKED = ("source_unit", "target_unit", "links")
 SPELT = tuple(
   f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
 )
+# Neither: a batch has it, made of the feature that is named here.
+MADE: Mapping[str, str] = {
+  f"{side}_eigenvectors": f"{side}_head" for side in SIDES
+}
+
+
+def origins(names: Iterable[str]) -> tuple[str, ...]:
+  """Features of a batch without those that it makes itself of the others."""
+  return tuple(name for name in names if name not in MADE)
 
 
 def features(
@@ -161,7 +177,7 @@ def features(
       return brackets
     if name in LINKED:
       return alignments
-    if name in SPELT:
+    if name in SPELT or name in MADE:
       return False
     asked = own not in ANNOTATIONS or own in annotations
     return name in ALWAYS or (side in sides and asked)

@@ -20,10 +20,10 @@ from jax import Array
 from jaxsyn.data.schema import BOS, EOS, SPECIAL, UNK
 from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import Model
-from jaxsyn.models.layers import sinusoids
 from jaxsyn.models.transformer import Transformer
 from jaxsyn.options import as_dict
 from jaxsyn.plan import PLACES
+from jaxsyn.sinusoids import sinusoids
 from jaxsyn.storage import files
 from jaxsyn.trained import matching
 from jaxsyn.training.sums import named

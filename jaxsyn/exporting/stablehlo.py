@@ -39,6 +39,7 @@ from jaxsyn.training.sums import named
 PAGE, PROGRAM = "jaxsyn.json", "program.stablehlo"
 PLATFORMS = ("cpu", "cuda", "tpu")
 _LONGEST = "longest_B"  # beside the facts of the batch
+_FREE = "BSW"  # axes of any size
 
 
 def write(model: Model, folder: pathlib.Path) -> list[str]:
@@ -57,7 +58,13 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
     name: {"dtype": str(x.dtype), "axes": split(name)[1]}
     for name, x in facts.items()
   } | {_LONGEST: {"dtype": "int32", "axes": "B"}}
-  program = _program(model, arrays, inputs)
+  fixed = {
+    letter: size
+    for name, x in facts.items()
+    for letter, size in zip(split(name)[1], x.shape)
+    if letter not in _FREE
+  }
+  program = _program(model, arrays, inputs, fixed)
   with files.publish(folder / PROGRAM) as file:
     file.write(program)
   with files.publish(folder / exported.ARRAYS) as file:
@@ -71,6 +78,7 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
     "source_language": data.source_language,
     "target_language": data.target_language,
     "inputs": inputs,
+    "sizes": fixed,
     "outputs": {
       "token_BNL": {"dtype": "int32", "axes": "BNL"},
       "score_BN": {"dtype": "float32", "axes": "BN"},
@@ -87,7 +95,10 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
 
 
 def _program(
-  model: Model, arrays: Mapping[str, np.ndarray], inputs: Mapping[str, Any]
+  model: Model,
+  arrays: Mapping[str, np.ndarray],
+  inputs: Mapping[str, Any],
+  fixed: Mapping[str, int],
 ) -> bytes:
   """The search, serialised.
 
@@ -95,6 +106,7 @@ def _program(
     model: what is exported.
     arrays: its parameters by name.
     inputs: name -> dtype and axes.
+    fixed: sizes of axes that have always the same.
   """
   decode, net = model.plan.config.decode, model.plan.recipe.model
   most = math.ceil(decode.max_length_factor)
@@ -116,8 +128,9 @@ def _program(
     return search.ended.token_BNT, search.ended.score_BN
 
   axes = {entry["axes"] for entry in inputs.values()}
-  letters = "".join(letter for letter in "BSW" if letter in "".join(axes))
-  sizes = dict(zip(letters, jax_export.symbolic_shape(",".join(letters))))
+  letters = "".join(letter for letter in _FREE if letter in "".join(axes))
+  free = jax_export.symbolic_shape(",".join(letters))
+  sizes = {**fixed, **dict(zip(letters, free))}
   abstract = {
     name: jax.ShapeDtypeStruct(
       tuple(sizes[letter] for letter in entry["axes"]), entry["dtype"]

@@ -45,7 +45,7 @@ def write(
       what = ["attention", *what]
     elif shown.kind != "weighting":
       what.append(shown.kind)
-    what += [f"{shown.place}_{shown.layer}", "png"]
+    what += [shown.where, "png"]
     figure = pictures.picture(shown, f"sentence {number}")
     figure.savefig(folder / ".".join([name, *what]))
 

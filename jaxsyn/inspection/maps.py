@@ -44,9 +44,10 @@ class Map:
     place, layer, part: of its `jaxsyn.syntax.maps.Address`.
     kind: what it is: "weight" (of attention), "weighting" (times the scores),
       "bias" (added to them), "near" (1: looked at), "turned" (what is left of the
-      product of two equal vectors), "parse" (how likely each is another's parent, as
-      a supervised head has it), or as the part calls it.
-    heads: which of the layer's heads it is for, from 0.
+      product of two equal vectors), "alike" (cosine of what is added to the two),
+      "parse" (how likely each is another's parent, as a supervised head has it), or
+      as the part calls it.
+    heads: which of the layer's heads it is for, from 0; all, at embeddings.
     value_HQM: one matrix for each of `heads`.
     parts: names of the parts that work on each of `heads`.
     rows, columns: their names, once it is gathered (`sentence`): words of
@@ -68,6 +69,11 @@ class Map:
   def is_attention(self) -> bool:
     """Whether its weights are those under which values are summed."""
     return self.kind == "weight"
+
+  @property
+  def where(self) -> str:
+    """Its place and layer, in the name of a file."""
+    return f"{self.place}_{'embeddings' if self.layer < 0 else self.layer}"
 
   @property
   def is_one(self) -> bool:
@@ -189,10 +195,10 @@ class MapReader:
     )
 
   def _heads(self, place: str, layer: int, part: str) -> tuple[int, ...]:
-    """Heads that a part works on; all for attention itself."""
+    """Heads that a part works on; all for attention itself, and at embeddings."""
     number = self._spec.family.attention_heads()
     specs = dict(self._spec.parts.at(place))
-    if part not in specs:
+    if part not in specs or layer < 0:
       return tuple(range(number))
     cells = specs[part].cells(layer + 1, number)
     return tuple(sorted(head for at, head in cells if at == layer))

@@ -70,6 +70,8 @@ def title(shown: Map) -> str:
     rows = "rows: whose parent is sought; columns: found there"
   if shown.is_attention:
     return f"{where} ({rows}; colours by square root)"
+  if shown.layer < 0:
+    return f"{shown.part}, {shown.kind}: {shown.place}, embeddings ({rows})"
   heads = ", ".join(map(str, shown.heads))
   return f"{shown.part}, {shown.kind}: {where}, heads {heads} ({rows})"
 

@@ -17,7 +17,7 @@ from jax import Array
 from jaxsyn.errors import InputError
 from jaxsyn.models.attention import Memory, Remembered
 from jaxsyn.models.contract import EncoderDecoder
-from jaxsyn.models.layers import Dropout, Embedding, dense, norm, sinusoids
+from jaxsyn.models.layers import Dropout, Embedding, dense, norm
 from jaxsyn.models.spec import Family, ModelSpec
 from jaxsyn.models.transformer_layers import (
   DecoderLayer,
@@ -26,6 +26,7 @@ from jaxsyn.models.transformer_layers import (
 )
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Layers, Rate, Units
+from jaxsyn.sinusoids import sinusoids
 from jaxsyn.syntax import View
 
 

@@ -29,6 +29,7 @@ from jaxsyn.syntax.relative import Relative
 from jaxsyn.syntax.sisa import Sisa
 from jaxsyn.syntax.source_dependency import SourceDependency
 from jaxsyn.syntax.tree_bias import TreeBias
+from jaxsyn.syntax.tree_position import TreePosition
 from jaxsyn.syntax.tree_rotary import TreeRotary
 from jaxsyn.syntax.tree_scaled import TreeScaled
 from jaxsyn.syntax.windows import WINDOWS, Window, WindowSpec
@@ -51,6 +52,7 @@ PARTS: Table[Spec] = Table(
     "source_dependency": SourceDependency,
     "label_embedding": LabelEmbedding,
     "factors": Factors,
+    "tree_position": TreePosition,
     "graph_block": GraphBlock,
     "context": Context,
     "tree_rotary": TreeRotary,

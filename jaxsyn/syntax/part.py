@@ -4,6 +4,8 @@ A part changes attention at one or more of five stages (`embed`, `project`,
 `rescore`, `mix`, `beside`), or what an encoder ends with (`encoded`); each is
 the identity unless overridden. The story that calls them is
 `jaxsyn.models.attention`; the table of parts is `jaxsyn.syntax.PARTS`.
+
+Letters: E eigenvector.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class View:
     relation_BW: dependency relation of each word.
     parent_mid_BS: middle of the parent word's subwords, in subwords.
     tree_distance_BWW: edges between two words; 254 saturated, 255 other tree.
+    eigenvectors_BWE: of the tree's Laplacian (`jaxsyn.data.sentence.spectrum`).
     parsed_B: False where the parser failed; parts then do nothing, see
       `if_parsed`.
     weighting_BSS, weighting_BHSS: the caller's own syntax weighting matrix.
@@ -79,6 +82,7 @@ class View:
   relation_BW: Fact = None
   parent_mid_BS: Fact = None
   tree_distance_BWW: Fact = None
+  eigenvectors_BWE: Fact = None
   parsed_B: Fact = None
   weighting_BSS: Fact = None
   weighting_BHSS: Fact = None
@@ -286,8 +290,6 @@ class Spec(Choice):
   replaces: ClassVar[bool] = False
   supervised: ClassVar[bool] = False  # publishes a parse for a loss
   off: ClassVar[Mapping[str, Any]] = {}  # options under which it does nothing
-  # Options under which it draws no noise in training; {}: it never does.
-  quiet: ClassVar[Mapping[str, Any]] = {}
   # Options of what it is to a sentence without a tree; None: it leaves it alone.
   treeless: ClassVar[Mapping[str, Any] | None] = None
 
@@ -295,6 +297,11 @@ class Spec(Choice):
   def embeds(self) -> bool:
     """Whether it sits at the embeddings, or the end, and not in layers."""
     return False
+
+  @property
+  def quiet(self) -> Mapping[str, Any]:
+    """Options under which it draws no noise in training; {}: it draws none."""
+    return {}
 
   @property
   def shares(self) -> bool:

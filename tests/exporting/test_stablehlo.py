@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import stablehlo_beside
 from jaxsyn import export, train
+from jaxsyn.data.schema import EIGENVECTORS
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 
@@ -67,6 +68,16 @@ def test_facts_of_trees_are_inputs(tiny, tmp_path, environment):
     "source_parent_mid_BS": {"dtype": "float32", "axes": "BS"},
     "longest_B": {"dtype": "int32", "axes": "B"},
   }
+  assert len(said(tmp_path / "out", tmp_path, environment)) == len(LINES)
+
+
+def test_an_axis_that_always_has_one_size_is_said(tiny, tmp_path, environment):
+  run = trained(tiny("tree_position_laplacian"), tmp_path / "run")
+  export.run(run, tmp_path / "out", "stablehlo")
+  page = json.loads((tmp_path / "out" / "jaxsyn.json").read_text())
+  name = "source_eigenvectors_BWE"
+  assert page["inputs"][name] == {"dtype": "float32", "axes": "BWE"}
+  assert page["sizes"] == {"E": EIGENVECTORS}
   assert len(said(tmp_path / "out", tmp_path, environment)) == len(LINES)
 
 

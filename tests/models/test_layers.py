@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxsyn.models.layers import sinusoids
+from jaxsyn.sinusoids import sinusoids
 
 
 def turned(positions, width, last):

@@ -9,6 +9,8 @@ Arrays of a batch are named side_feature_LETTERS: the names of
 `jaxsyn.data.schema` with the axes of a batch, e.g. source_parent_mid_BS.
 
 Before this file: `jaxsyn.data.store.rows`. After it: `held`.
+
+Letters: E eigenvector.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.schema import EIGENVECTORS, FEATURES, MADE, origins
+from jaxsyn.data.sentence.spectrum import remembered
 from jaxsyn.data.store.lengths import measure
 from jaxsyn.data.store.rows import Rows
 
@@ -30,6 +33,13 @@ Batch = dict[str, np.ndarray]
 
 class Columns(Rows):
   """Examples in memory: those of a split or a window, or of one batch."""
+
+  @classmethod
+  def of(
+    cls, examples: Sequence[Mapping[str, np.ndarray]], features: Iterable[str]
+  ) -> Self:
+    """See `Rows.of`; what a batch makes is not read of them."""
+    return super().of(examples, origins(features))
 
   def batch(
     self,
@@ -42,7 +52,8 @@ class Columns(Rows):
     """The features of some examples, right-padded with their fill.
 
     Args:
-      features: by name; "links" after the units that they link.
+      features: by name; "links" after the units that they link, and what a
+        batch makes (`schema.MADE`) after what it is made of.
       ids: numbers of the examples.
       shape: of the batch: its subwords and words.
       rows: of the arrays: one an example, then rows of padding.
@@ -57,10 +68,14 @@ class Columns(Rows):
     batch: Batch = {}
     places = dict[tuple[str, str], _Place]()
     for feature in features:
-      flat, about = self.flat[feature], FEATURES[feature]
+      about = FEATURES[feature]
       if feature == "links":
         batch["links_BTS"] = self._linked(ids, batch)
         continue
+      if feature in MADE:
+        batch[f"{feature}_BWE"] = self._eigenvectors(MADE[feature], ids, batch)
+        continue
+      flat = self.flat[feature]
       if not about.axes:
         array = np.full(rows, about.fill, about.dtype)
         array[: len(ids)] = flat[ids]
@@ -94,6 +109,24 @@ class Columns(Rows):
     words[row[there], target[there], source[there]] = 1
     every = np.arange(len(words))[:, None, None]
     return words[every, unit_BT[:, :, None], unit_BS[:, None, :]]
+
+  def _eigenvectors(
+    self, head: str, ids: np.ndarray, batch: Batch
+  ) -> np.ndarray:
+    """Of the Laplacians of trees, vector_BWE; 0 where there is no word.
+
+    Args:
+      head: the feature that has the trees.
+      ids: numbers of the examples, rows of the batch.
+      batch: with it.
+    """
+    start, flat = self.start[head], self.flat[head]
+    of = remembered([flat[start[i] : start[i + 1]] for i in ids])
+    size = *batch[f"{head}_BW"].shape, EIGENVECTORS
+    vector_BWE = np.zeros(size, np.float32)
+    for own_WE, vector_WE in zip(vector_BWE, of):
+      own_WE[: len(vector_WE)] = vector_WE
+    return vector_BWE
 
   def _place(
     self, feature: str, ids: np.ndarray, shape: Shape, *, rows: int

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxsyn.data.loader.columns import Columns
 from jaxsyn.data.loader.mixture import Mixed
-from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.schema import FEATURES, origins
 from jaxsyn.data.store.lengths import measure
 from jaxsyn.data.store.prepared import ColumnFiles
 from jaxsyn.data.store.rows import Rows
@@ -28,13 +28,14 @@ def hold(
 
   Args:
     files: of the split.
-    features: names of those to read.
+    features: names of those to read; what a batch makes is not.
     number: ascending, each once.
     spare: of this function too, and not used any more: its memory is taken.
 
   Raises:
     InputError: a file is missing or damaged.
   """
+  features = origins(features)
   lengths = files.lengths if number is None else files.lengths.of(number)
   start: dict[str, np.ndarray] = {}
   # One array for features of one size.

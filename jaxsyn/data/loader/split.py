@@ -39,6 +39,7 @@ from jaxsyn.data.loader.mixture import Mixed
 from jaxsyn.data.loader.sampling import Sampler, needed, open_sampler
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
+from jaxsyn.data.schema import origins
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Example
@@ -345,6 +346,7 @@ def _columns(
   own: Examples, features: tuple[str, ...], batch: Batches
 ) -> tuple[ColumnFiles, dict[str, int]]:
   """As they are stored, or those that are made of them, and what was counted."""
+  features = origins(features)
   if not own.derived:
     return own.records.columns, {}
   return column_cache.open_columns(

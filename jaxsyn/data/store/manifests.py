@@ -107,7 +107,8 @@ def features_for(
   trees = sorted(set(reads) - set(schema.LINKED))
   for name in trees:
     side = name.partition("_")[0]
-    names += [f"{side}_word", f"{side}_parsed", name]
+    names += [f"{side}_word", f"{side}_parsed"]
+    names += [schema.MADE.get(name, name), name]
   if len(trees) < len(set(reads)):
     names += schema.LINKED
     if not manifest.get("alignments"):
@@ -115,7 +116,8 @@ def features_for(
         "this system reads alignments of words, but the prepared data has none."
         " Prepare it again with config.prepare.alignments."
       )
-  lacking = sorted(set(trees) - set(features(manifest)))
+  stored = {name: schema.MADE.get(name, name) for name in trees}
+  lacking = [n for n in trees if stored[n] not in features(manifest)]
   of = sorted({name.partition("_")[0] for name in lacking})
   read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
   if set(of) - set(sides):

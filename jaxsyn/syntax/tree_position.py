@@ -1,0 +1,204 @@
+"""Where a word stands in the tree, added to its embedding.
+
+"path": Shiv & Quirk 2019, "Novel positional encodings to enable tree-based
+transformers" (NeurIPS 2019), section 3: the stack of branches taken from the root,
+the last one first, each a one-hot vector times a power of a learned decay p, and
+all times √((1 - p²) D / 2). "laplacian": Dwivedi & Bresson 2021, "A Generalization
+of Transformer Networks to Graphs" (arXiv:2012.09699), section 2.1: eigenvectors of
+the Laplacian, projected to D; in training each has a sign that is drawn. Both are
+recalled. "depth" is ours: the sinusoids of Vaswani et al. 2017 of edges to the root.
+
+Shiv & Quirk make binary trees of general ones first (left child, right sibling).
+Here a branch is which child of its parent a word is, counted in the line, and all
+from `branches` - 1 on are one. How the paper begins its p is not known to us.
+
+Letters: E eigenvector; I level, from the word upwards; R branch; C decay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import Array
+
+from jaxsyn.data.schema import EIGENVECTORS
+from jaxsyn.options import At, option
+from jaxsyn.options.bounds import Count
+from jaxsyn.sinusoids import sinusoids
+from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.part import Part, Site, Spec, View, looked_up
+
+
+def branch_BW(head_BW: Array) -> Array:
+  """Which child of its parent each word is, from 0, in the line; a root: -1.
+
+  Args:
+    head_BW: words that are none come after all others.
+  """
+  own_W = jnp.arange(head_BW.shape[1])
+  is_root_BW = head_BW == own_W
+  siblings_BWW = head_BW[:, :, None] == head_BW[:, None, :]
+  before_WW = own_W[None, :] < own_W[:, None]
+  elder_BWW = siblings_BWW & before_WW & ~is_root_BW[:, None, :]
+  elder_BW = jnp.sum(elder_BWW, axis=2, dtype=jnp.int32)
+  return jnp.where(is_root_BW, -1, elder_BW)
+
+
+def branches_BSI(view: View, levels: int) -> Array:
+  """The branches on the way from each subword's word up to its root.
+
+  Args:
+    view: with word_BS and head_BW.
+    levels: I.
+
+  Returns: int32; -1 from the root on, and where there is no word.
+  """
+  of_word_BW = branch_BW(view.head_BW)
+  at_BS = view.word_BS
+  found = []
+  for _ in range(levels):
+    found.append(jnp.where(at_BS < 0, -1, looked_up(of_word_BW, at_BS)))
+    at_BS = jnp.where(at_BS < 0, -1, looked_up(view.head_BW, at_BS))
+  return jnp.stack(found, axis=-1)
+
+
+def _spread(key: Array, shape: tuple[int, ...]) -> Array:
+  """Logits of decays that are spread evenly over 0 to 1, ours."""
+  (copies,) = shape
+  decay_C = jnp.arange(1, copies + 1) / (copies + 1)
+  return jnp.log(decay_C) - jnp.log1p(-decay_C)
+
+
+class _TreePosition(Part):
+  def setup(self) -> None:
+    spec, width = self.spec, self.where.width
+    if spec.kind == "path":
+      copies = width // (spec.branches * spec.levels)
+      self.logit_C = self.param("logit_C", _spread, (copies,))
+    if spec.kind == "laplacian":
+      self.projection_ED = self.param(
+        "projection_ED",
+        nn.initializers.xavier_uniform(),
+        (spec.eigenvectors, width),
+      )
+
+  def _path_BSD(self, view: View) -> Array:
+    spec: TreePosition = self.spec
+    width = self.where.width
+    branch_BSI = branches_BSI(view, spec.levels)
+    last_BSI = jnp.minimum(branch_BSI, spec.branches - 1)
+    one_BSIR = jax.nn.one_hot(last_BSI, spec.branches)  # of -1: zeros
+    decay_C1 = jax.nn.sigmoid(self.logit_C)[:, None]
+    weight_CI = decay_C1 ** jnp.arange(spec.levels)
+    weight_CI *= jnp.sqrt((1 - decay_C1**2) * width / 2)
+    code = one_BSIR[:, :, None] * weight_CI[:, :, None]  # BSCIR
+    code_BSD = code.reshape(*code.shape[:2], -1)
+    rest = width - code_BSD.shape[-1]
+    return jnp.pad(code_BSD, ((0, 0), (0, 0), (0, rest)))
+
+  def _laplacian_BSD(self, view: View) -> Array:
+    spec: TreePosition = self.spec
+    vector_BWE = view.eigenvectors_BWE[..., : spec.eigenvectors]
+    B, W, E = vector_BWE.shape
+    if view.train and spec.flip:
+      flips_B1E = jax.random.bernoulli(self.make_rng("syntax"), 0.5, (B, 1, E))
+      vector_BWE = jnp.where(flips_B1E, -vector_BWE, vector_BWE)
+    one_BSW = jax.nn.one_hot(view.word_BS, W)  # of -1: zeros
+    # On a TPU a product with ones would round, and single words are asked for.
+    exact = jax.lax.Precision.HIGHEST
+    vector_BSE = jnp.einsum(
+      "BSW,BWE->BSE", one_BSW, vector_BWE, precision=exact
+    )
+    return jnp.einsum("BSE,ED->BSD", vector_BSE, self.projection_ED)
+
+  def _depth_BSD(self, view: View) -> Array:
+    place_BSD = sinusoids(view.depth_BS, self.where.width)
+    return jnp.where(view.is_word_BS[..., None], place_BSD, 0.0)
+
+  def embed(self, x_BSD: Array, view: View) -> Array:
+    kinds = {
+      "path": self._path_BSD,
+      "laplacian": self._laplacian_BSD,
+      "depth": self._depth_BSD,
+    }
+    if self.spec.kind not in kinds:
+      return x_BSD
+    code_BSD = view.if_parsed(kinds[self.spec.kind](view), 0.0)
+    size_BS1 = jnp.sum(code_BSD**2, axis=-1, keepdims=True)
+    unit_BSD = code_BSD * jax.lax.rsqrt(size_BS1 + 1e-12)
+    alike_BQM = jnp.einsum("BQD,BMD->BQM", unit_BSD, unit_BSD)
+    publish(self, "alike_BQM", alike_BQM)
+    return x_BSD + code_BSD.astype(x_BSD.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class TreePosition(Spec):
+  """x + code: a vector of where the subword's word stands in its tree.
+
+  All subwords of a word have its vector; the end sign and pads have none, and
+  neither has a sentence without a tree. Positions in the line, and dropout, come
+  afterwards. The root has the vector 0 of "path". Published beside it is the
+  cosine of two subwords' vectors.
+  """
+
+  kind: Literal["path", "laplacian", "depth", "none"] = option(
+    "path",
+    '"path": the branches from the word up to the root; "laplacian": '
+    'eigenvectors of the tree; "depth": sinusoids of edges to the root; "none": '
+    "nothing is added.",
+  )
+  branches: Count = option(
+    4, 'Of "path": children of a word that are told apart, the first ones.'
+  )
+  levels: Count = option(
+    4,
+    'Of "path": branches that are read, from the word upwards. There are '
+    "D / (branches · levels) copies, each with a decay of its own; what is left "
+    "of D is 0.",
+    unit="edges",
+  )
+  eigenvectors: Count = option(
+    8,
+    'Of "laplacian": those of the smallest eigenvalues above 0, at most '
+    f"{EIGENVECTORS}; of a tree that has less, the others are 0.",
+  )
+  flip: bool = option(
+    True,
+    'Of "laplacian": in training each eigenvector of a sentence has a sign that '
+    "is drawn. False: always that of evaluation.",
+  )
+
+  part: ClassVar[type[Part]] = _TreePosition
+  embeds: ClassVar[bool] = True
+  off: ClassVar[Mapping[str, Any]] = {"kind": "none"}
+
+  @property
+  def reads(self) -> tuple[str, ...]:
+    facts = {"laplacian": ("eigenvectors",), "none": ()}
+    return facts.get(self.kind, ("head",))
+
+  @property
+  def quiet(self) -> Mapping[str, Any]:
+    return {"flip": False} if self.kind == "laplacian" else {}
+
+  def check(self, at: At, site: Site) -> None:
+    one = self.branches * self.levels
+    if self.kind == "path" and one > site.width:
+      raise (at / "levels").error(
+        f"={self.levels}: branches · levels = {one} dimensions are wanted, of "
+        f"config.model.width={site.width}."
+      )
+    if self.kind == "laplacian" and self.eigenvectors > EIGENVECTORS:
+      raise (at / "eigenvectors").error(
+        f"={self.eigenvectors}: a batch has {EIGENVECTORS} of each tree; take "
+        "so many or fewer."
+      )
+    if self.kind == "depth" and site.width % 2:
+      raise (at / "kind").error(
+        f"='depth': sinusoids need an even config.model.width, got {site.width}."
+      )

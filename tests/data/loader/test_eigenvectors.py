@@ -1,0 +1,119 @@
+"""Eigenvectors of trees in batches: those of the trees that the batch has."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from toy_folders import data_of, opened
+
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.batch_shapes import Shape
+from jaxsyn.data.loader.columns import Columns, pad
+from jaxsyn.data.options import Mixture
+from jaxsyn.data.schema import EIGENVECTORS
+from jaxsyn.data.sentence.spectrum import eigenvectors
+from jaxsyn.data.store import manifests
+from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.errors import InputError
+
+READS = ("source_eigenvectors",)
+NAMES = ("source_id", "source_word", "source_head", *READS)
+
+
+@pytest.fixture(scope="module")
+def records(prepared):
+  return PreparedSplit(prepared, "test")
+
+
+def check(batch):
+  """Of each row those of its own tree, and zeros beyond; how many rows."""
+  rows = 0
+  for row, own in enumerate(batch["source_eigenvectors_BWE"]):
+    words = batch["source_word_BS"][row].max() + 1
+    head_W = batch["source_head_BW"][row, :words]
+    (expected,) = eigenvectors([head_W])
+    assert own[:words].tobytes() == expected.tobytes()
+    assert not own[words:].any()
+    rows += words > 0
+  return rows
+
+
+@pytest.mark.parametrize("tree", ["parsed", "linear", "random"])
+@pytest.mark.parametrize("gib", [1.0, 2e-6])
+def test_a_batch_has_those_of_the_trees_it_is_given(records, tree, gib):
+  split = opened(
+    records, READS, data=data_of(tree), seed=3, memory_gib=gib, tokens=512
+  )
+  assert split.features[2:] == (
+    *("source_word", "source_parsed", "source_head", "source_eigenvectors"),
+  )
+  assert sum(map(check, split.in_order())) == len(records) == 24
+  drawn = split.batches(Position())
+  assert sum(check(next(drawn).batch) for _ in range(8)) > 24
+  for empty in split.empty():
+    rows, words = empty["source_head_BW"].shape
+    found = empty["source_eigenvectors_BWE"]
+    assert found.shape == (rows, words, EIGENVECTORS) and not found.any()
+
+
+def test_they_are_not_stored_with_columns_that_are_made(records):
+  split = opened(records, READS, data=data_of("random"), seed=4)
+  assert "source_head" in split.files.blocks[0][1]
+  assert READS[0] not in split.files.blocks[0][1]
+
+
+def test_examples_of_a_second_task_and_of_a_mixture_have_them(records):
+  train = PreparedSplit(records.directory, "train")
+  second = opened(train, READS, data=data_of(task="parse"))
+  assert len(second) > len(train)
+  drawn = second.batches(Position())
+  assert sum(check(next(drawn).batch) for _ in range(3)) > 50
+  mixed = dataclasses.replace(
+    data_of(), mixture=Mixture(folders=(str(records.directory),), tags=True)
+  )
+  drawn = opened(train, READS, data=mixed).batches(Position())
+  assert sum(check(next(drawn).batch) for _ in range(3)) > 50
+
+
+def test_words_without_subwords_one_word_none_and_a_forest():
+  heads = [[1, 1, 1, 2], [0], [], [0, 0, 2, 2, 2], [0, 1, 2]]
+  words = [[0, 3, -1], [0, -1], [-1], [0, 1, 2, 3, 4, -1], [2, -1]]
+  examples = [
+    {
+      "source_id": np.arange(len(word)) + 3,
+      "source_word": np.array(word),
+      "source_head": np.array(head, np.int64),
+    }
+    for head, word in zip(heads, words)
+  ]
+  batch = pad(examples, NAMES, subwords=8, words=7, rows=6)
+  found = batch["source_eigenvectors_BWE"]
+  assert found.shape == (6, 7, EIGENVECTORS) and found.dtype == np.float32
+  expected = eigenvectors([np.array(head, int) for head in heads])
+  for own, one in zip(found, expected):
+    np.testing.assert_array_equal(own[: len(one)], one)
+    assert not own[len(one) :].any()
+  assert not found[5].any()
+
+
+def test_a_batch_with_more_rows_than_examples_in_another_order():
+  examples = [
+    {"target_head": np.array(head)} for head in ([0, 0, 1], [1, 1], [0, 0, 0])
+  ]
+  names = ["target_head", "target_eigenvectors"]
+  columns = Columns.of(examples, names)
+  batch = columns.batch(
+    names,
+    np.array([2, 0]),
+    Shape(3, 1, 1, 1, 3),
+    rows=3,
+  )
+  expected = eigenvectors([examples[i]["target_head"] for i in (2, 0)])
+  np.testing.assert_array_equal(batch["target_eigenvectors_BWE"][:2], expected)
+  assert not batch["target_eigenvectors_BWE"][2].any()
+
+
+def test_without_trees_they_cannot_be_made(records):
+  manifest = {**records.manifest, "sides": ["source"]}
+  with pytest.raises(InputError, match=r"reads target_eigenvectors, .* trees"):
+    manifests.features_for(manifest, ["target_eigenvectors"])

@@ -1,0 +1,252 @@
+"""Positions in trees at the embeddings: values by hand, loops over heads."""
+
+import dataclasses
+import math
+
+import finite_differences
+import graph_by_loops as graph
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from graph_by_loops import SENTENCES, VIEW, WHERE
+from models_under_test import check_part
+
+from jaxsyn.data.sentence.spectrum import eigenvectors
+from jaxsyn.errors import InputError
+from jaxsyn.syntax.maps import COLLECTION, Maps
+from jaxsyn.syntax.tree_position import (
+  TreePosition,
+  branch_BW,
+  branches_BSI,
+)
+
+RNG = np.random.default_rng(0)
+D = WHERE.width  # 24
+AT = dataclasses.replace(WHERE, layer=-1)
+X = RNG.normal(size=(graph.B, graph.S, D)).astype(np.float32)
+
+
+def _vectors():
+  """Of the sentences, as a batch has them."""
+  heads = [np.asarray(head, int) for head, *_ in SENTENCES]
+  found = np.zeros((graph.B, graph.W, 16), np.float32)
+  for own, made in zip(found, eigenvectors(heads)):
+    own[: len(made)] = made
+  return found
+
+
+VECTORS = _vectors()
+FULL = dataclasses.replace(VIEW, eigenvectors_BWE=jnp.asarray(VECTORS))
+
+
+def embedded(spec, params, view=FULL, x=X, key=0, where=AT):
+  variables = {
+    "params": jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
+  }
+  return spec.make(where).apply(
+    variables, x, view, method="embed", rngs={"syntax": jax.random.key(key)}
+  )
+
+
+def children(head, word):
+  return [w for w, parent in enumerate(head) if parent == word != w]
+
+
+def by_loops(code_of):
+  """x + code of each real subword's word; code_of(sentence, word)."""
+  out = np.array(X, np.float64)
+  for b, (head, _, word, parsed) in enumerate(SENTENCES):
+    for s, own in enumerate(word):
+      if parsed and own >= 0:
+        out[b, s] += code_of(b, head, own)
+  return out
+
+
+def real(x_BSD):
+  """A copy with zeros in pads."""
+  return np.where(np.asarray(VIEW.real_BS)[..., None], np.asarray(x_BSD), 0)
+
+
+def path_code(head, word, branches, levels, decays):
+  """Shiv & Quirk, pushed from the root down: the stack moves, a branch enters."""
+  size = branches * levels
+  copies = []
+  for p in decays:
+    stack = [0.0] * size
+    for parent, child in reversed(
+      list(zip(graph.chain(head, word)[1:], graph.chain(head, word)))
+    ):
+      which = min(children(head, parent).index(child), branches - 1)
+      entering = [float(i == which) for i in range(branches)]
+      stack = (entering + [p * old for old in stack])[:size]
+    norm = math.sqrt((1 - p * p) * D / 2)
+    copies += [norm * number for number in stack]
+  return np.array(copies + [0.0] * (D - len(copies)))
+
+
+# With more levels than any tree has, one level, one branch; 24 = 2 · 12 dimensions
+# or less: the last ones are 0.
+@pytest.mark.parametrize(
+  "branches, levels", [(4, 3), (2, 2), (1, 7), (3, 1), (5, 2), (24, 1), (1, 24)]
+)
+def test_path_against_loops(branches, levels):
+  spec = TreePosition(branches=branches, levels=levels)
+  logits = RNG.normal(size=D // (branches * levels))
+  decays = 1 / (1 + np.exp(-logits))
+  out = embedded(spec, {"logit_C": logits})
+  expected = by_loops(
+    lambda b, head, word: path_code(head, word, branches, levels, decays)
+  )
+  np.testing.assert_allclose(real(out), real(expected), atol=3e-6)
+  np.testing.assert_array_equal(  # pads, the end sign, and no tree
+    np.asarray(out)[np.asarray(VIEW.word_BS) < 0],
+    X[np.asarray(VIEW.word_BS) < 0],
+  )
+  np.testing.assert_array_equal(out[-1], X[-1])
+
+
+def test_branches_by_hand():
+  # "The monkey eats a ripe banana": The < monkey < eats; a, ripe < banana < eats.
+  found = np.asarray(branch_BW(VIEW.head_BW)[0, :6])
+  assert found.tolist() == [0, 0, -1, 0, 1, 1]
+  # Upwards from The: a monkey's first, the monkey is of eats the first.
+  way = np.asarray(branches_BSI(VIEW, 3))
+  assert way[0, 0].tolist() == [0, 0, -1]
+  assert way[0, 2].tolist() == way[0, 3].tolist() == [-1, -1, -1]  # eats
+  assert way[0, 5].tolist() == [1, 1, -1]  # ripe
+  assert way[0, 8].tolist() == [-1, -1, -1]  # the end sign
+  # A forest: word 3 is of word 4, and 5 of 3. Pads have heads of 0.
+  assert np.asarray(branch_BW(VIEW.head_BW)[1, :6]).tolist() == [
+    *(0, -1, 1, 0, -1, 0)
+  ]
+
+
+def test_a_path_by_hand():
+  # "ripe": the second child of banana, which is the second of eats. p = 1/2:
+  # √((1 - 1/4) · 24/2) = 3; 0 1 | 0 1/2, and the same again for p = 3/5, where
+  # √((1 - 9/25) · 12) = 4/5 · √12.
+  spec = TreePosition(branches=2, levels=2)
+  logit = np.array([0.0, math.log(1.5), *[-20.0] * 4])
+  code = np.asarray(embedded(spec, {"logit_C": logit}) - X)[0, 5]
+  other = 0.8 * 12**0.5
+  np.testing.assert_allclose(
+    code[:8], [0, 3, 0, 1.5, 0, other, 0, 0.6 * other], atol=1e-6
+  )
+  # The decay of almost nothing leaves the last branch alone.
+  np.testing.assert_allclose(code[8:12], [0, 12**0.5, 0, 0], atol=1e-6)
+
+
+def test_decays_begin_apart():
+  spec = TreePosition(branches=2, levels=3)
+  params = spec.make(AT).init(jax.random.key(0), X, FULL, method="embed")
+  found = jax.nn.sigmoid(params["params"]["logit_C"])
+  np.testing.assert_allclose(found, [0.2, 0.4, 0.6, 0.8], atol=1e-6)
+
+
+def test_laplacian_against_loops():
+  spec = TreePosition(kind="laplacian", eigenvectors=5)
+  projection = RNG.normal(size=(5, D))
+  out = embedded(spec, {"projection_ED": projection})
+
+  def code(b, head, word):
+    (vector_WE,) = eigenvectors([np.array(head)])
+    return sum(float(vector_WE[word, e]) * projection[e] for e in range(5))
+
+  expected = by_loops(code)
+  np.testing.assert_allclose(real(out), real(expected), atol=2e-6)
+  np.testing.assert_array_equal(out[-1], X[-1])
+  np.testing.assert_array_equal(out[3, 0], X[3, 0])  # one word: none
+
+
+def test_signs_are_of_an_eigenvector_of_a_sentence_and_of_training():
+  spec = TreePosition(kind="laplacian", eigenvectors=4)
+  params = {"projection_ED": np.eye(4, D)}  # each has a dimension of its own
+  train = dataclasses.replace(FULL, train=True)
+  still = np.asarray(embedded(spec, params) - X)
+  seen = set()
+  for key in range(8):
+    out = np.asarray(embedded(spec, params, train, key=key) - X)
+    for b in (0, 1, 2):
+      signs = []
+      for e in range(4):
+        same, turned = (
+          np.allclose(out[b, :, e], sign * still[b, :, e], atol=1e-6)
+          for sign in (1, -1)
+        )
+        assert same != turned
+        signs.append(same)
+      seen.add((b, *signs))
+  assert len(seen) > 15  # of 24 draws, of 48 there are
+  same = dataclasses.replace(spec, **spec.quiet)
+  np.testing.assert_array_equal(
+    embedded(same, params, train), embedded(same, params)
+  )
+  assert TreePosition().quiet == {}
+
+
+def test_depth_against_loops():
+  out = embedded(TreePosition(kind="depth"), {})
+
+  def code(b, head, word):
+    depth = len(graph.chain(head, word)) - 1
+    rates = [10_000 ** (-i / (D // 2 - 1)) for i in range(D // 2)]
+    sines, cosines = (
+      [f(depth * rate) for rate in rates] for f in (math.sin, math.cos)
+    )
+    return np.array(sines + cosines)
+
+  np.testing.assert_allclose(real(out), real(by_loops(code)), atol=2e-6)
+  np.testing.assert_array_equal(out[-1], X[-1])
+
+
+@pytest.mark.parametrize("kind", ["path", "laplacian"])
+def test_gradients(kind):
+  spec = TreePosition(kind=kind, branches=2, levels=3, eigenvectors=3)
+  near = real(RNG.normal(size=X.shape)) / 10
+
+  def loss(params):
+    new = embedded(spec, params) - X
+    return jnp.sum(new * near) + jnp.sum((new * near) ** 2)
+
+  shapes = {"path": {"logit_C": (4,)}, "laplacian": {"projection_ED": (3, D)}}
+  params = {name: RNG.normal(size=s) for name, s in shapes[kind].items()}
+  finite_differences.agree_with_differences(loss, params)
+  gradients = jax.grad(loss)(jax.tree.map(jnp.asarray, params))
+  assert all((np.asarray(g) != 0).all() for g in gradients.values())
+
+
+@pytest.mark.parametrize("kind", ["path", "laplacian", "depth"])
+def test_what_is_published_is_the_cosine_of_two_vectors(kind):
+  spec = TreePosition(kind=kind, branches=2, levels=3, eigenvectors=3)
+  part = spec.make(AT)
+  params = part.init(jax.random.key(1), X, FULL, method="embed")
+  out, state = part.apply(params, X, FULL, method="embed", mutable=[COLLECTION])
+  (found,) = Maps.of(state).find(kind="alike_BQM", part="it", layer=-1)
+  code = np.asarray(out - X, np.float64)
+  for b, q, m, *_ in graph.pairs():
+    one, other = code[b, q], code[b, m]
+    sizes = np.linalg.norm(one) * np.linalg.norm(other)
+    cosine = one @ other / sizes if sizes > 1e-5 else 0.0
+    assert abs(float(found.value[b, q, m]) - cosine) < 2e-5
+
+
+def test_bfloat16_keeps_its_type():
+  half = X.astype(jnp.bfloat16)
+  spec = TreePosition(kind="depth")
+  assert embedded(spec, {}, x=half).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize(
+  "options, said",
+  [
+    ({"levels": 5}, "levels=5: branches · levels = 20 dimensions"),
+    ({"kind": "laplacian", "eigenvectors": 17}, "eigenvectors=17: a batch"),
+  ],
+)
+def test_options_that_do_not_fit(options, said):
+  with pytest.raises(InputError, match="tree_position"):
+    check_part("encoder", "tree_position", options)
+  with pytest.raises(InputError) as error:
+    check_part("encoder", "tree_position", options)
+  assert said in str(error.value)
