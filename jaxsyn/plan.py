@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader import mixture, tasks
+from jaxsyn.data.loader.tree_sampling import sides_read
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -44,6 +45,11 @@ class Plan:
   recipe: Recipe
   features: frozenset[str]
   tag: int | None = None
+
+  @property
+  def draws_nothing(self) -> bool:
+    """Whether trees are to be drawn and none is read."""
+    return self.config.data.tree.sampled and not sides_read(self.features)
 
   @property
   def translation_features(self) -> frozenset[str]:
@@ -116,6 +122,22 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
   )
   tag = tasks.tag(config.data.second, manifest)
   return Plan(config, spec, recipe, features, tag)
+
+
+def check_drawn(plans: Collection[Plan]) -> None:
+  """Trees that are drawn must be read by one of the systems at least.
+
+  Raises:
+    InputError: none that is to draw trees reads any.
+  """
+  drawing = [plan for plan in plans if plan.config.data.tree.sampled]
+  if drawing and all(plan.draws_nothing for plan in drawing):
+    name = TREES.name_of(drawing[0].config.data.tree)
+    raise InputError(
+      f"config.data.tree={name!r} does nothing here: system "
+      f"{drawing[0].config.system!r} reads no tree. Leave it out, or take a "
+      "system that reads trees."
+    )
 
 
 def _check_model(spec: ModelSpec) -> None:
@@ -219,6 +241,12 @@ def _check_fit(config: Config) -> None:
           f"config.data.sampling.sides={config.data.sampling.sides} and "
           f"config.data.{name} are not made for each other; set one of them back."
         )
+  if tree.sampled and config.data.second.task.any:
+    raise InputError(
+      f"config.data.tree={TREES.name_of(tree)!r} and config.data.second.task="
+      f"{tasks.names(config.data.second)[0]!r} are not made for each other; "
+      "set one of them back."
+    )
   if train.average > train.keep:
     raise InputError(
       f"config.train.average={train.average} is more than "

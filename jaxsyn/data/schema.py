@@ -127,6 +127,8 @@ TEXTS: Mapping[str, str] = {
 ALWAYS = ("line", "source_id", "target_id")
 GIVEN = ("source_brackets",)
 LINKED = ("source_unit", "target_unit", "links")
+# What follows from the heads of a side, and those themselves.
+OF_HEADS = ("head", "parent_mid", "tree_distance")
 # What no data set has: the loader makes it of texts and trees, to draw subwords.
 SPELT = tuple(
   f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
