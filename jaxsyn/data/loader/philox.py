@@ -6,8 +6,6 @@ stream at a time, here they are of many counters at once.
 
 Source: Philox4x32-10 of Salmon et al. 2011, "Parallel Random Numbers: As Easy as
 1, 2, 3", as in their library Random123 (its known answers are in the test).
-
-Letters: I counter.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ def philox(
 
   Args:
     key: two numbers of 32 bits.
-    counters: four of 32 bits, integers or arrays of I.
+    counters: four of 32 bits: integers, or arrays of one size.
 
   Returns:
-    four arrays of I, uint64 below 2³².
+    four arrays of that size, uint64 below 2³².
   """
   c0, c1, c2, c3 = np.broadcast_arrays(
     *(np.asarray(own).astype(np.uint64) for own in counters)
