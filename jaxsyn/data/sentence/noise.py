@@ -8,7 +8,7 @@ without a tree (each word its own root) stays as it is.
 
 Before this file: `tree`. After it: `jaxsyn.data.loader.tree_sampling`.
 
-Letters: C word that may be the parent; B tree in which a word is drawn.
+Letters: C word that may be the parent.
 """
 
 from __future__ import annotations
