@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader import mixture, tasks
-from jaxsyn.data.loader.tree_sampling import sides_read
+from jaxsyn.data.loader.tree_sampling import open_sampler
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -38,6 +38,7 @@ class Plan:
     recipe: what a training step needs.
     features: of the data, that parts and losses read in training.
     tag: id put around each source that is to be translated; None: none.
+    drawn: sides whose trees are drawn anew in every epoch.
   """
 
   config: Config
@@ -45,11 +46,7 @@ class Plan:
   recipe: Recipe
   features: frozenset[str]
   tag: int | None = None
-
-  @property
-  def draws_nothing(self) -> bool:
-    """Whether trees are to be drawn and none is read."""
-    return self.config.data.tree.sampled and not sides_read(self.features)
+  drawn: tuple[str, ...] = ()
 
   @property
   def translation_features(self) -> frozenset[str]:
@@ -121,7 +118,11 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     *(loss.reads for loss in losses.values()),
   )
   tag = tasks.tag(config.data.second, manifest)
-  return Plan(config, spec, recipe, features, tag)
+  drawn = open_sampler(
+    config.data.tree, features, config.seed, manifest=manifest
+  )
+  sides = drawn.sides if drawn else ()
+  return Plan(config, spec, recipe, features, tag, sides)
 
 
 def check_drawn(plans: Collection[Plan]) -> None:
@@ -131,7 +132,7 @@ def check_drawn(plans: Collection[Plan]) -> None:
     InputError: none that is to draw trees reads any.
   """
   drawing = [plan for plan in plans if plan.config.data.tree.sampled]
-  if drawing and all(plan.draws_nothing for plan in drawing):
+  if drawing and not any(plan.drawn for plan in drawing):
     name = TREES.name_of(drawing[0].config.data.tree)
     raise InputError(
       f"config.data.tree={name!r} does nothing here: system "

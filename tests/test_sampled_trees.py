@@ -144,7 +144,7 @@ def test_commands_refuse_what_does_nothing(
   hosts.define_flags(values)
   words = ["--config=configs/quickstart.py", f"--workdir={tmp_path / 'run'}"]
   words += [f"--config.data.directory={prepared}"]
-  words += ["--config.data.tree=sampled"]
+  words += ["--config.data.tree=sampled", "--config.train.steps=1"]
   monkeypatch.setattr(sys, "argv", ["train", *words])
   values(sys.argv)
   with pytest.raises(InputError, match=NOTHING):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.schema import FEATURES
+from jaxsyn.data.schema import ALTERNATIVES, FEATURES
 from jaxsyn.data.store.lengths import measure
 from jaxsyn.data.store.rows import Rows
 
@@ -42,7 +42,8 @@ class Columns(Rows):
     """The features of some examples, right-padded with their fill.
 
     Args:
-      features: by name; "links" after the units that they link.
+      features: by name; "links" after the units that they link. Parses beside
+        the best are in no batch.
       ids: numbers of the examples.
       shape: of the batch: its subwords and words.
       rows: of the arrays: one an example, then rows of padding.
@@ -57,6 +58,8 @@ class Columns(Rows):
     batch: Batch = {}
     places = dict[tuple[str, str], _Place]()
     for feature in features:
+      if feature in ALTERNATIVES:
+        continue
       flat, about = self.flat[feature], FEATURES[feature]
       if feature == "links":
         batch["links_BTS"] = self._linked(ids, batch)

@@ -302,7 +302,9 @@ def open_split(
   own = Examples(records, data, seed, both=both_tasks)
   sampler = trees = None
   if both_tasks:
-    trees = tree_sampling.open_sampler(data.tree, reads, seed)
+    trees = tree_sampling.open_sampler(
+      data.tree, reads, seed, manifest=records.manifest
+    )
     reads = {*reads, *needed(data.sampling, reads)}
     reads |= trees.needed if trees else set()
     sampler = open_sampler(

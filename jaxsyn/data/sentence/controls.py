@@ -48,9 +48,10 @@ class Parsed(Tree):
 
 @dataclasses.dataclass(frozen=True)
 class Sampled(Parsed):
-  """The parser's trees; in training some parents are others, as if it erred.
+  """The parser's trees; others in training, so that none is relied on alone.
 
-  So a model does not rely on one parse alone. Source: ours.
+  One of the parses that were given is drawn, then some parents are replaced, as
+  if the parser erred. Source: ours.
   """
 
   sampled: ClassVar[bool] = True
@@ -59,6 +60,11 @@ class Sampled(Parsed):
     0.1,
     "How probably a word's parent is replaced, in each epoch anew, by any other "
     "word under which the sentence still is a tree; its relation is kept.",
+  )
+  alternatives: bool = option(
+    True,
+    "Draws one of all parses first, where more than the best were given "
+    "(config.prepare.parse.source_alternatives): each equally often.",
   )
 
 
