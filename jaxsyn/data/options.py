@@ -147,9 +147,9 @@ class Data:
     "parsed",
     "Trees given to the model, on every side that has any. Controls: "
     '"linear" (parent = previous word), "random" (a random tree of the same '
-    'size). "sampled" is no control: the parser\'s, some of whose parents are '
-    "others in training, drawn anew in every epoch; validation and translation "
-    "read the parser's.",
+    'size). "sampled" is no control: in training others are drawn in every '
+    "epoch, among several parses and with some parents replaced; validation and "
+    "translation read the parser's.",
   )
   second: Second = section(Second)
   mixture: Mixture = section(Mixture)
