@@ -45,7 +45,8 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
 
   Pieces: "rows", their numbers in the chunk; of each side their text ("text.SIDE",
   a line a row), and, where it has trees, "conllu.SIDE" and "parses.SIDE", and,
-  where more of them were given, "alternatives.SIDE"; "sizes", the bytes that each row has in the former.
+  where more of them were given, "alternatives.SIDE"; "sizes", the bytes that each
+  row has in texts and CoNLL-U.
   """
   chunk = tools.chunk(number)
   pairs, rows = chunk.pairs(), clean.kept_rows(tools, number)

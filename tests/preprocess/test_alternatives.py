@@ -10,6 +10,7 @@ import pytest
 from raw_corpora import corpus, lines_of, nothing_made
 from toy_folders import data_of, opened
 
+from jaxsyn.configs import quickstart
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import Share
@@ -252,6 +253,42 @@ def test_a_mixture_has_them_in_all_folders_or_none(made, tmp_path):
       if number >= 60:
         found.update(row["source_relation_BW"].tolist())
   assert found == {0, ids["dep"], ids["root"], ids["back"]}
+
+
+def test_gold_trees_beside_those_of_a_parser(prepared, tmp_path):
+  """Where the best is parsed, of some lines of the raw file, on both sides."""
+  config = quickstart.get_config("pascal")
+  config.data.directory = str(tmp_path / "out")
+  raw = prepared.parent / "raw"
+  config.prepare.raw_dir = str(raw)
+  config.prepare.splits["train"] = ("train.en", "train.qaa", "101-160")
+  config.prepare.vocabulary.size = 200
+  config.prepare.workers = 1
+  config.prepare.parse.source_alternatives["train"] = ("train.en.conllu",)
+  config.prepare.parse.target_alternatives["train"] = ("train.qaa.conllu",) * 2
+  folder = build.run(config)
+  records = PreparedSplit(folder, "train")
+  for side, language in (("source", "en"), ("target", "qaa")):
+    text = (raw / f"train.{language}.conllu").read_text()
+    gold = [
+      [row.split("\t") for row in block.splitlines() if row[0] != "#"]
+      for block in text.split("\n\n")[:-1]
+    ]
+    labels = [""] + records.manifest["relations"][side]
+    differ = 0
+    for one in records:
+      rows = gold[int(one["line"]) - 1]
+      own = [
+        int(row[6]) - 1 if row[6] != "0" else i for i, row in enumerate(rows)
+      ]
+      words, times = len(own), 1 if side == "source" else 2
+      assert one[f"{side}_other_head"].tolist() == own * times
+      found = [labels[i] for i in one[f"{side}_other_relation"]]
+      assert found == [row[7] for row in rows] * times
+      differ += one[f"{side}_head"].tolist() != own
+      assert words == len(one[f"{side}_head"])
+    # Of the target the best is gold too; UDPipe errs.
+    assert (differ > 0) == (side == "source")
 
 
 def test_another_parse_is_another_data_set(tmp_path):

@@ -1,11 +1,12 @@
 """Trees of training pairs, drawn anew in every epoch: config.data.tree="sampled".
 
-First one of the parses of the sentence, where more than the best are stored, and
-then parents of words, which are replaced by others.
-What is drawn of a sentence follows from (seed, side, epoch, its number, word) alone, so nothing depends on hosts, on the order of batches
-or on where a run was resumed. How long an example is does not change by it: a
-batch is drawn when it is made, of the rows of its host alone. What follows from
-heads is found again by the functions that found it when data was prepared.
+First one of the parses of a sentence, where more than the best are stored; then
+parents of words, which are replaced by others. What is drawn follows from (seed,
+side, epoch, the number of the sentence, word) alone, so nothing depends on hosts, on
+the order of batches or on where a run was resumed. How long an example is does not
+change by it: a batch is drawn when it is made, of the rows of its host alone. What
+follows from heads is found again by the functions that found it when data was
+prepared.
 
 Before this file: `philox`, `jaxsyn.data.sentence.noise`. After it: `split`.
 """

@@ -82,11 +82,10 @@ def _other_parents(
   can_W[head_W[word_B] - first_B + begin_B] = False  # which it has
   other_C = np.flatnonzero(can_W)
   count_B = np.add.reduceat(can_W, begin_B, dtype=np.int64)
-  chosen_B = (
-    number_W[word_B].astype(np.uint64) * count_B.astype(np.uint64)
-  ) >> (np.uint64(32))
+  number_B = number_W[word_B].astype(np.uint64) * count_B.astype(np.uint64)
+  chosen_B = (number_B >> np.uint64(32)).astype(np.int64)
   some_B = count_B > 0
   parent_B = head_W[word_B]
-  nth_B = np.cumsum(count_B) - count_B + chosen_B.astype(np.int64)
+  nth_B = np.cumsum(count_B) - count_B + chosen_B
   parent_B[some_B] = place_W[other_C[nth_B[some_B]]]
   return parent_B
