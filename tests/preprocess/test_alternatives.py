@@ -40,7 +40,7 @@ def star(number, line):
   """All below the last word; every third line was not parsed."""
   words = line.split()
   said = "# parsed = no" if number % 3 == 0 else ""
-  return block(words, [len(words) - 1] * len(words), "star", said)
+  return block(words, [len(words) - 1] * len(words), "all", said)
 
 
 def back(number, line):
@@ -93,7 +93,7 @@ def test_parses_stay_with_their_lines(made):
   config, folder = made
   manifest = manifests.read(folder)
   ids = schema.relation_ids(manifest["relations"]["source"])
-  assert {"star", "back", "dep", "root"} <= ids.keys()
+  assert {"all", "back", "dep", "root"} <= ids.keys()
   lines, seen = lines_of(config, "train.en"), collections.Counter()
   records = PreparedSplit(folder, "train")
   for one in records:
@@ -102,7 +102,7 @@ def test_parses_stay_with_their_lines(made):
     due = []
     if number % 3:
       root = words - 1
-      due.append(([root] * words, [ids["star"]] * root + [ids["root"]]))
+      due.append(([root] * words, [ids["all"]] * root + [ids["root"]]))
     if number % 4:
       heads = [min(i + 1, words - 1) for i in range(words)]
       due.append((heads, [ids["back"]] * (words - 1) + [ids["root"]]))
@@ -295,8 +295,12 @@ def test_another_parse_is_another_data_set(tmp_path):
   config = with_parses(tmp_path)
   first = manifests.read(build.run(config))["key"]
   raw = pathlib.Path(config.prepare.raw_dir)
-  path = raw / "train.star.conllu"
-  path.write_text(path.read_text().replace("\tstar\t", "\tmoon\t"))
+  (raw / "train.star.conllu").rename(raw / "moved.conllu")
+  files = ("moved.conllu", "train.back.conllu")
+  config.prepare.parse.source_alternatives["train"] = files
+  assert manifests.read(build.run(config))["key"] == first
+  path = raw / "moved.conllu"
+  path.write_text(path.read_text().replace("\tall\t", "\tnone\t"))
   assert manifests.read(build.run(config))["key"] != first
 
 
@@ -358,7 +362,8 @@ def test_examples_that_are_none(made, name, change, message):
   check(Rows.of([one], one))
   bad = {**one, name: change(one[name]).astype(np.int32)}
   if "cycle" in message:
-    words = len(one["source_head"])
-    bad[name] = np.tile((np.arange(words) + 1) % words, 2).astype(np.int32)
+    words = len(one["source_head"])  # in the second parse alone
+    turn = (np.arange(words) + 1) % words
+    bad[name] = np.append(one[name][:words], turn).astype(np.int32)
   with pytest.raises(NotAnExample, match=message):
     check(Rows.of([records[0], bad], one))
