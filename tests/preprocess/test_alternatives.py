@@ -261,7 +261,7 @@ def test_gold_trees_beside_those_of_a_parser(prepared, tmp_path):
   config.data.directory = str(tmp_path / "out")
   raw = prepared.parent / "raw"
   config.prepare.raw_dir = str(raw)
-  config.prepare.splits["train"] = ("train.en", "train.qaa", "101-160")
+  config.prepare.splits["train"] = ("train.en", "train.qaa", "401-460")
   config.prepare.vocabulary.size = 200
   config.prepare.workers = 1
   config.prepare.parse.source_alternatives["train"] = ("train.en.conllu",)
