@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from absl import flags
 from ml_collections import config_flags
+from models_under_test import JOINT
 
 from jaxsyn import cli, compare, train
 from jaxsyn.config import read_config
+from jaxsyn.configs import quickstart, systems
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -30,8 +32,6 @@ def made(made_once, prepared):
   """Runs of PASCAL: on sampled trees and on the parser's."""
 
   def make(folder):
-    from jaxsyn.configs import quickstart
-
     for name in ("sampled", "parsed"):
       config = quickstart.get_config("pascal")
       config.data.directory, config.data.tree = str(prepared), name
@@ -117,6 +117,23 @@ def plan_of(tiny, prepared, system, tree="sampled"):
   config = tiny(system)
   config.data.tree = tree
   return resolve(read_config(config), manifests.read(prepared))
+
+
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+def test_of_every_system_the_trees_that_it_reads_are_drawn(system):
+  """Those of which its features are heads, or follow from them."""
+  config = quickstart.get_config(system)
+  if config.data.second.task != "none":
+    return  # refused: test_second_tasks_are_refused
+  config.data.tree = "sampled"
+  plan = resolve(read_config(config), JOINT)
+  due = {
+    name.partition("_")[0]
+    for name in plan.features
+    if name.endswith(("_head", "_parent_mid", "_tree_distance"))
+  }
+  assert {*plan.drawn} == due
+  assert due or system not in ("pascal", "deps_san", "dasa")
 
 
 def test_some_system_has_to_read_trees(tiny, prepared):

@@ -2,8 +2,8 @@
 
 A control says nothing of the text, so it shows what a system gains from any
 tree. `jaxsyn.data.sentence.example.retree` puts it in the place of the parser's.
-Sampled trees are no control: the parser's, but that some parents are others in
-training, drawn by `jaxsyn.data.loader.tree_sampling`.
+Sampled trees are no control: the parser's, but for training, where
+`jaxsyn.data.loader.tree_sampling` draws others.
 """
 
 from __future__ import annotations
