@@ -2,6 +2,7 @@
 
   python -m benchmarks.read_speed --data data/multi30k_en_de
   python -m benchmarks.read_speed --data data/multi30k_en_de --draw source,target
+  python -m benchmarks.read_speed --data data/multi30k_en_de --tree_rate 0.1
   python -m benchmarks.read_speed --synthetic 1000000
   python -m benchmarks.read_speed --synthetic 40000000 --hosts 8
   python -m benchmarks.read_speed --synthetic 4500000 --order
@@ -51,12 +52,19 @@ WINDOWS = 8  # at most, of reading
 
 
 def opened(
-  data: str, reads: list[str], share: Share, draw: Sequence[str] = ()
+  data: str,
+  reads: list[str],
+  share: Share,
+  *,
+  draw: Sequence[str] = (),
+  tree_rate: float = -1,
 ) -> Split:
-  """The training split, as a host of a run opens it; `draw`: sampled sides."""
+  """The training split, as a host of a run opens it; see `run`."""
   # Not the whole config, whose tables load JAX.
   config = config_dict(Data)
   config.sampling.sides = tuple(draw)
+  if tree_rate >= 0:
+    config.tree, config.sampled.rate = "sampled", tree_rate
   plain = from_config(Data, config.to_dict(), At("config", "data"))
   return open_split(
     PreparedSplit(data, "train"),
@@ -74,7 +82,9 @@ def run(
   reads: list[str],
   seconds: float,
   share: Share,
+  *,
   draw: Sequence[str] = (),
+  tree_rate: float = -1,
 ) -> Figures:
   """Reads batches for some seconds.
 
@@ -84,9 +94,10 @@ def run(
     seconds: how long, after the first batch; then to the end of a window.
     share: of a host.
     draw: sides whose subwords are drawn.
+    tree_rate: of sampled trees; below 0: they are the parser's.
   """
   began = time.perf_counter()
-  split = opened(data, reads, share, draw)
+  split = opened(data, reads, share, draw=draw, tree_rate=tree_rate)
   batches = split.batches(Position())
   next(batches)
   figures = {"first_batch": (time.perf_counter() - began, "s")}
@@ -198,7 +209,8 @@ def _measure(data: str, values: flags.FlagValues) -> None:
   """Each in a process of its own, so that memory is that of one."""
   if values.host >= 0:
     share = Share((values.host,), values.hosts)
-    show(run(data, values.reads, values.seconds, share, values.draw))
+    drawn = {"draw": values.draw, "tree_rate": values.tree_rate}
+    show(run(data, values.reads, values.seconds, share, **drawn))
     return
   if values.order:
     show(order(data))
@@ -213,6 +225,7 @@ def _measure(data: str, values: flags.FlagValues) -> None:
       command += [f"--host={host}", f"--hosts={values.hosts}"]
       command += [f"--reads={','.join(values.reads)}"]
       command += [f"--draw={','.join(values.draw)}"]
+      command += [f"--tree_rate={values.tree_rate}"]
       done = subprocess.run(command, check=True, text=True, capture_output=True)
       for line in done.stdout.splitlines():
         name, _, rest = line.partition("=")
@@ -233,6 +246,9 @@ if __name__ == "__main__":
   flags.DEFINE_list("reads", list(READS), "Features in a batch.")
   flags.DEFINE_list(
     "draw", [], "Sides whose subwords are drawn: source,target."
+  )
+  flags.DEFINE_float(
+    "tree_rate", -1, "Of sampled trees; below 0: they are the parser's."
   )
   flags.DEFINE_integer("hosts", 1, "That share every batch.", 1)
   flags.DEFINE_bool("order", False, "How far from uniform the order is.")

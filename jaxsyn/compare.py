@@ -46,6 +46,7 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
 from jaxsyn.options.flags import list_flag, number_flag
+from jaxsyn.plan import check_drawn
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
 from jaxsyn.storage import files, lock
@@ -100,8 +101,7 @@ def run(
   # What would be found out after days of training is found out here.
   language = systems[0].config.data.target_language
   settings = (settings or Settings()).settled(language)
-  for system in systems:
-    asked.check(system)
+  check_drawn([asked.check(system) for system in systems])
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   folder = pathlib.Path(folder)
   with lock.alone(folder):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader import mixture, tasks
+from jaxsyn.data.loader.tree_sampling import open_sampler
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -37,6 +38,7 @@ class Plan:
     recipe: what a training step needs.
     features: of the data, that parts and losses read in training.
     tag: id put around each source that is to be translated; None: none.
+    drawn: sides whose trees are drawn anew in every epoch.
   """
 
   config: Config
@@ -44,6 +46,7 @@ class Plan:
   recipe: Recipe
   features: frozenset[str]
   tag: int | None = None
+  drawn: tuple[str, ...] = ()
 
   @property
   def translation_features(self) -> frozenset[str]:
@@ -115,7 +118,27 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     *(loss.reads for loss in losses.values()),
   )
   tag = tasks.tag(config.data.second, manifest)
-  return Plan(config, spec, recipe, features, tag)
+  drawn = open_sampler(
+    config.data.tree, features, config.seed, manifest=manifest
+  )
+  sides = drawn.sides if drawn else ()
+  return Plan(config, spec, recipe, features, tag, sides)
+
+
+def check_drawn(plans: Collection[Plan]) -> None:
+  """Trees that are drawn must be read by one of the systems at least.
+
+  Raises:
+    InputError: none that is to draw trees reads any.
+  """
+  drawing = [plan for plan in plans if plan.config.data.tree.sampled]
+  if drawing and not any(plan.drawn for plan in drawing):
+    name = TREES.name_of(drawing[0].config.data.tree)
+    raise InputError(
+      f"config.data.tree={name!r} does nothing here: system "
+      f"{drawing[0].config.system!r} reads no tree. Leave it out, or take a "
+      "system that reads trees."
+    )
 
 
 def _check_model(spec: ModelSpec) -> None:
@@ -219,6 +242,12 @@ def _check_fit(config: Config) -> None:
           f"config.data.sampling.sides={config.data.sampling.sides} and "
           f"config.data.{name} are not made for each other; set one of them back."
         )
+  if tree.sampled and config.data.second.task.any:
+    raise InputError(
+      f"config.data.tree={TREES.name_of(tree)!r} and config.data.second.task="
+      f"{tasks.names(config.data.second)[0]!r} are not made for each other; "
+      "set one of them back."
+    )
   if train.average > train.keep:
     raise InputError(
       f"config.train.average={train.average} is more than "

@@ -25,7 +25,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
-from jaxsyn.plan import resolve
+from jaxsyn.plan import check_drawn, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.storage import files, hub, lock
 from jaxsyn.trained import teacher, warm_start, workdir
@@ -232,6 +232,8 @@ def _main(values: flags.FlagValues) -> None:
   told = prepared_otherwise(config, cli.overrides(values))
   if told and jax.process_index() == 0:
     print(f"warning: {told}", file=sys.stderr)
+  manifest = manifests.read(config.data.directory)
+  check_drawn([resolve(config, manifest)])
   with hosts.together():
     outcome = run(config, values.workdir)
   if jax.process_index():

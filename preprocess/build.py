@@ -35,6 +35,7 @@ from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
 from jaxsyn.preprocess import (
+  alternatives,
   beam,
   publish,
   records,
@@ -214,6 +215,9 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     ]
     if split.brackets:
       facts[split.name]["brackets"] = records.brackets(own)
+    if split.alternatives:
+      trees = _facts(tools, "trees", tools.chunks(split.name))
+      facts[split.name]["alternatives"] = alternatives.counted(trees)
     if split.alignments:
       facts[split.name]["linked"] = sum(fact["linked"] for fact in own)
   models = _copy_models(inputs, tools)
@@ -229,6 +233,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
         relations=known["relations"],
         brackets="brackets" in known,
         alignments="alignments" in known,
+        alternatives=known.get("alternatives", ()),
         annotations=known.get("annotations", ()),
         labels=known.get("labels"),
       ),

@@ -42,6 +42,7 @@ class Split:
     texts: side -> its files, numbers in `Job.files`; of several the lines
       follow each other.
     trees: side -> files of the trees of all its lines, where they are given.
+    alternatives: side -> files, each of further trees of all its lines.
     brackets: files of constituency trees of all lines of the source.
     alignments: files of the links of all lines.
     aligned: side -> files of the words that these link, where they are not
@@ -52,6 +53,9 @@ class Split:
   lines: str
   texts: Mapping[str, tuple[int, ...]]
   trees: Mapping[str, tuple[int, ...]]
+  alternatives: Mapping[str, tuple[int, ...]] = dataclasses.field(
+    default_factory=dict
+  )
   brackets: tuple[int, ...] = ()
   alignments: tuple[int, ...] = ()
   aligned: Mapping[str, tuple[int, ...]] = dataclasses.field(
@@ -275,18 +279,19 @@ class Chunk:
     ]
 
   def trees(
-    self, side: str, lines: Sequence[str]
+    self, side: str, lines: Sequence[str], files: Sequence[int]
   ) -> Iterator[conllu_text.Parse]:
     """The trees of the lines of a side that has some.
 
     Args:
       side: of the trees.
       lines: of that side, of the whole chunk.
+      files: of the trees of all its lines.
 
     Raises:
       InputError: the CoNLL-U is malformed, or of another text.
     """
-    indices, files = self.tools.indices, self.split.trees[side]
+    indices = self.tools.indices
     missing = self._seen_before(side)
     blocks: list[Iterator[conllu.Block]] = []
     for file in files:

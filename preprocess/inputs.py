@@ -43,6 +43,7 @@ class RawSplit:
     texts: side -> files; of a TSV file both sides have it.
     lines: which it takes, as config.prepare.splits says.
     trees: side -> CoNLL-U of all lines, where trees are not to be parsed.
+    alternatives: side -> CoNLL-U files, each a further parse of all lines.
     brackets: constituency trees of all lines of the source.
     alignments: links of all lines.
     aligned: side -> the words that these link, where they are not the text's.
@@ -52,6 +53,7 @@ class RawSplit:
   texts: dict[str, Paths]
   lines: str = ""
   trees: dict[str, Paths] = dataclasses.field(default_factory=dict)
+  alternatives: dict[str, Paths] = dataclasses.field(default_factory=dict)
   brackets: Paths = ()
   alignments: Paths = ()
   aligned: dict[str, Paths] = dataclasses.field(default_factory=dict)
@@ -68,6 +70,7 @@ class RawSplit:
     """All that it is made from: texts, trees and links."""
     groups = [*self.texts.values(), *self.trees.values(), self.brackets]
     groups += [self.alignments, *self.aligned.values()]
+    groups += self.alternatives.values()
     return list(dict.fromkeys(file for group in groups for file in group))
 
 
@@ -136,6 +139,10 @@ class Inputs:
       splits.append(
         Split(
           *(split.name, split.lines, texts, trees),
+          alternatives={
+            side: made.add(paths, form="trees", measured=True)
+            for side, paths in split.alternatives.items()
+          },
           brackets=made.add(split.brackets),
           alignments=made.add(split.alignments),
           aligned={s: made.add(paths) for s, paths in split.aligned.items()},
@@ -174,7 +181,7 @@ class _Files:
   def texts(self, split: RawSplit, side: str, *, nfc: bool) -> tuple[int, ...]:
     """The texts of a side of a split."""
     column = schema.SIDES.index(side) if split.columns else None
-    measured = side in split.trees
+    measured = side in split.trees or side in split.alternatives
     return tuple(
       number
       for path in split.texts[side]
@@ -298,18 +305,29 @@ def _find_trees(
         splits[name].trees[side] = splits[name].texts[side]
     for name in given:
       splits[name].trees[side] = files_of(f"{side}_conllu", name)
+    option = f"{side}_alternatives"
+    for name, several in getattr(wanted, option).items():
+      splits[name].alternatives[side] = tuple(
+        path
+        for file in several
+        for path in beside(f"parse.{option}.{name}", file)
+      )
   for name in wanted.source_brackets:
     splits[name].brackets = files_of("source_brackets", name)
 
 
-def _linked(
+def _beside(
   split: RawSplit, of: Callable[[Paths], list[str]]
 ) -> dict[str, Any]:
-  """What `_key` has of alignments; nothing where there are none."""
-  if not split.alignments:
-    return {}
-  words = {side: of(paths) for side, paths in split.aligned.items()}
-  return {"alignments": of(split.alignments), "aligned": words}
+  """What `_key` has of alignments and of more parses; nothing without any."""
+  found: dict[str, Any] = {}
+  if split.alignments:
+    words = {side: of(paths) for side, paths in split.aligned.items()}
+    found |= {"alignments": of(split.alignments), "aligned": words}
+  if split.alternatives:
+    parses = {side: of(paths) for side, paths in split.alternatives.items()}
+    found["alternatives"] = parses
+  return found
 
 
 def _treebanks(splits: Mapping[str, RawSplit], side: str) -> list[str]:
@@ -344,6 +362,7 @@ def _key(
     del said[name]
   for side in schema.SIDES:  # their content counts, below
     del said["parse"][side], said["parse"][f"{side}_conllu"]
+    del said["parse"][f"{side}_alternatives"]
   del said["parse"]["source_brackets"], said["alignments"]
   if vocabularies:
     said["vocabulary"] = {side: v.sha256 for side, v in vocabularies.items()}
@@ -359,7 +378,7 @@ def _key(
         "texts": {side: of(paths) for side, paths in split.texts.items()},
         "trees": {side: of(paths) for side, paths in split.trees.items()},
         "brackets": of(split.brackets),
-        **_linked(split, of),
+        **_beside(split, of),
       }
       for name, split in splits.items()
     },

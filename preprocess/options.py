@@ -46,6 +46,18 @@ def check(config: Config) -> None:
         f"config.prepare.parse.{side}_conllu must name a file for each split"
         f" ({', '.join(sorted(prepare.splits))}), has {sorted(given)}."
       )
+    more = getattr(prepare.parse, f"{side}_alternatives")
+    if more and side not in prepare.parse.sides:
+      raise InputError(
+        f"config.prepare.parse.{side}_alternatives are parses of a side that"
+        f" config.prepare.parse.sides={prepare.parse.sides} has no trees of."
+      )
+    if more and not {data.train} <= set(more) <= set(prepare.splits):
+      raise InputError(
+        f"config.prepare.parse.{side}_alternatives must name the files of the"
+        f" split {data.train} and may those of others of"
+        f" {', '.join(sorted(prepare.splits))}, has {sorted(more)}."
+      )
   _check_alignments(data, prepare.alignments, prepare.splits)
   given = prepare.parse.source_brackets
   if given and not {data.train} <= set(given) <= set(prepare.splits):

@@ -21,7 +21,14 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.data.store import manifests
-from jaxsyn.preprocess import clean, constituents, doubts, labels, subwords
+from jaxsyn.preprocess import (
+  alternatives,
+  clean,
+  constituents,
+  doubts,
+  labels,
+  subwords,
+)
 from jaxsyn.preprocess.corpus import Chunk, Tools
 from jaxsyn.preprocess.work import Facts, Output
 from jaxsyn.storage import files
@@ -37,8 +44,9 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
   """Which lines of a chunk become examples, and their trees.
 
   Pieces: "rows", their numbers in the chunk; of each side their text ("text.SIDE",
-  a line a row), and, where it has trees, "conllu.SIDE" and "parses.SIDE";
-  "sizes", the bytes that each row has in the former.
+  a line a row), and, where it has trees, "conllu.SIDE" and "parses.SIDE", and,
+  where more of them were given, "alternatives.SIDE"; "sizes", the bytes that each
+  row has in texts and CoNLL-U.
   """
   chunk = tools.chunk(number)
   pairs, rows = chunk.pairs(), clean.kept_rows(tools, number)
@@ -75,6 +83,14 @@ def trees(tools: Tools, number: int, out: Output) -> Facts:
     if tools.is_train(chunk.split):
       out.write_page(f"labels.{side}", labelled.page())
     sizes[f"conllu.{side}"] = np.fromiter(map(len, blocks), np.int64)
+    if side in chunk.split.alternatives:
+      words = [(page[0], page[1], page[4]) for page in pages]
+      others, own = alternatives.kept(
+        chunk, side, all_lines, rows=rows, words=words
+      )
+      out.write_page(f"alternatives.{side}", others)
+      facts.setdefault("alternatives", {})[side] = own
+      relations.update(x for some in others for _, names in some for x in names)
     facts["relations"][side] = sorted(relations)
     facts["trees"][side] = counted.page()
   if chunk.split.brackets:
@@ -116,6 +132,9 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
   given = any(split.brackets for split in tools.job.splits)
   brackets = sorted({x for fact in facts for x in fact.get("brackets", ())})
   constituents.check(brackets, given)
+  for split in tools.job.splits:
+    own_facts = [facts[number] for number in tools.chunks(split.name)]
+    alternatives.check(split.name, alternatives.counted(own_facts))
   of_words = {side: labels.most_frequent(tools, side) for side in sides}
   known = {
     "name": data.name,
@@ -126,6 +145,7 @@ def after(tools: Tools, facts: Sequence[Facts]) -> None:
     "relations": relations,
     **({"brackets": {"source": brackets}} if brackets else {}),
     **({"alignments": True} if options.alignments else {}),
+    **alternatives.known(tools),
     **({"annotations": list(annotations)} if annotations and sides else {}),
     **({"labels": of_words} if any(of_words.values()) else {}),
   }
@@ -188,7 +208,8 @@ def _given(
   whole = bool(chunk.tools.config.prepare.parse.annotations)
   named = dict(zip(rows, names))
   # All are read, so that what is malformed or of another text is told.
-  for row, parse in enumerate(chunk.trees(side, lines)):
+  files = chunk.split.trees[side]
+  for row, parse in enumerate(chunk.trees(side, lines, files)):
     if row in named:
       yield parse, conllu_text.to_text(parse, named[row], whole)
 

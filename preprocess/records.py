@@ -17,7 +17,7 @@ from jaxsyn.data.sentence import example
 from jaxsyn.data.store import manifests, tfrecord
 from jaxsyn.data.store.encoding import serializer
 from jaxsyn.data.store.rows import TOGETHER, Rows
-from jaxsyn.preprocess import constituents, links, parse, report
+from jaxsyn.preprocess import alternatives, constituents, links, parse, report
 from jaxsyn.preprocess.corpus import Tools
 from jaxsyn.preprocess.work import Facts, Output
 
@@ -44,11 +44,16 @@ def encode(tools: Tools, number: int, out: Output) -> Facts:
   if known.get("alignments"):
     linked, own = links.features(chunk, kept.tolist(), tools.vocabularies)
     given, facts = [a | b for a, b in zip(given, linked)], facts | own
+  if known.get("alternatives"):
+    more = alternatives.features(tools, number, len(kept))
+    given = [a | b for a, b in zip(given, more)]
   how = manifests.encoding(known)
   how["vocabularies"] = tuple(tools.vocabularies[s] for s in schema.SIDES)
   features = tuple(manifests.features(known))
   beside = [
-    name for name in features if name in (*schema.GIVEN, *schema.LINKED)
+    name
+    for name in features
+    if name in (*schema.GIVEN, *schema.LINKED, *schema.ALTERNATIVES)
   ]
   serialize = serializer(features)
   counts = report.Counts(known["sides"])

@@ -148,6 +148,8 @@ def text_report(
       rows.append(f"  aligned    {fact['linked']:,} pairs with links")
     if "brackets" in fact:
       rows.append(f"  brackets   {_listed(fact['brackets'])}")
+    for side, own in fact.get("alternatives", {}).items():
+      rows.append(f"  parses     beside the best of the {side}: {_listed(own)}")
     for side in schema.SIDES:
       unknown = count.unknown[side]
       rows.append(

@@ -116,8 +116,10 @@ USUAL = {
 OTHER = {
   *("model.gru", "optimiser.adadelta", "optimiser.noam", "decode.sample"),
   *("prepare.parse.source.spacy", "prepare.parse.target.command"),
+  "data.sampled",
 }
 ALL = {
+  "data.sampled",  # of all trees, those that have a section
   *(f"model.{name}" for name in FAMILIES),
   *(f"optimiser.{name}" for name in (*RULES, *SCHEDULES)),
   # A beam has no section: that name is an option's.
@@ -156,6 +158,7 @@ def test_every_missing_field_is_named(chosen):
     config.model.family = "gru"
     config.optimiser.update(name="adadelta", schedule="noam")
     config.decode.search = "sample"
+    config.data.tree = "sampled"
     config.prepare.parse.source.parser = "spacy"
     config.prepare.parse.target.parser = "command"
   config = config.to_dict()

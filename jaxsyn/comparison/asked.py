@@ -26,7 +26,7 @@ from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import MEASURED, At, from_config, neutral
-from jaxsyn.plan import resolve
+from jaxsyn.plan import Plan, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.storage import checksums, files
 from jaxsyn.trained import workdir
@@ -135,8 +135,11 @@ def jobs(
   return [Job(folder, system, seed) for seed in seeds for system in systems]
 
 
-def check(system: System) -> None:
+def check(system: System) -> Plan:
   """What would stop a run after hours of others, before the first begins.
+
+  Returns:
+    what it trains.
 
   Raises:
     InputError: the config does not fit itself or the prepared data.
@@ -155,6 +158,7 @@ def check(system: System) -> None:
     )
   for split in config.data.test:
     manifests.split(manifest, split)
+  return plan
 
 
 def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:

@@ -147,7 +147,9 @@ class Data:
     "parsed",
     "Trees given to the model, on every side that has any. Controls: "
     '"linear" (parent = previous word), "random" (a random tree of the same '
-    "size).",
+    'size). "sampled" is no control: in training others are drawn in every '
+    "epoch, among several parses and with some parents replaced; validation and "
+    "translation read the parser's.",
   )
   second: Second = section(Second)
   mixture: Mixture = section(Mixture)
@@ -214,6 +216,17 @@ class Trees:
     "parser or model said, and the raw files are treebanks: their own trees.",
   )
   target_conllu: dict[str, str] = option({}, "The same of the target.")
+  source_alternatives: dict[DataName, tuple[str, ...]] = option(
+    {},
+    'More parses beside the best, for config.data.tree = "sampled": split name '
+    "-> CoNLL-U files (gz or plain), each of all lines of the raw file. The "
+    "training split's do. One that has other words than the best parse of its "
+    "line, or says that it was not parsed, is left out.",
+    later=True,
+  )
+  target_alternatives: dict[DataName, tuple[str, ...]] = option(
+    {}, "The same of the target.", later=True
+  )
   source_brackets: dict[str, str] = option(
     {},
     "Constituency trees of the source, beside the others: split name -> file "

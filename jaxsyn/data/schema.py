@@ -43,8 +43,9 @@ class Feature:
     dtype: NumPy type.
     axes: one letter an axis (`jaxsyn.shapes`): S and T subwords of the source
       and target, EOS included; W words of the side; C brackets and subwords
-      of a constituency tree; L ends of the links of an alignment; X bytes; E
-      eigenvectors. "" is a single number. "WW" is kept flat, row by row.
+      of a constituency tree; L ends of the links of an alignment; P words of
+      the parses beside the best, one after the other; X bytes; E eigenvectors.
+      "" is a single number. "WW" is kept flat, row by row.
     fill: what pads hold.
     meaning: one line for the data set's page.
   """
@@ -88,6 +89,11 @@ def _table() -> dict[str, Feature]:
       table[f"{side}_{name}"] = Feature(
         annotation.dtype, "W", 0, annotation.meaning
       )
+    for name, fill, meaning in (
+      ("other_head", 0, "the heads of more parses, one after the other"),
+      ("other_relation", NO_RELATION, "the relations of the same"),
+    ):
+      table[f"{side}_{name}"] = Feature(np.dtype(np.int32), "P", fill, meaning)
     table[f"{side}_unit"] = Feature(
       np.dtype(np.int32),
       pieces,
@@ -134,6 +140,12 @@ TEXTS: Mapping[str, str] = {
 ALWAYS = ("line", "source_id", "target_id")
 GIVEN = ("source_brackets",)
 LINKED = ("source_unit", "target_unit", "links")
+# What follows from the heads of a side, and those themselves.
+OF_HEADS = ("head", "parent_mid", "tree_distance")
+# For the loader alone, which draws among them; in no batch.
+ALTERNATIVES = tuple(
+  f"{side}_other_{name}" for side in SIDES for name in ("head", "relation")
+)
 # What no data set has: the loader makes it of texts and trees, to draw subwords.
 SPELT = tuple(
   f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
@@ -154,6 +166,7 @@ def features(
   *,
   brackets: bool = False,
   alignments: bool = False,
+  alternatives: Collection[str] = (),
   annotations: Collection[str] = (),
 ) -> dict[str, Feature]:
   """The features of a data set, by name.
@@ -162,6 +175,7 @@ def features(
     sides: the sides that have trees, of "source" and "target".
     brackets: constituency trees of the source were given.
     alignments: alignments of words were given.
+    alternatives: sides of which more parses were given.
     annotations: of those sides, names of `jaxsyn.data.annotations`.
 
   Raises:
@@ -177,6 +191,8 @@ def features(
       return brackets
     if name in LINKED:
       return alignments
+    if name in ALTERNATIVES:
+      return side in alternatives
     if name in SPELT or name in MADE:
       return False
     asked = own not in ANNOTATIONS or own in annotations
@@ -191,6 +207,7 @@ def tfds_features(
   relations: Mapping[str, Sequence[str]],
   brackets: bool = False,
   alignments: bool = False,
+  alternatives: Collection[str] = (),
   annotations: Collection[str] = (),
   labels: Labels | None = None,
 ) -> tfds.features.FeaturesDict:
@@ -201,7 +218,7 @@ def tfds_features(
   which knows their names.
 
   Args:
-    sides, brackets, alignments, annotations: see `features`.
+    sides, brackets, alignments, alternatives, annotations: see `features`.
     relations: side -> labels of the relations in the order of their ids, from 1.
     labels: of open annotations, in the same order.
   """
@@ -209,14 +226,18 @@ def tfds_features(
 
   def names_of(name: str) -> Sequence[str] | None:
     side, _, own = name.partition("_")
-    if own == "relation":
+    if own in ("relation", "other_relation"):
       return relations[side]
     if own not in ANNOTATIONS:
       return None
     return labels_of_annotation(own, side, labels) or None
 
   held = features(
-    sides, brackets=brackets, alignments=alignments, annotations=annotations
+    sides,
+    brackets=brackets,
+    alignments=alignments,
+    alternatives=alternatives,
+    annotations=annotations,
   )
   found: dict[str, Any] = {}
   for name, feature in held.items():

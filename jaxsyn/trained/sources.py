@@ -113,9 +113,11 @@ class SourceReader:
 
   @property
   def tree(self) -> str:
-    """Which tree the model reads: as config.data.tree says, or "none"."""
+    """Which tree the model reads: "parsed", a control's name, or "none"."""
     tree = self._encoding["tree"]
-    return TREES.name_of(tree) if len(self.features) > 1 else "none"
+    if len(self.features) == 1:
+      return "none"
+    return TREES.name_of(tree) if tree.control else "parsed"
 
   def fit(self, source: Source) -> Fitted:
     """What is read of a source.

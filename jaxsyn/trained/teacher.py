@@ -159,7 +159,8 @@ def _check_alike(
     )
     if theirs and ours != theirs:
       refuse(f"other {name} of the source")
-  if run.config.data.tree != config.data.tree:
+  trees = run.config.data.tree, config.data.tree
+  if any(tree.control for tree in trees) and trees[0] != trees[1]:
     raise (at / "teacher").error(
       f"={loss.teacher!r} was trained with config.data.tree="
       f"{run.config.data.tree}, and this run has {config.data.tree}; set it as "

@@ -23,7 +23,13 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.schema import EIGENVECTORS, FEATURES, MADE, origins
+from jaxsyn.data.schema import (
+  ALTERNATIVES,
+  EIGENVECTORS,
+  FEATURES,
+  MADE,
+  origins,
+)
 from jaxsyn.data.sentence.spectrum import remembered
 from jaxsyn.data.store.lengths import measure
 from jaxsyn.data.store.rows import Rows
@@ -53,7 +59,8 @@ class Columns(Rows):
 
     Args:
       features: by name; "links" after the units that they link, and what a
-        batch makes (`schema.MADE`) after what it is made of.
+        batch makes (`schema.MADE`) after what it is made of. Parses beside the
+        best are in no batch.
       ids: numbers of the examples.
       shape: of the batch: its subwords and words.
       rows: of the arrays: one an example, then rows of padding.
@@ -68,6 +75,8 @@ class Columns(Rows):
     batch: Batch = {}
     places = dict[tuple[str, str], _Place]()
     for feature in features:
+      if feature in ALTERNATIVES:
+        continue
       about = FEATURES[feature]
       if feature == "links":
         batch["links_BTS"] = self._linked(ids, batch)

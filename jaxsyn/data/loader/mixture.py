@@ -26,7 +26,12 @@ import numpy as np
 
 from jaxsyn.data.annotations.annotation import NO_LABEL, UNKNOWN, label_ids
 from jaxsyn.data.options import Mixture
-from jaxsyn.data.schema import FEATURES, NO_RELATION, relation_ids
+from jaxsyn.data.schema import (
+  ALTERNATIVES,
+  FEATURES,
+  NO_RELATION,
+  relation_ids,
+)
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.lengths import Lengths
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
@@ -244,6 +249,7 @@ def _relations(
       ids = relation_ids(ours)
       table = [NO_RELATION, *(ids.get(label, NO_RELATION) for label in labels)]
       found[f"{side}_relation"] = np.array(table, np.int32)
+      found[f"{side}_other_relation"] = found[f"{side}_relation"]
   for side, of_side in other.manifest.get("labels", {}).items():
     known = first.manifest.get("labels", {}).get(side, {})
     for name, labels in of_side.items():
@@ -260,7 +266,7 @@ def _unknown(
 ) -> Iterator[str]:
   """What is to be told of relations that have no id in the first corpus."""
   for name, table in relations.items():
-    if not name.endswith("_relation"):
+    if not name.endswith("_relation") or name in ALTERNATIVES:
       continue  # of others that are unknown there are in any data
     lost = np.flatnonzero(table[1:] == NO_RELATION) + 1
     if not len(lost):

@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from jaxsyn.data.loader import column_cache, examples, mixture
+from jaxsyn.data.loader import column_cache, examples, mixture, tree_sampling
 from jaxsyn.data.loader.ahead import ahead
 from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
 from jaxsyn.data.loader.change import Change, changed
@@ -37,6 +37,7 @@ from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.loader.held import hold
 from jaxsyn.data.loader.mixture import Mixed
 from jaxsyn.data.loader.sampling import Sampler, needed, open_sampler
+from jaxsyn.data.loader.tree_sampling import TreeSampler
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.schema import origins
@@ -111,6 +112,7 @@ class Split:
     share: this host's of the rows of every batch.
     change: a caller's own function on every batch.
     sampler: draws the subwords of training; None: they are those stored.
+    trees: draws the trees of training; None: they are those stored.
   """
 
   files: ColumnFiles | Mixed
@@ -123,6 +125,7 @@ class Split:
   share: Share = ALL_ROWS
   change: Change | None = None
   sampler: Sampler | None = None
+  trees: TreeSampler | None = None
   # Of the epoch that was drawn last, where all are held.
   _epoch: dict[tuple[int, int], Columns] = dataclasses.field(
     default_factory=dict, init=False, repr=False, compare=False
@@ -228,13 +231,16 @@ class Split:
     Args:
       planned: the batch.
       held: this host's examples of it; None: all are held.
-      drawn: with subwords drawn for its epoch, where there is a sampler.
+      drawn: with subwords and trees drawn for its epoch, where they are drawn.
 
     Raises:
       ValueError: the shape is too narrow for an example.
     """
     ids, rows = self._own(planned)
     columns, place = held or (self._whole(planned.window, drawn), ids)
+    if drawn and self.trees:
+      columns = self.trees.put(columns, place, planned.window[0], ids=ids)
+      place = np.arange(len(ids))
     batch = columns.batch(self.features, place, planned.shape, rows=rows)
     weight_B = batch["weight_B"] = np.zeros(rows, np.float32)
     weight_B[: len(ids)] = 1
@@ -253,13 +259,14 @@ class Split:
 
   @property
   def told(self) -> list[str]:
-    """What became of the pairs by a second task or a mixture, for the reader."""
+    """What became of the pairs, and what is drawn of them, for the reader."""
+    drawn = [one.told for one in (self.sampler, self.trees) if one]
     if isinstance(self.files, Mixed):
       corpora = zip(self.files.corpora, self.files.rates)
       each = [f"{c.name} {len(c.files):,} x {rate:.4g}" for c, rate in corpora]
-      return [f"examples an epoch: {', '.join(each)}", *self.files.notes]
-    drawn = self.sampler.told if self.sampler else ""
-    return list(filter(None, [examples.told(self.notes), drawn]))
+      mixed = f"examples an epoch: {', '.join(each)}"
+      return [mixed, *self.files.notes, *drawn]
+    return list(filter(None, [examples.told(self.notes), *drawn]))
 
 
 def open_split(
@@ -294,9 +301,13 @@ def open_split(
       long for a batch.
   """
   own = Examples(records, data, seed, both=both_tasks)
-  sampler = None
+  sampler = trees = None
   if both_tasks:
+    trees = tree_sampling.open_sampler(
+      data.tree, reads, seed, manifest=records.manifest
+    )
     reads = {*reads, *needed(data.sampling, reads)}
+    reads |= trees.needed if trees else set()
     sampler = open_sampler(
       *(records, data.sampling),
       seed=seed,
@@ -339,6 +350,7 @@ def open_split(
     share=share,
     change=change,
     sampler=sampler,
+    trees=trees,
   )
 
 

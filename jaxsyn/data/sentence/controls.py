@@ -2,17 +2,20 @@
 
 A control says nothing of the text, so it shows what a system gains from any
 tree. `jaxsyn.data.sentence.example.retree` puts it in the place of the parser's.
+Sampled trees are no control: the parser's, but for training, where
+`jaxsyn.data.loader.tree_sampling` draws others.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import random as random_numbers
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from jaxsyn.options import Choice, Table
+from jaxsyn.options import Choice, Table, option
+from jaxsyn.options.bounds import Range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,9 +24,10 @@ class Tree(Choice):
 
   control: ClassVar[bool] = True  # it is not the parser's
   seeded: ClassVar[bool] = False  # `heads` looks at the number
+  sampled: ClassVar[bool] = False  # training draws others, in every epoch
 
   def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
-    """The heads to be given.
+    """The heads to be given; where they are sampled, those without sampling.
 
     Args:
       head_W: the parser's.
@@ -40,6 +44,28 @@ class Parsed(Tree):
 
   def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
     return head_W
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled(Parsed):
+  """The parser's trees; others in training, so that none is relied on alone.
+
+  One of the parses that were given is drawn, then some parents are replaced, as
+  if the parser erred. Source: ours.
+  """
+
+  sampled: ClassVar[bool] = True
+
+  rate: Annotated[float, Range(0, 1)] = option(
+    0.1,
+    "How probably a word's parent is replaced, in each epoch anew, by any other "
+    "word under which the sentence still is a tree; its relation is kept.",
+  )
+  alternatives: bool = option(
+    True,
+    "Draws one of all parses first, where more than the best were given "
+    "(config.prepare.parse.source_alternatives): each equally often.",
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,5 +134,6 @@ def random(words: int, seed: int) -> np.ndarray:
 
 
 TREES: Table[Tree] = Table(
-  "trees", {"parsed": Parsed, "linear": Linear, "random": Random}
+  "trees",
+  {"parsed": Parsed, "sampled": Sampled, "linear": Linear, "random": Random},
 )

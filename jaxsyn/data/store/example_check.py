@@ -102,14 +102,16 @@ class Check:
       "has a place that is not in the sentence",
     )
     yield rows.flat[parsed] > 1, parsed, "is neither 0 nor 1"
-    head_W = rows.flat[head]
-    bad = _beyond(head_W, np.repeat(words, words))
-    yield rows.which(head, bad), head, "has a word that is not in the sentence"
-    head_W = head_W + np.repeat(rows.start[head][:-1], words)
-    above_W = head_W  # doubling, as in `jaxsyn.data.sentence.tree.depth`
-    for _ in range(int(words.max()).bit_length()):
-      above_W = above_W[above_W]
-    yield rows.which(head, head_W[above_W] != above_W), head, "has a cycle"
+    yield from _heads(rows, head, words)
+    other, label = (f"{side}_other_{own}" for own in ("head", "relation"))
+    if other in rows.flat:
+      size = rows.sizes(other)
+      bad = (size % np.maximum(words, 1) > 0) | (size > 0) & (words == 0)
+      yield bad, other, "has a part of a parse"
+      yield rows.sizes(label) != size, label, "has another number of values"
+      bad = _beyond(rows.flat[label], self._labels[side] + 1)
+      yield rows.which(label, bad), label, "has an unknown relation"
+      yield from _heads(rows, other, words)
 
   def _alignment(self, rows: Rows) -> Iterator[tuple[np.ndarray, str, str]]:
     for side in SIDES:
@@ -135,6 +137,27 @@ class Check:
     last = np.append(0, depth_C)[rows.start[name][1:]]
     bad = (last != 0) | rows.which(name, depth_C < 0)
     yield bad, name, "has brackets that do not match"
+
+
+def _heads(
+  rows: Rows, name: str, words: np.ndarray
+) -> Iterator[tuple[np.ndarray, str, str]]:
+  """Faults of heads of one or several trees of each example.
+
+  Args:
+    words: of each example.
+  """
+  head_W, size = rows.flat[name], rows.sizes(name)
+  words_W = np.repeat(words, size)
+  bad = _beyond(head_W, words_W)
+  yield rows.which(name, bad), name, "has a word that is not in the sentence"
+  # Each by its place among all: of its example, and there of its tree.
+  nth_W = np.arange(len(head_W)) - np.repeat(rows.start[name][:-1], size)
+  head_W = head_W + np.arange(len(head_W)) - nth_W % np.maximum(words_W, 1)
+  above_W = head_W  # doubling, as in `jaxsyn.data.sentence.tree.depth`
+  for _ in range(int(words.max(initial=0)).bit_length()):
+    above_W = above_W[above_W]
+  yield rows.which(name, head_W[above_W] != above_W), name, "has a cycle"
 
 
 def _beyond(values: np.ndarray, end: np.ndarray | int) -> np.ndarray:

@@ -28,6 +28,8 @@ OPTIONS = pa.ipc.IpcWriteOptions(
   metadata_version=pa.ipc.MetadataVersion.V5, use_threads=False
 )
 
+_OF_SIDE = ("W", "WW", "P", "X")  # axes of which each side has its own size
+
 
 class Lengths(NamedTuple):
   """Subwords, the end sign included, and words of each example.
@@ -80,7 +82,7 @@ def measure(feature: str) -> tuple[str, str]:
     its axes, and whose words or bytes: features with the same have as many.
   """
   axes = FEATURES[feature].axes
-  return axes, feature.partition("_")[0] if axes in ("W", "WW", "X") else ""
+  return axes, feature.partition("_")[0] if axes in _OF_SIDE else ""
 
 
 class Column(NamedTuple):

@@ -71,6 +71,7 @@ class SplitFacts:
   raw_sha256: Sha256OrNone = ""
   brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
   linked: Number = 0
+  alternatives: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +114,7 @@ class Manifest:
   files: dict[FileName, File]
   brackets: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
   alignments: bool = False
+  alternatives: tuple[str, ...] = ()
   annotations: tuple[str, ...] = ()
   labels: dict[str, dict[str, tuple[str, ...]]] = dataclasses.field(
     default_factory=dict
@@ -164,6 +166,9 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
     if parser and parser.file and not parser.sha256:
       rule = "there with the file's name"
       yield f"parser.{side}.sha256", parser.sha256, rule
+  if not set(manifest.alternatives) <= sides:
+    rule = f"of the sides with trees, {sorted(sides)}"
+    yield "alternatives", manifest.alternatives, rule
   if unknown := set(manifest.annotations) - set(ANNOTATIONS):
     rule = f"of {', '.join(ANNOTATIONS)}, of jaxsyn.data.annotations"
     yield "annotations", sorted(unknown), rule

@@ -85,6 +85,7 @@ def features(manifest: Mapping[str, Any]) -> dict[str, schema.Feature]:
     manifest["sides"],
     brackets=bool(manifest.get("brackets")),
     alignments=bool(manifest.get("alignments")),
+    alternatives=manifest.get("alternatives", ()),
     annotations=manifest.get("annotations", ()),
   )
 
@@ -125,6 +126,13 @@ def features_for(
     raise InputError(
       f"{read} trees of the {' and the '.join(of)} side. Prepare it again with "
       f'--config.prepare.parse.sides="({wanted},)".'
+    )
+  if set(lacking) & set(schema.ALTERNATIVES):
+    wanted = " and ".join(f"config.prepare.parse.{s}_alternatives" for s in of)
+    raise InputError(
+      "config.data.tree='sampled' draws among several parses of the"
+      f" {' and the '.join(of)}, but this data has the best alone. Prepare it"
+      f" again with {wanted}, or set config.data.sampled.alternatives=False."
     )
   if lacking:
     own = {name.partition("_")[2] for name in lacking}

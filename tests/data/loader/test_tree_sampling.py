@@ -1,0 +1,403 @@
+"""Trees drawn in training: what follows from them, and the same again."""
+
+import collections
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from toy_folders import data_of, opened, write
+
+from jaxsyn.config import read_config
+from jaxsyn.configs import base
+from jaxsyn.data import schema
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.split import Share
+from jaxsyn.data.options import Mixture, Sampling
+from jaxsyn.data.schema import EOS
+from jaxsyn.data.sentence import controls, tree
+from jaxsyn.data.sentence.controls import Parsed, Sampled
+from jaxsyn.data.store import blocks, tfds_builder
+from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.errors import InputError
+from jaxsyn.plan import resolve
+
+BOTH = ("source", "target")
+READS = tuple(
+  f"{side}_{own}"
+  for side in BOTH
+  for own in ("parent_mid", "tree_distance", "relation")
+)
+RATE = 0.4
+
+
+def heads(i, rng):
+  """Trees of 1 to 14 words; some sentences are none of these."""
+  words = int(rng.integers(1, 15))
+  return {
+    0: [],
+    1: [0],
+    2: [0, 0, 1, 3, 3, 3],  # a forest of two trees
+    3: [0, 1, 2, 3],  # without a tree: each its own root
+    4: controls.linear(60).tolist(),
+    5: [1, 1],
+  }.get(i, controls.random(words, i).tolist())
+
+
+def side_of(i, rng):
+  head_W = np.array(heads(i, rng), np.int64)
+  # Some words have no subword, as in Japanese; if none has, the first.
+  pieces = rng.choice([0, 1, 1, 2, 3], len(head_W))
+  if len(head_W) and not pieces.any():
+    pieces[0] = 1
+  word_S = np.append(np.repeat(np.arange(len(head_W)), pieces), -1)
+  return {
+    "id": np.append(np.full(len(word_S) - 1, 20 + i), EOS),
+    "word": word_S,
+    "head": head_W,
+    "relation": rng.integers(1, 8, len(head_W)),
+    "parent_mid": tree.parent_mid(word_S, head_W),
+    "tree_distance": tree.tree_distance(head_W).reshape(-1),
+    "parsed": int(i != 3),
+  }
+
+
+def examples(count, first=0):
+  rng = np.random.default_rng(first)
+  for i in range(first, first + count):
+    made = {"line": i + 1}
+    for side in BOTH:
+      made |= {f"{side}_{k}": v for k, v in side_of(i, rng).items()}
+    yield {k: np.asarray(v, schema.FEATURES[k].dtype) for k, v in made.items()}
+
+
+def folder_of(folder, some):
+  relations = {side: list("abcdefgh") for side in BOTH}
+  facts = tfds_builder.write(
+    folder,
+    name="toy",
+    version="1.0.0",
+    features=schema.tfds_features(BOTH, relations=relations),
+    splits={"train": (len(some), some)},
+  )
+  write(folder, {"sides": BOTH, "splits": facts, "relations": relations})
+  return folder
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(blocks, "LONGEST", 16)
+    folder = tmp_path_factory.mktemp("toy")
+    return PreparedSplit(folder_of(folder, list(examples(90))), "train")
+
+
+def drawing(
+  records, reads=READS, *, rate=RATE, share=None, both_tasks=True, **options
+):
+  data = dataclasses.replace(
+    data_of(), tree=Parsed() if rate is None else Sampled(rate)
+  )
+  split = opened(
+    records,
+    reads,
+    data=dataclasses.replace(data, **options.pop("data", {})),
+    both_tasks=both_tasks,
+    **{"seed": 3, "tokens": 4000, "shapes": 2, "row_multiple": 2} | options,
+  )
+  return split if share is None else dataclasses.replace(split, share=share)
+
+
+def epoch_of(split, epoch=0):
+  """The rows of an epoch by the number of their pair, without padding."""
+  found = {}
+  for planned, dealt in zip(
+    split.plan.epoch(epoch), split.batches(Position(epoch))
+  ):
+    for row, number in enumerate(planned.ids.tolist()):
+      found[number] = {k: v[row] for k, v in dealt.batch.items()}
+  return found
+
+
+def same(one, other):
+  assert one.keys() == other.keys()
+  for name in one:
+    np.testing.assert_array_equal(one[name], other[name])
+    assert one[name].dtype == other[name].dtype
+
+
+def heads_of(row, stored, side="source"):
+  return row[f"{side}_head_BW"][: len(stored[f"{side}_head"])].tolist()
+
+
+def path(head_W, word):
+  found = [word]
+  while head_W[found[-1]] != found[-1]:
+    found.append(head_W[found[-1]])
+    assert len(found) <= len(head_W), "a cycle"
+  return found
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+def test_all_facts_are_those_of_the_drawn_heads(records, rate):
+  """Against loops over words, in five epochs of both sides."""
+  split, bare, merged = drawing(records, rate=rate), 0, 0
+  changed = collections.Counter()
+  for epoch in range(5):
+    rows = epoch_of(split, epoch)
+    assert rows.keys() == {*range(len(records))}
+    for (number, stored), (side, axis) in itertools.product(
+      enumerate(records), zip(BOTH, "ST")
+    ):
+      row, name = rows[number], f"{side}_{{}}_B{{}}".format
+      head_W, word_S = heads_of(row, stored, side), stored[f"{side}_word"]
+      above = [path(head_W, word) for word in range(len(head_W))]
+      before = stored[f"{side}_head"].tolist()
+      changed[side] += head_W != before
+      roots = [w for w, up in enumerate(before) if up == w]
+      assert [w for w, up in enumerate(head_W) if up == w] == roots
+      if number in (0, 1, 3, 5):  # nothing can be replaced
+        assert head_W == before
+      merged += number == 2 and len({p[-1] for p in above[:3]}) == 2
+      for w, one in enumerate(above):
+        for v, other in enumerate(above):
+          common = [x for x in one if x in other]
+          edges = schema.OTHER_TREE
+          if common:
+            edges = one.index(common[0]) + other.index(common[0])
+          assert row[name("tree_distance", "WW")][w, v] == edges
+      places = [np.flatnonzero(word_S == w) for w in range(len(head_W))]
+      for i, word in enumerate(word_S[:-1]):
+        up = head_W[word]
+        bare += not len(places[up])
+        while not len(places[up]) and head_W[up] != up:
+          up = head_W[up]
+        mean = np.mean(places[up] if len(places[up]) else places[word])
+        assert row[name("parent_mid", axis)][i] == np.float32(mean)
+      last = len(word_S) - 1
+      assert row[name("parent_mid", axis)][last] == last  # of EOS
+      # All else is as it is stored, and beyond all is padding.
+      for own in ("id", "word", "relation"):
+        kept = stored[f"{side}_{own}"]
+        found = row[name(own, axis if own != "relation" else "W")]
+        assert found[: len(kept)].tolist() == kept.tolist()
+        fill = schema.FEATURES[f"{side}_{own}"].fill
+        assert (found[len(kept) :] == fill).all()
+      assert row[f"{side}_parsed_B"] == stored[f"{side}_parsed"]
+      square = row[name("tree_distance", "WW")].copy()
+      square[: len(head_W), : len(head_W)] = schema.OTHER_TREE
+      assert (square == schema.OTHER_TREE).all()
+      assert not row[name("parent_mid", axis)][last + 1 :].any()
+  assert min(changed.values()) > 100 and bare > 100 and merged > 0
+
+
+def test_at_a_rate_of_0_all_is_as_it_is_stored(records):
+  """To the bit, also of a window, and with no feature more or less."""
+  reads = (*READS, "source_head", "target_head")
+  for memory_gib in (1.0, 40e3 / 2**30):
+    splits = [
+      drawing(records, reads, rate=rate, memory_gib=memory_gib)
+      for rate in (0.0, None)
+    ]
+    assert splits[0].whole == (memory_gib == 1)
+    assert splits[0].trees and not splits[1].trees
+    for epoch in range(2):
+      one, other = (epoch_of(split, epoch) for split in splits)
+      for number in other:
+        same(one[number], other[number])
+
+
+def test_only_what_is_read_is_made(records):
+  """PASCAL reads the middles: drawn ones, which are those of all reads."""
+  every = epoch_of(drawing(records))
+  rows = epoch_of(drawing(records, ("source_parent_mid",)))
+  for number, row in rows.items():
+    assert set(row) == {
+      *("source_id_BS", "target_id_BT", "source_word_BS", "source_parsed_B"),
+      *("source_parent_mid_BS", "source_head_BW", "weight_B"),
+    }
+    size = min(
+      len(r["source_parent_mid_BS"]) for r in (row, every[number])
+    )  # of another shape, maybe
+    np.testing.assert_array_equal(
+      row["source_parent_mid_BS"][:size],
+      every[number]["source_parent_mid_BS"][:size],
+    )
+
+
+def test_words_are_drawn_as_often_as_the_rate_says(records):
+  """Of those that have another parent to take; 90 sentences, 60 epochs."""
+  split = drawing(records, ("source_head", "target_head"), rate=0.15)
+  replaced = may = 0
+  for epoch in range(60):
+    rows = epoch_of(split, epoch)
+    for number, stored in enumerate(records):
+      if number == 4:  # a chain: a word before it is all there is to take
+        continue
+      for side in BOTH:
+        before = stored[f"{side}_head"].tolist()
+        now = heads_of(rows[number], stored, side)
+        below = collections.Counter(
+          up for w in range(len(before)) for up in path(before, w)
+        )
+        for word, up in enumerate(before):
+          if up != word and below[word] < len(before) - 1:
+            may += 1
+            replaced += now[word] != up
+  # A word may come to have all others below it, or none to take: seldom.
+  deviation = (0.15 * 0.85 / may) ** 0.5
+  assert may > 20_000
+  assert abs(replaced / may - 0.15) < 5 * deviation + 0.002
+
+
+def test_an_epoch_has_draws_of_its_own_and_the_same_again(records):
+  split = drawing(records)
+  first, again, second = (epoch_of(split, e) for e in (0, 0, 1))
+  other = epoch_of(drawing(records, seed=4))
+  counts = collections.Counter()
+  for number, stored in enumerate(records):
+    same(first[number], again[number])
+    heads = [heads_of(x[number], stored) for x in (first, second, other)]
+    if len(heads[0]) > 4:
+      counts["all"] += 1
+      counts["epoch"] += heads[0] == heads[1]
+      counts["seed"] += heads[0] == heads[2]
+  assert counts["all"] > 50
+  assert max(counts["epoch"], counts["seed"]) < counts["all"] / 4
+
+
+def test_sides_and_sentences_have_draws_of_their_own(tmp_path):
+  """The same pair many times, whose two sides are the same."""
+  one = next(examples(1, first=17))
+  one |= {f"target_{k[7:]}": v for k, v in one.items() if k[:6] == "source"}
+  assert len(one["source_head"]) > 6
+  some = [{**one, "line": np.int64(i + 1)} for i in range(40)]
+  records = PreparedSplit(folder_of(tmp_path, some), "train")
+  rows = epoch_of(drawing(records))
+  found = [
+    [tuple(heads_of(row, one, side)) for row in rows.values()] for side in BOTH
+  ]
+  assert min(len({*own}) for own in found) > 20
+  assert sum(a == b for a, b in zip(*found)) < 10
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_resumed_or_on_several_hosts_it_is_the_same(records, hosts):
+  few = {"tokens": 700, "row_multiple": hosts}
+  walk = [*itertools.islice(drawing(records, **few).batches(Position()), 40)]
+  assert walk[-1].after.epoch >= 1
+  for at in (0, 3, 30):
+    again = next(drawing(records, **few).batches(walk[at].after)).batch
+    same(again, walk[at + 1].batch)
+  shares = [
+    drawing(records, **few, share=Share((part,), hosts)).batches(Position())
+    for part in range(hosts)
+  ]
+  alone = 0
+  for whole, *parts in zip(walk, *shares):
+    for name, array in whole.batch.items():
+      every = np.concatenate([part.batch[name] for part in parts])
+      np.testing.assert_array_equal(every, array)
+    alone += min(part.batch["weight_B"].sum() for part in parts) == 0
+  assert alone or hosts == 2  # a host that has padding alone
+
+
+def test_neither_order_nor_windows_change_a_draw(records):
+  plain = epoch_of(drawing(records), 1)
+  windows = drawing(records, memory_gib=40e3 / 2**30)
+  assert not windows.whole
+  for other in (windows, drawing(records, tokens=700)):
+    rows = epoch_of(other, 1)
+    assert rows.keys() == plain.keys()
+    for number, stored in enumerate(records):
+      for side in BOTH:
+        heads = (heads_of(x[number], stored, side) for x in (rows, plain))
+        assert next(heads) == next(heads)
+
+
+def test_evaluation_draws_nothing(records):
+  """Neither a split that is not trained on, nor this one in order."""
+  splits = [
+    drawing(records, both_tasks=False),
+    drawing(records, ("source_head", *READS), both_tasks=True),
+  ]
+  assert splits[0].trees is None and splits[1].trees
+  plain = drawing(records, rate=None, both_tasks=False)
+  for split in splits:
+    for one, other in zip(split.in_order(), plain.in_order(), strict=True):
+      same({k: one[k] for k in other}, other)
+
+
+def test_with_subwords_drawn_too(prepared):
+  """The middles are those of the drawn parents, in the drawn subwords."""
+  records, drawn = PreparedSplit(prepared, "train"), 0
+  split = drawing(
+    records,
+    ("source_parent_mid",),
+    data={"sampling": Sampling(sides=("source",), alpha=0.3)},
+  )
+  trees, rows = epoch_of(drawing(records, ("source_head",))), epoch_of(split)
+  for number, stored in enumerate(itertools.islice(records, 100)):
+    head_W = heads_of(rows[number], stored)
+    assert head_W == heads_of(trees[number], stored)
+    row = rows[number]
+    size = (row["source_id_BS"] != 0).sum()
+    drawn += size != len(stored["source_id"])
+    expected = tree.parent_mid(row["source_word_BS"][:size], np.array(head_W))
+    np.testing.assert_array_equal(row["source_parent_mid_BS"][:size], expected)
+  assert drawn > 30
+
+
+def test_of_a_mixture_all_corpora_are_drawn(records, tmp_path):
+  """And what is tagged stays so: a tag is of no word, and its own parent."""
+  others = list(examples(20, first=100))
+  folder = folder_of(tmp_path, others)
+  split = drawing(
+    records,
+    ("source_parent_mid",),
+    data={"mixture": Mixture(folders=(str(folder),), tags=True)},
+  )
+  rows, changed = epoch_of(split), 0
+  assert len(rows) == 110
+  for i, stored in enumerate(others):
+    row, head_W = rows[90 + i], heads_of(rows[90 + i], stored)
+    changed += head_W != stored["source_head"].tolist()
+    word_S = np.append(-1, stored["source_word"])
+    np.testing.assert_array_equal(
+      row["source_parent_mid_BS"][: len(word_S)],
+      tree.parent_mid(word_S, np.array(head_W)),
+    )
+  assert changed > 10
+  assert any("drawn anew" in told for told in split.told)
+
+
+def test_what_is_drawn_is_said(records):
+  (told,) = drawing(records, rate=0.25).told
+  assert told == (
+    "trees drawn anew in every epoch, of the source and the target: each "
+    "word's parent is another with probability 0.25"
+  )
+  (told,) = drawing(records, ()).told
+  assert told == "config.data.tree='sampled' does nothing: no tree is read"
+  # Relations stay as they are.
+  split = drawing(records, ("source_relation",))
+  assert split.told == [told]
+  epoch_of(split)
+  assert drawing(records, rate=None).told == []
+
+
+def test_second_tasks_are_refused():
+  config = base.get_config()
+  config.data.tree, config.data.second.task = "sampled", "parse"
+  with pytest.raises(
+    InputError, match=r"config\.data\.tree='sampled'.*second\.task='parse'"
+  ):
+    resolve(read_config(config), {})
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1])
+def test_rates_that_are_none_are_refused(rate):
+  config = base.get_config()
+  config.data.tree, config.data.sampled.rate = "sampled", rate
+  with pytest.raises(InputError, match=r"config\.data\.sampled\.rate"):
+    read_config(config)

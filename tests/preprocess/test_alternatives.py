@@ -1,0 +1,369 @@
+"""More parses than the best: with their lines through all of preparing."""
+
+import collections
+import dataclasses
+import itertools
+import pathlib
+
+import numpy as np
+import pytest
+from raw_corpora import corpus, lines_of, nothing_made
+from toy_folders import data_of, opened
+
+from jaxsyn.configs import quickstart
+from jaxsyn.data import schema
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.split import Share
+from jaxsyn.data.options import Mixture
+from jaxsyn.data.sentence import tree
+from jaxsyn.data.sentence.controls import Parsed, Sampled
+from jaxsyn.data.store import example_check, manifests
+from jaxsyn.data.store.decoding import NotAnExample
+from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.data.store.rows import Rows
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import build, verify
+
+READS = ("source_relation", "source_parent_mid", "source_tree_distance")
+
+
+def block(words, heads, relation, comment=""):
+  """CoNLL-U of a tree; heads from 0, a root is its own."""
+  rows = [comment] if comment else []
+  for i, (word, head) in enumerate(zip(words, heads)):
+    above, label = (0, "root") if head == i else (head + 1, relation)
+    rows.append(f"{i + 1}\t{word}\t_\t_\t_\t_\t{above}\t{label}\t_\t_")
+  return "".join(f"{row}\n" for row in rows) + "\n"
+
+
+def star(number, line):
+  """All below the last word; every third line was not parsed."""
+  words = line.split()
+  said = "# parsed = no" if number % 3 == 0 else ""
+  return block(words, [len(words) - 1] * len(words), "all", said)
+
+
+def back(number, line):
+  """Each below the next; in every fourth line a word is two."""
+  words = line.split()
+  if number % 4 == 0:
+    first = f"1\t{words[0][:1]}\t_\t_\t_\t_\t0\troot\t_\tSpaceAfter=No\n"
+    words = [words[0][1:] or "\u200b", *words[1:]]
+    rows = block(words, [0] * len(words), "x").splitlines()[:-1]
+    made = [row.split("\t") for row in rows]
+    others = (
+      "\t".join([str(i + 2), *row[1:6], "1", "x", *row[8:]])
+      for i, row in enumerate(made)
+    )
+    return first + "".join(f"{row}\n" for row in others) + "\n"
+  own = range(len(words))
+  return block(words, [min(i + 1, len(words) - 1) for i in own], "back")
+
+
+def with_parses(tmp_path, makers=(star, back), **sizes):
+  """A corpus with more parses of its training split."""
+  config = corpus(tmp_path, **sizes)
+  config.prepare.workers = 1
+  raw, names = pathlib.Path(config.prepare.raw_dir), []
+  for make in makers:
+    names.append(f"train.{make.__name__}.conllu")
+    blocks = itertools.starmap(make, enumerate(lines_of(config, "train.en")))
+    (raw / names[-1]).write_text("".join(blocks))
+  config.prepare.parse.source_alternatives["train"] = tuple(names)
+  return config
+
+
+def alternatives(one):
+  """Heads and relations of each parse beside the best."""
+  words = max(1, len(one["source_head"]))
+  heads, relations = (
+    one[f"source_other_{own}"].reshape(-1, words).tolist()
+    for own in ("head", "relation")
+  )
+  return [*zip(heads, relations)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+  config = with_parses(tmp_path_factory.mktemp("parses"))
+  return config, build.run(config)
+
+
+def test_parses_stay_with_their_lines(made):
+  config, folder = made
+  manifest = manifests.read(folder)
+  ids = schema.relation_ids(manifest["relations"]["source"])
+  assert {"all", "back", "dep", "root"} <= ids.keys()
+  lines, seen = lines_of(config, "train.en"), collections.Counter()
+  records = PreparedSplit(folder, "train")
+  for one in records:
+    number = int(one["line"]) - 1
+    words = len(lines[number].split())
+    due = []
+    if number % 3:
+      root = words - 1
+      due.append(([root] * words, [ids["all"]] * root + [ids["root"]]))
+    if number % 4:
+      heads = [min(i + 1, words - 1) for i in range(words)]
+      due.append((heads, [ids["back"]] * (words - 1) + [ids["root"]]))
+    assert alternatives(one) == due
+    assert one["source_head"].tolist() == [max(0, i - 1) for i in range(words)]
+    seen.update(used=len(due))
+    seen["no tree"] += number % 3 == 0
+    seen["other words"] += number % 4 == 0
+  assert dict(seen) == manifest["splits"]["train"]["alternatives"]["source"]
+  assert "beside the best of the source" in (folder / "report.txt").read_text()
+  for one in PreparedSplit(folder, "test"):  # a split that was given none
+    assert alternatives(one) == []
+  verify.run(folder)
+
+
+def drawing(folder, reads=READS, rate=0.0, **more):
+  share = more.pop("share", None)
+  data = dataclasses.replace(data_of(), tree=Sampled(rate), **more)
+  split = opened(
+    PreparedSplit(folder, "train"),
+    reads,
+    data=data,
+    tokens=512,
+    shapes=2,
+    row_multiple=2,
+  )
+  return split if share is None else dataclasses.replace(split, share=share)
+
+
+def rows_of(split, epoch):
+  batches = split.batches(Position(epoch))
+  for planned, dealt in zip(split.plan.epoch(epoch), batches):
+    for row, number in enumerate(planned.ids.tolist()):
+      yield number, {k: v[row] for k, v in dealt.batch.items()}
+
+
+def test_each_parse_is_drawn_equally_often_and_whole(made):
+  """Its heads, its relations, and what follows from them."""
+  _, folder = made
+  records, split = PreparedSplit(folder, "train"), drawing(folder)
+  (told,) = split.told
+  assert "one of the parses that were given of the source, and each" in told
+  counts = collections.Counter()
+  for epoch in range(40):
+    for number, row in rows_of(split, epoch):
+      assert not any("other" in name for name in row)
+      one = records[number]
+      words = len(one["source_head"])
+      own = (one["source_head"].tolist(), one["source_relation"].tolist())
+      every = [own, *alternatives(one)]
+      found = tuple(
+        row[f"source_{name}_BW"][:words].tolist()
+        for name in ("head", "relation")
+      )
+      which = every.index(found)  # one of them, whole
+      if len({str(heads) for heads, _ in every}) == len(every):
+        counts[len(every), which] += 1
+      head_W, word_S = np.array(found[0]), one["source_word"]
+      np.testing.assert_array_equal(
+        row["source_parent_mid_BS"][: len(word_S)],
+        tree.parent_mid(word_S, head_W),
+      )
+      np.testing.assert_array_equal(
+        row["source_tree_distance_BWW"][:words, :words],
+        tree.tree_distance(head_W),
+      )
+  for size in (2, 3):
+    own = [counts[size, which] for which in range(size)]
+    total = sum(own)
+    deviation = (total * (size - 1)) ** 0.5 / size
+    assert (
+      total > 300 and max(abs(n - total / size) for n in own) < 4 * deviation
+    )
+  assert counts[1, 0] > 0  # sentences with the best alone
+
+
+def test_it_goes_on_and_is_the_same_on_two_hosts(made):
+  _, folder = made
+  split = drawing(folder, rate=0.2)
+  walk = [*itertools.islice(split.batches(Position()), 8)]
+  again = next(drawing(folder, rate=0.2).batches(walk[4].after)).batch
+  shares = [
+    drawing(folder, rate=0.2, share=Share((part,), 2)).batches(Position())
+    for part in (0, 1)
+  ]
+  for name, array in again.items():
+    np.testing.assert_array_equal(array, walk[5].batch[name])
+  for whole, *parts in zip(walk, *shares):
+    for name, array in whole.batch.items():
+      both = np.concatenate([part.batch[name] for part in parts])
+      np.testing.assert_array_equal(both, array)
+
+
+def test_relations_alone_are_drawn_too(made):
+  _, folder = made
+  split, found = drawing(folder, ("source_relation",)), set()
+  assert split.trees.sides == ("source",)
+  for epoch in range(4):
+    for number, row in rows_of(split, epoch):
+      if number == 1:
+        found.add(tuple(row["source_relation_BW"].tolist()))
+  assert len(found) > 1
+
+
+def test_where_they_are_not_asked_for_the_best_is_taken(made):
+  """And in order, which is to evaluate."""
+  _, folder = made
+  records = PreparedSplit(folder, "train")
+  plain, off = (
+    opened(
+      records,
+      READS,
+      data=dataclasses.replace(data_of(), tree=kind),
+      tokens=512,
+      shapes=2,
+      row_multiple=2,
+    )
+    for kind in (Parsed(), Sampled(0.0, alternatives=False))
+  )
+  rows = (dict(rows_of(split, 1)).values() for split in (off, plain))
+  in_order = (split.in_order() for split in (drawing(folder), plain))
+  both = [*zip(*rows, strict=True), *zip(*in_order, strict=True)]
+  assert len(both) > 60
+  for one, other in both:
+    for name, array in other.items():
+      np.testing.assert_array_equal(one[name], array)
+
+
+def test_a_mixture_has_them_in_all_folders_or_none(made, tmp_path):
+  _, folder = made
+  plain = with_parses(tmp_path / "plain", ())
+  del plain.prepare.parse.source_alternatives["train"]
+  plain.prepare.vocabulary.like = str(folder)
+  other = build.run(plain)
+  mixture = Mixture(folders=(str(other),))
+  with pytest.raises(
+    InputError, match=r"mixture, .*source_alternatives, or set .*=False"
+  ):
+    drawing(folder, mixture=mixture)
+  # Relations of the others have the ids of the first.
+  more = with_parses(tmp_path / "more", (back,), train=20)
+  more.prepare.vocabulary.like = str(folder)
+  split = drawing(folder, mixture=Mixture(folders=(str(build.run(more)),)))
+  ids = schema.relation_ids(manifests.read(folder)["relations"]["source"])
+  found = set()
+  for epoch in range(3):
+    for number, row in rows_of(split, epoch):
+      if number >= 60:
+        found.update(row["source_relation_BW"].tolist())
+  assert found == {0, ids["dep"], ids["root"], ids["back"]}
+
+
+def test_gold_trees_beside_those_of_a_parser(prepared, tmp_path):
+  """Where the best is parsed, of some lines of the raw file, on both sides."""
+  config = quickstart.get_config("pascal")
+  config.data.directory = str(tmp_path / "out")
+  raw = prepared.parent / "raw"
+  config.prepare.raw_dir = str(raw)
+  config.prepare.splits["train"] = ("train.en", "train.qaa", "401-460")
+  config.prepare.vocabulary.size = 200
+  config.prepare.workers = 1
+  config.prepare.parse.source_alternatives["train"] = ("train.en.conllu",)
+  config.prepare.parse.target_alternatives["train"] = ("train.qaa.conllu",) * 2
+  folder = build.run(config)
+  records = PreparedSplit(folder, "train")
+  for side, language in (("source", "en"), ("target", "qaa")):
+    text = (raw / f"train.{language}.conllu").read_text()
+    gold = [
+      [row.split("\t") for row in block.splitlines() if row[0] != "#"]
+      for block in text.split("\n\n")[:-1]
+    ]
+    labels = [""] + records.manifest["relations"][side]
+    differ = 0
+    for one in records:
+      rows = gold[int(one["line"]) - 1]
+      own = [
+        int(row[6]) - 1 if row[6] != "0" else i for i, row in enumerate(rows)
+      ]
+      words, times = len(own), 1 if side == "source" else 2
+      assert one[f"{side}_other_head"].tolist() == own * times
+      found = [labels[i] for i in one[f"{side}_other_relation"]]
+      assert found == [row[7] for row in rows] * times
+      differ += one[f"{side}_head"].tolist() != own
+      assert words == len(one[f"{side}_head"])
+    # Of the target the best is gold too; UDPipe errs.
+    assert (differ > 0) == (side == "source")
+
+
+def test_another_parse_is_another_data_set(tmp_path):
+  config = with_parses(tmp_path)
+  first = manifests.read(build.run(config))["key"]
+  raw = pathlib.Path(config.prepare.raw_dir)
+  (raw / "train.star.conllu").rename(raw / "moved.conllu")
+  files = ("moved.conllu", "train.back.conllu")
+  config.prepare.parse.source_alternatives["train"] = files
+  assert manifests.read(build.run(config))["key"] == first
+  path = raw / "moved.conllu"
+  path.write_text(path.read_text().replace("\tall\t", "\tnone\t"))
+  assert manifests.read(build.run(config))["key"] != first
+
+
+@pytest.mark.parametrize(
+  ("fault", "message"),
+  [
+    ("text", r"train\.star\.conllu:\d+: .*parse the same text"),
+    ("short", "the CoNLL-U has no tree for"),
+    ("words", r"source_alternatives\.train: no parse has the words"),
+    ("split", "must name the files of the split train"),
+    ("side", r"target_alternatives are parses of a side that"),
+    ("file", r"source_alternatives\.train: there is no file none\.conllu"),
+  ],
+)
+def test_faults_are_told(tmp_path, fault, message):
+  config = with_parses(tmp_path)
+  parse, raw = config.prepare.parse, pathlib.Path(config.prepare.raw_dir)
+  path = raw / "train.star.conllu"
+  text = path.read_text()
+  match fault:
+    case "text":
+      path.write_text(text.replace("\tsaw\t", "\tsees\t"))
+    case "short":
+      path.write_text("\n\n".join(text.split("\n\n")[:-9]) + "\n\n")
+    case "words":
+      lines = lines_of(config, "train.en")
+      path.write_text("".join(back(0, line) for line in lines))
+      parse.source_alternatives["train"] = (path.name,)
+    case "split":
+      parse.source_alternatives = {"test": ("train.star.conllu",)}
+    case "side":
+      parse.target_alternatives = {"train": ("train.star.conllu",)}
+    case "file":
+      parse.source_alternatives["train"] = ("none.conllu",)
+  with pytest.raises(InputError, match=message):
+    build.run(config)
+  assert nothing_made(config)
+
+
+@pytest.mark.parametrize(
+  ("name", "change", "message"),
+  [
+    ("source_other_head", lambda x: x[:-1], "source_other_head has a part"),
+    ("source_other_head", lambda x: x - 9, "other_head has a word that is not"),
+    ("source_other_head", lambda x: (x + 1) % 2, "other_head has a cycle"),
+    ("source_other_relation", lambda x: x[1:], "has another number of values"),
+    ("source_other_relation", lambda x: x + 99, "has an unknown relation"),
+  ],
+)
+def test_examples_that_are_none(made, name, change, message):
+  _, folder = made
+  records = PreparedSplit(folder, "train")
+  one = next(
+    x
+    for x in records
+    if len(alternatives(x)) == 2 and len(x["source_head"]) > 2
+  )
+  check = example_check.Check(records.manifest)
+  check(Rows.of([one], one))
+  bad = {**one, name: change(one[name]).astype(np.int32)}
+  if "cycle" in message:
+    words = len(one["source_head"])  # in the second parse alone
+    turn = (np.arange(words) + 1) % words
+    bad[name] = np.append(one[name][:words], turn).astype(np.int32)
+  with pytest.raises(NotAnExample, match=message):
+    check(Rows.of([records[0], bad], one))

@@ -1,0 +1,179 @@
+"""Training on sampled trees: gone on with to the bit, validated on the best."""
+
+import dataclasses
+import json
+import shutil
+import sys
+
+import jax
+import numpy as np
+import pytest
+from absl import flags
+from ml_collections import config_flags
+from models_under_test import JOINT
+
+from jaxsyn import cli, compare, train
+from jaxsyn.config import read_config
+from jaxsyn.configs import quickstart, systems
+from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
+from jaxsyn.plan import check_drawn, resolve
+from jaxsyn.session import Session
+from jaxsyn.training import hosts
+from jaxsyn.training.mesh import Layout
+from jaxsyn.validation import Validator
+
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def made(made_once, prepared):
+  """Runs of PASCAL: on sampled trees and on the parser's."""
+
+  def make(folder):
+    for name in ("sampled", "parsed"):
+      config = quickstart.get_config("pascal")
+      config.data.directory, config.data.tree = str(prepared), name
+      config.data.sampled.rate = 0.5
+      config.model.width = 32
+      config.model.transformer.update(
+        encoder_layers=1, decoder_layers=1, feed_forward=32, dropout=0.0
+      )
+      config.batch.update(tokens=12_000, shapes=1)
+      config.optimiser.learning_rate = 0.01
+      config.optimiser.inverse_sqrt.warmup = 1
+      config.train.update(steps=STEPS, evaluate_every=STEPS, save_every=1)
+      config.train.update(keep=STEPS, log_every=1, minutes=0.0)
+      config.train.selection = "log_likelihood"
+      train.run(config, folder / name)
+
+  return made_once("sampled", make)
+
+
+def losses(folder):
+  rows = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+  return {row["step"]: row["loss"] for row in rows if row["kind"] == "train"}
+
+
+def test_a_run_is_gone_on_with_to_the_bit(made, tmp_path, capsys):
+  """From a step of the first epoch on, into the second."""
+  whole = made / "sampled"
+  assert losses(whole) != losses(made / "parsed")
+  config = Session(whole).plan.config
+  folder = shutil.copytree(
+    whole, tmp_path / "run", ignore=shutil.ignore_patterns("best", "log.jsonl")
+  )
+  for step in range(3, STEPS + 1):
+    shutil.rmtree(folder / "checkpoints" / str(step))
+  train.run(config, folder)
+  assert "trees drawn anew in every epoch" in capsys.readouterr().out
+  found = losses(folder)
+  assert min(found) == 3
+  assert found == {step: losses(whole)[step] for step in found}
+  one, other = (Session(x, checkpoint="last").params for x in (whole, folder))
+  jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_what_is_translated_and_validated_reads_the_best_parse(made, prepared):
+  """As of the same parameters with the parser's trees, whatever was drawn."""
+  session = Session(made / "sampled", checkpoint="last", beam=2)
+  plain = Session(made / "parsed", beam=2)
+  assert session.sources.tree == plain.sources.tree == "parsed"
+  lines = (prepared.parent / "raw" / "test.en").read_text().splitlines()[:5]
+  for line in lines:
+    (one, _), (other, _) = (s.sources.read(line) for s in (session, plain))
+    assert "source_parent_mid" in one and one.keys() == other.keys()
+    for name in one:
+      np.testing.assert_array_equal(one[name], other[name])
+
+  def scores(tree):
+    data = dataclasses.replace(session.plan.config.data, tree=tree)
+    config = dataclasses.replace(session.plan.config, data=data)
+    plan = resolve(config, manifests.read(prepared))
+    target = manifests.vocabulary(prepared, manifests.read(prepared), "target")
+    layout = Layout("jit", config.train.mesh)
+    validator = Validator(plan, layout, "validation", vocabulary=target)
+    return validator(session.params).values["log_likelihood"]
+
+  best = scores(TREES["parsed"]())
+  assert scores(TREES["sampled"](1.0)) == best
+  assert scores(TREES["random"]()) != best
+
+
+def test_another_rate_is_another_run(made, tmp_path):
+  folder = shutil.copytree(made / "sampled", tmp_path / "run")
+  config = Session(folder).plan.config
+  tree = TREES["sampled"](0.3)
+  data = dataclasses.replace(config.data, tree=tree)
+  with pytest.raises(InputError, match=r"config\.data\.sampled\.rate"):
+    train.run(dataclasses.replace(config, data=data), folder)
+
+
+NOTHING = r"config\.data\.tree='sampled' does nothing here: .*'transformer'"
+
+
+def plan_of(tiny, prepared, system, tree="sampled"):
+  config = tiny(system)
+  config.data.tree = tree
+  return resolve(read_config(config), manifests.read(prepared))
+
+
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+def test_of_every_system_the_trees_that_it_reads_are_drawn(system):
+  """Those of which its features are heads, or follow from them."""
+  config = quickstart.get_config(system)
+  if config.data.second.task != "none":
+    return  # refused: test_second_tasks_are_refused
+  config.data.tree = "sampled"
+  plan = resolve(read_config(config), JOINT)
+  due = {
+    name.partition("_")[0]
+    for name in plan.features
+    if name.endswith(("_head", "_parent_mid", "_tree_distance"))
+  }
+  assert {*plan.drawn} == due
+  assert due or system not in ("pascal", "deps_san", "dasa")
+
+
+def test_some_system_has_to_read_trees(tiny, prepared):
+  plain, reading = (
+    plan_of(tiny, prepared, name) for name in ("transformer", "deps_san")
+  )
+  parsed = plan_of(tiny, prepared, "pascal", "parsed")
+  check_drawn([plain, reading])
+  check_drawn([parsed, plan_of(tiny, prepared, "transformer", "parsed")])
+  for plans in ([plain], [plain, parsed]):
+    with pytest.raises(InputError, match=NOTHING):
+      check_drawn(plans)
+
+
+def test_commands_refuse_what_does_nothing(
+  tiny, prepared, tmp_path, monkeypatch
+):
+  config = tiny("transformer")
+  config.data.tree = "sampled"
+  with pytest.raises(InputError, match=NOTHING):
+    compare.run({"transformer": config}, tmp_path / "comparison", 1)
+  values = flags.FlagValues()
+  config_flags.DEFINE_config_file("config", flag_values=values)
+  flags.DEFINE_string("workdir", None, "", flag_values=values)
+  hosts.define_flags(values)
+  words = ["--config=configs/quickstart.py", f"--workdir={tmp_path / 'run'}"]
+  words += [f"--config.data.directory={prepared}"]
+  words += ["--config.data.tree=sampled", "--config.train.steps=1"]
+  monkeypatch.setattr(sys, "argv", ["train", *words])
+  values(sys.argv)
+  with pytest.raises(InputError, match=NOTHING):
+    train._main(values)
+  assert not [*tmp_path.iterdir()]
+
+
+def test_a_rate_counts_only_where_trees_are_sampled(tiny):
+  config = tiny("pascal")
+  with pytest.raises(
+    InputError, match=r"sampled\.rate counts only where config\.data\.tree is"
+  ):
+    cli.check_chosen([config], ["data.sampled.rate"])
+  config.data.tree = "sampled"
+  cli.check_chosen([config], ["data.sampled.rate"])
