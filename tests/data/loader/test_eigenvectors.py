@@ -38,7 +38,7 @@ def check(batch):
   return rows
 
 
-@pytest.mark.parametrize("tree", ["parsed", "linear", "random"])
+@pytest.mark.parametrize("tree", ["parsed", "linear", "random", "sampled"])
 @pytest.mark.parametrize("gib", [1.0, 2e-6])
 def test_a_batch_has_those_of_the_trees_it_is_given(records, tree, gib):
   split = opened(
