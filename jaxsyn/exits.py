@@ -8,6 +8,7 @@ Exit status:
        output closed. One message on standard error, no traceback.
   130  interrupted (SIGINT); 143 asked to end (SIGTERM), 129 (SIGHUP). What was
        answered on standard output stays; a file appears whole or not at all.
+       Training and comparing save, say how to go on, and end with 0.
   141  the reader of standard output or standard error went away. No message.
 
 Anything else is a fault of ours and keeps its traceback. An error of the system

@@ -55,6 +55,7 @@ class Bar:
     self._name, self._total, self._unit, self._per = name, total, unit, per
     self._done = self._before = done
     self._amount, self._speed = 0, speed
+    self._end: float | None = None  # when it is ended, if not by its total
     self._began = self._said = time.monotonic()
     self._lock = threading.Lock()
     self._screen = None if silent or not sys.stderr.isatty() else _screen
@@ -81,6 +82,11 @@ class Bar:
       self._amount += count if amount is None else amount
       if self._task is not None and self._screen:
         self._screen.update(self._task, self._done, self._words())
+
+  def at_most(self, seconds: float) -> None:
+    """It is ended after so much more time, whatever is done then."""
+    with self._lock:
+      self._end = time.monotonic() + seconds
 
   def at(self, done: int) -> None:
     """So much is done in all."""
@@ -137,6 +143,8 @@ class Bar:
     if self._total and self._done > self._before and self._speed:
       own = self._done - self._before
       left = seconds * (self._total - self._done) / own
+      if self._end is not None:
+        left = min(left, max(self._end - time.monotonic(), 0.0))
       said.append(f"{span(left)} left")
     return ", ".join(said)
 

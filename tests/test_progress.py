@@ -109,6 +109,20 @@ def test_elsewhere_a_line_comes_now_and_then(capsys, monkeypatch):
   assert capsys.readouterr() == ("", "")  # it is over
 
 
+def test_what_ends_earlier_tells_that_end(monkeypatch):
+  now = 0.0
+  monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+  bar = progress.Bar("training", 2000, unit="step", silent=True)
+  now = 100.0
+  bar.advance(10)
+  assert bar._words() == "10 of 2,000 steps, 0.1 steps/s, 5.5 h left"
+  bar.at_most(90)  # as 2.5 of 4 minutes were over, and 5.5 h told
+  now = 110.0
+  assert bar._words().endswith(", 80 s left")
+  bar.at_most(1e9)
+  assert bar._words().endswith(" h left")
+
+
 def test_what_is_short_or_silent_tells_nothing(capsys):
   with progress.bar("parsing", 10, unit="line") as bar:
     bar.advance(10)

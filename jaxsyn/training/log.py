@@ -102,6 +102,7 @@ class Log:
       InputError: a writer cannot be opened.
     """
     self._quiet = jax.process_index() != 0
+    self._minutes = config.train.minutes
     self._steps = Bar(
       "training",
       config.train.steps,
@@ -145,8 +146,10 @@ class Log:
     """The first step is about to be done."""
     self._steps.begin()
 
-  def advance(self) -> None:
-    """One step is done."""
+  def advance(self, minutes: float) -> None:
+    """One step is done, after so many minutes of the run."""
+    if self._minutes:
+      self._steps.at_most(60 * (self._minutes - minutes))
     self._steps.advance()
 
   def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import signal
 import threading
 import time
@@ -78,6 +79,11 @@ class StopSignals:
   def _note(self, number: int, _: FrameType | None) -> None:
     self.name = signal.Signals(number).name
     signal.signal(number, self._old[number])
+    told = (
+      f"{self.name}: saves and ends after this step; once more ends at once"
+    )
+    with contextlib.suppress(OSError):  # print() may be what was interrupted
+      os.write(2, f"{told}\n".encode())
 
 
 def train(training: Training) -> TrainingEnd:
@@ -257,7 +263,7 @@ class _Loop:
     progress = self._progress
     progress.epoch, progress.batch = dealt.after.epoch, dealt.after.batch
     progress.tokens += dealt.target
-    self._log.advance()
+    self._log.advance(progress.minutes)
     return state
 
   def _reason(self, step: int, signals: StopSignals) -> str:
