@@ -28,6 +28,7 @@ from jaxsyn.options import At, option
 from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.product import product
 from jaxsyn.syntax.heads import Chosen
+from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, Site, Spec, View, looked_up
 
 
@@ -119,8 +120,8 @@ class _Convolution(nn.Module):
     parent_BWX: Array,
     label_BWR: Array,
     word_BPW: Array,
-  ) -> Array:
-    """ReLU of the sum of messages to each node.
+  ) -> tuple[Array, Array]:
+    """ReLU of the sum of messages to each node; how open each word's gates are.
 
     Args:
       h_BPD: nodes: words, or subwords.
@@ -128,6 +129,8 @@ class _Convolution(nn.Module):
       parent_BWX: of `parents_BWX`.
       label_BWR: relation of each word, one-hot.
       word_BPW: the word of each node, one-hot.
+
+    Returns: message_BPD; heard_BWX, g of what w hears of x, 0 of other words.
     """
     parent_BWX = parent_BWX.astype(jnp.float32)
     # From the parent x to w: the edge bears w's relation.
@@ -140,10 +143,11 @@ class _Convolution(nn.Module):
     gate_BW1 = jax.nn.sigmoid(logit + bias_logit)[..., None]
     sent_BWD = gate_BW1 * (value + bias)
     sum_BWD += jnp.einsum("BWX,BWD->BXD", parent_BWX, sent_BWD)
+    heard_BWX = gate_BWX + jnp.swapaxes(gate_BW1 * parent_BWX, 1, 2)
     one_BP1 = jnp.ones((*h_BPD.shape[:2], 1))
     value, logit, bias, bias_logit = self.from_itself(h_BPD, one_BP1)
     own_BPD = jax.nn.sigmoid(logit + bias_logit)[..., None] * (value + bias)
-    return jax.nn.relu(word_BPW @ sum_BWD + own_BPD)
+    return jax.nn.relu(word_BPW @ sum_BWD + own_BPD), heard_BWX
 
 
 class _GraphBlock(Part):
@@ -165,12 +169,16 @@ class _GraphBlock(Part):
       first_BPD, word_BPW = mean_BWS @ first_BSD, jnp.eye(mean_BWS.shape[1])
     else:
       first_BPD, word_BPW = first_BSD, word_BSW
-    h_BPD = first_BPD
+    h_BPD, heard_BWX = first_BPD, jnp.zeros(())
     for convolution in self.convolutions:
       word_BWD = h_BPD if self.spec.nodes == "words" else mean_BWS @ h_BPD
-      h_BPD = h_BPD + convolution(
+      message_BPD, own_BWX = convolution(
         h_BPD, word_BWD, parent_BWX, label_BWR, word_BPW
       )
+      h_BPD = h_BPD + message_BPD
+      heard_BWX += own_BWX / self.spec.depth
+    heard_BQM = jnp.einsum("BSW,BWX,BRX->BSR", word_BSW, heard_BWX, word_BSW)
+    publish(self, "heard_BQM", view.if_parsed(heard_BQM, 0.0))
     told_BPD = h_BPD - first_BPD
     if self.spec.nodes == "words":
       return word_BSW @ told_BPD

@@ -12,6 +12,7 @@ from models_under_test import check_part
 
 from jaxsyn.errors import InputError
 from jaxsyn.syntax.graph_block import GraphBlock, parents_BWX
+from jaxsyn.syntax.maps import COLLECTION, Maps
 
 RNG = np.random.default_rng(0)
 D = 6
@@ -111,6 +112,21 @@ def test_against_loops(nodes, gates, at, depth):
     atol=5e-5,
     rtol=1e-5,
   )
+
+
+def test_what_is_drawn_is_who_is_heard():
+  spec = GraphBlock(depth=2, gates=False)
+  _, state = spec.make(WHERE).apply(
+    drawn(spec), X, VIEW, method="embed", mutable=[COLLECTION]
+  )
+  (found,) = Maps.of(state).find(kind="heard_BQM")
+  for b, q, m, head, one, other in graph.pairs():
+    there = {w for w in graph.SENTENCES[b][2] if w >= 0}
+    near = min(one, other) >= 0 and (
+      parent_of(head, one, there) == other
+      or parent_of(head, other, there) == one
+    )
+    assert found.value[b, q, m] == (near and graph.parsed(b)), (b, q, m)
 
 
 def test_a_parent_without_subwords_is_passed_over():

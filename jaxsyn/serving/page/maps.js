@@ -7,6 +7,7 @@ const MEANINGS = {
   weighting: "times the scores",
   bias: "added to the scores",
   near: "who is looked at",
+  heard: "how open gates are",
   turned: "what a turn leaves of the score",
   parse: "how likely each is the parent",
 };
