@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 
 LINE = "the old duck will often carry a bell ."
 OTHER = "the farmer sees it ."
+LONG = "the old duck will often carry a bell and the farmer sees it"  # 13 words
 
 
 @pytest.fixture(scope="module")
@@ -115,19 +116,27 @@ def parse_of(page):
   return conllu_text.attach(blocks, LINE)
 
 
-def lead(page, child, to):
-  """Takes the arc of a word by its dot, and leads it to a word, or the root."""
+def lead(page, child, to, above=0):
+  """Takes the arc of a word by its dot, and leads it to a word, or the root.
+
+  Returns:
+    where the mouse is then: so many pixels above the middle of the word.
+  """
   dot = page.locator(f"[data-child='{child}'] circle.dot").bounding_box()
   if to == "root":
     line = page.locator(".roots").bounding_box()
     end = (line["x"] + 150, line["y"] - 6)
   else:
     word = page.locator("text.word").nth(to).bounding_box()
-    end = (word["x"] + word["width"] / 2, word["y"] + word["height"] / 2)
+    end = (
+      word["x"] + word["width"] / 2,
+      word["y"] + word["height"] / 2 - above,
+    )
   page.mouse.move(dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2)
   page.mouse.down()
   page.mouse.move(*end, steps=5)
   page.mouse.up()
+  return end
 
 
 @pytest.mark.parametrize("width", [400, 1000, 1600])
@@ -187,7 +196,12 @@ def test_a_circle_is_refused_and_a_root_may_be_another(opened):
   root = next(w for w, head in enumerate(given.head_W) if head == w)
   below = next(w for w, h in enumerate(given.head_W) if h == root and w != root)
   lead(page, root, below)
-  expect(page.locator("#status")).to_contain_text("each other's parent")
+  words = LINE.split()
+  low, high = f"“{words[below]}”", f"“{words[root]}”"
+  expect(page.locator("#status")).to_have_text(
+    f"{low} is below {high}: that would be a circle. First move {low} to a word "
+    f"that is not below {high}, or to root."
+  )
   assert parse_of(page) == given
   lead(page, below, "root")
   is_done(page)
@@ -260,6 +274,12 @@ def test_attention_is_shown_beside_what_a_part_makes(opened, address):
   page.locator("button.head").nth(weighting["heads"][0]).click()
   pressed = page.locator("button.head[aria-pressed=true]")
   expect(pressed).to_have_count(1)
+  # Counted from 0, as in the answer.
+  number = weighting["heads"][0]
+  expect(pressed).to_contain_text(f"head {number}")
+  expect(page.get_by_label("Layer").locator("option")).to_have_text(["0"])
+  captions = page.locator(".maps figcaption b")
+  expect(captions.first).to_have_text(f"Attention of head {number}")
   attention, matrix = page.locator(".maps table.map").all()
   own = next(
     one
@@ -275,6 +295,123 @@ def test_attention_is_shown_beside_what_a_part_makes(opened, address):
   attention.locator("tbody td").first.hover()
   words = (own["rows"][0], own["columns"][0])
   expect(page.locator(".maps output").first).to_contain_text(" → ".join(words))
+
+
+@pytest.mark.parametrize("width", [1000, 1600])
+def test_matrices_are_whole(opened, width):
+  """Of two runs, beside each other where the window is wide; of 13 words."""
+  page = opened(viewport={"width": width, "height": 900})
+  ask(page, LONG, "gru_global")
+  expect(page.locator(".maps table.map")).to_have_count(3)
+  for box in page.locator(".maps .scroll").all():
+    assert box.evaluate("it => it.scrollWidth - it.clientWidth") <= 0
+
+
+def test_what_scrolls_shows_at_which_edge(opened):
+  page = opened(viewport={"width": 400, "height": 900})
+  ask(page, LONG)
+  arcs = page.locator("#arcs")
+  shades = (
+    "it => ['::before', '::after'].map(e => getComputedStyle(it, e).opacity)"
+  )
+  for to, shown in ((0, ["0", "1"]), (40, ["1", "1"]), (9999, ["1", "0"])):
+    arcs.evaluate("(it, to) => it.scrollTo({left: to})", to)
+    page.wait_for_function(
+      f"([it, shown]) => ({shades})(it).join() === shown",
+      arg=[arcs.element_handle(), ",".join(shown)],
+      timeout=5000,
+    )
+  ask(page, OTHER)  # which has room
+  expect(arcs).not_to_have_class(re.compile("more"))
+
+
+def test_an_empty_page_says_what_it_wants(opened, address):
+  page = opened()
+  runs = page.request.get(f"{address}/runs").json()["runs"]
+  pairs = [
+    f"{run['name']} ({run['languages']['source']} to {run['languages']['target']})"
+    for run in runs
+  ]
+  expect(page.get_by_label("Run").locator("option")).to_have_text(pairs)
+  beside = page.get_by_label("Beside it").locator("option")
+  expect(beside).to_have_text(["nothing", *pairs])
+  expect(page.get_by_label("Sentence")).to_have_attribute(
+    "placeholder", re.compile("^A sentence in ")
+  )
+
+
+def told_of_languages(route, source):
+  """The server's runs, as if they read another language."""
+  told = route.fetch().json()
+  for run in told["runs"]:
+    run["languages"]["source"] = source
+  route.fulfill(json=told)
+
+
+@pytest.mark.parametrize(
+  "source, words",
+  [
+    ("en", r"A sentence in English, as in: Two young men .*\."),
+    ("de", r"A sentence in German, as in: Zwei junge .*\."),
+    ("is", "A sentence in Icelandic"),
+    ("no code", "A sentence in no code"),
+    ("", "A sentence"),
+  ],
+)
+def test_an_example_is_of_the_runs_language(opened, source, words):
+  page = opened()
+  page.route("**/runs", lambda route: told_of_languages(route, source))
+  page.reload()
+  expect(page.get_by_label("Sentence")).to_have_attribute(
+    "placeholder", re.compile(f"^{words}$")
+  )
+
+
+def test_what_a_moved_arc_did_not_change(opened):
+  """Said of each run by what it reads, and not of a move that is refused."""
+  page = opened()
+  ask(page, LINE, "gru_global")
+  given = parse_of(page).head_W
+  child = next(w for w, head in enumerate(given) if head > w + 1)
+  lead(page, child, child + 1)
+  expect(page.locator("#changed")).to_have_text("1 word has another parent")
+  is_done(page)
+  reads_none = page.locator(".answer", has_text="gru_global").locator(".before")
+  expect(reads_none).to_have_text("This run reads no tree.")
+  root = next(w for w, head in enumerate(given) if head == w)
+  lead(page, root, next(w for w, h in enumerate(given) if h == root != w))
+  expect(page.locator("#status")).to_contain_text("that would be a circle")
+  expect(reads_none).to_be_hidden()
+
+
+def test_arcs_are_drawn_clearly(opened):
+  """Labels lie over all lines; what a resting mouse lies on is not chosen."""
+  page = opened()
+  ask(page, LINE)
+  given = parse_of(page).head_W
+  child = next(w for w, head in enumerate(given) if head > w + 1)
+  group = page.locator("#arcs svg > g")
+  kinds = group.evaluate_all("all => all.map(it => it.classList[0])")
+  assert kinds == sorted(kinds) and set(kinds) == {"arc", "label"}
+  page_colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+  rect = page.locator("g.label rect").first
+  assert rect.evaluate("it => getComputedStyle(it).fill") == page_colour
+  x, y = lead(page, child, child + 1, above=20)  # on the arc of that word
+  expect(page.locator("#changed")).to_have_text("1 word has another parent")
+  is_done(page)
+  thick = "() => [...document.querySelectorAll('.arc .line')].some("
+  thick += "line => getComputedStyle(line).strokeWidth === '2.6px')"
+  assert not page.evaluate(thick)
+  page.mouse.move(x + 1, y)
+  page.wait_for_function(thick, timeout=5000)
+
+
+def test_subwords_begin_lightly(opened):
+  page = opened()
+  ask(page, LINE)
+  labels = page.locator(".maps th")
+  assert "▁" not in "".join(labels.all_text_contents())
+  assert page.locator(".maps th i.beginning").count() >= 2 * len(LINE.split())
 
 
 def test_what_is_typed_is_text(opened):
