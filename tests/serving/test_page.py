@@ -314,13 +314,14 @@ def test_what_scrolls_shows_at_which_edge(opened):
   shades = (
     "it => ['::before', '::after'].map(e => getComputedStyle(it, e).opacity)"
   )
-  for to, shown in ((0, ["0", "1"]), (40, ["1", "1"]), (9999, ["1", "0"])):
+  for to, edges, shown in (
+    (0, "scroll more-right", ["0", "1"]),
+    (40, "scroll more-left more-right", ["1", "1"]),
+    (9999, "scroll more-left", ["1", "0"]),
+  ):
     arcs.evaluate("(it, to) => it.scrollTo({left: to})", to)
-    page.wait_for_function(
-      f"([it, shown]) => ({shades})(it).join() === shown",
-      arg=[arcs.element_handle(), ",".join(shown)],
-      timeout=5000,
-    )
+    expect(arcs).to_have_class(re.compile(f"^{edges}( rests)?$"))
+    assert arcs.evaluate(shades) == shown
   ask(page, OTHER)  # which has room
   expect(arcs).not_to_have_class(re.compile("more"))
 
@@ -399,11 +400,12 @@ def test_arcs_are_drawn_clearly(opened):
   x, y = lead(page, child, child + 1, above=20)  # on the arc of that word
   expect(page.locator("#changed")).to_have_text("1 word has another parent")
   is_done(page)
-  thick = "() => [...document.querySelectorAll('.arc .line')].some("
-  thick += "line => getComputedStyle(line).strokeWidth === '2.6px')"
-  assert not page.evaluate(thick)
+  thick = "all => all.some(it => getComputedStyle(it).strokeWidth === '2.6px')"
+  lines = page.locator(".arc .line")
+  assert not lines.evaluate_all(thick)
   page.mouse.move(x + 1, y)
-  page.wait_for_function(thick, timeout=5000)
+  expect(page.locator("#arcs")).not_to_have_class(re.compile("rests"))
+  assert lines.evaluate_all(thick)
 
 
 def test_subwords_begin_lightly(opened):

@@ -181,6 +181,7 @@ function cell(kind, content, scope) {
 function beginning() {
   const mark = document.createElement("i");
   mark.className = "beginning";
+  mark.textContent = "_";
   return mark;
 }
 
