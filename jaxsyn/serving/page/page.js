@@ -9,10 +9,10 @@ import { Tree } from "./tree.js";
 const $ = (id) => document.getElementById(id);
 const SIDES = ["left", "right"];
 const EXAMPLES = {
-  cs: "Dva mladí muži hrají v parku fotbal.",
-  de: "Zwei junge Männer spielen im Park Fußball.",
-  en: "Two young men are playing football in the park.",
-  fr: "Deux jeunes hommes jouent au football dans le parc.",
+  cs: "Dva muži hrají fotbal.",
+  de: "Zwei Männer spielen Fußball.",
+  en: "Two men play football.",
+  fr: "Deux hommes jouent au football.",
 };
 
 const page = {
