@@ -2,18 +2,13 @@
 
 import { draw } from "./arcs.js";
 import { watch } from "./edges.js";
+import { languages, wanted } from "./languages.js";
 import { choose, show } from "./maps.js";
 import * as server from "./server.js";
 import { Tree } from "./tree.js";
 
 const $ = (id) => document.getElementById(id);
 const SIDES = ["left", "right"];
-const EXAMPLES = {
-  cs: "Dva muži hrají fotbal.",
-  de: "Zwei Männer spielen Fußball.",
-  en: "Two men play football.",
-  fr: "Deux hommes jouent au football.",
-};
 
 const page = {
   runs: [],
@@ -67,25 +62,8 @@ function named(name) {
   return between ? `${name} (${between})` : name;
 }
 
-function languages({ languages: { source, target } = {} }) {
-  return source && target ? `${source} to ${target}` : "";
-}
-
-// What the first run wants.
 function suggest() {
-  const code = runOf($("left").value)?.languages?.source ?? "";
-  const example = EXAMPLES[code];
-  let words = "A sentence";
-  if (code) words += ` in ${inEnglish(code)}`;
-  $("text").placeholder = example ? `${words}, as in: ${example}` : words;
-}
-
-function inEnglish(code) {
-  try {
-    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
-  } catch {
-    return code;  // no code of a language
-  }
+  $("text").placeholder = wanted(runOf($("left").value) ?? {});
 }
 
 // The sentence that was typed, with the tree of a run's parser.
