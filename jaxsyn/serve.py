@@ -5,10 +5,11 @@
   curl -s localhost:8080/translate -d '{"text": "Two men play football."}'
 
 A run is FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME, or NAME=FOLDER; of an ensemble
-several with commas. It listens at once, and answers when the programs of usual
-sizes are compiled: then the address is printed, and GET /health says "ok". SIGTERM
-and Ctrl-C end it when what is being answered is answered. Paths, limits, and how to
-stand behind a proxy: docs/serving.md.
+several with commas. It listens at once, at an address that it says on standard
+error, and answers when the programs of usual sizes are compiled (minutes the first
+time; --compile 0: none): then the address is printed, and GET /health says "ok".
+SIGTERM and Ctrl-C end it when what is being answered is answered. Paths, limits, and
+how to stand behind a proxy: docs/serving.md.
 """
 
 from __future__ import annotations
@@ -64,16 +65,28 @@ def _main(values: flags.FlagValues) -> None:
     if why := one.reading.why_no_parser:
       print(f"{one.name}: no raw text is parsed: {why}", file=sys.stderr)
 
+  url = server.url_of(listening)
+
+  def compiled(done: int, sizes: int) -> None:
+    if not done:
+      print(
+        f"listening at {url}; compiling {sizes} sizes, until then it answers "
+        "503; --compile 0 starts without",
+        file=sys.stderr,
+        flush=True,
+      )
+    service.compiled = (done, sizes)
+
   def ready() -> None:
     names = ", ".join(service.runs)
-    print(f"serving {names} at {server.url_of(listening)}", flush=True)
+    print(f"serving {names} at {url}", flush=True)
 
   doors = Doors(values.host, values.allowed_hosts, values.origins)
   server.serve(
     server.made(service, doors, proxies=",".join(values.proxies)),
     listening,
     prepare=lambda: warm.prepare(
-      [*service.worker.desks.values()], values.compile
+      [*service.worker.desks.values()], values.compile, compiled
     ),
     ready=ready,
   )
@@ -114,7 +127,7 @@ def define_flags() -> None:
     64,
     Range(0, 2**16),
     "Programs for sentences of up to so many subwords are compiled before the "
-    "first answer; 0: none.",
+    "first answer; 0: none, each is when a sentence first needs it.",
   )
   list_flag(
     "allowed_hosts",

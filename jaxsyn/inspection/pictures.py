@@ -202,5 +202,6 @@ def matrices(
 
 
 def _short(labels: Sequence[str]) -> list[str]:
-  """A link or a babbled word must not take the page."""
-  return [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]
+  """A link or a babbled word must not take the page; "▁" is a heavy bar."""
+  light = [label.replace("▁", "_") for label in labels]
+  return [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in light]

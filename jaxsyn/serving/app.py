@@ -87,8 +87,8 @@ class _Paths:
       raise HTTPException(404, "there is no page here; see /runs.") from None
 
   async def health(self, request: Request) -> Response:
-    state = self._service.state
-    return as_json({"status": state}, 200 if state == "ok" else 503)
+    told = self._service.health
+    return as_json(told, 200 if told["status"] == "ok" else 503)
 
   async def metrics(self, request: Request) -> Response:
     return Response(

@@ -35,6 +35,8 @@ class Service:
     limits: of requests.
     metrics: of what was done.
     state: whether it answers.
+    compiled: of the sizes that are compiled before it answers, how many are, and
+      how many they are; (0, 0): nobody has said.
     worker: that does the work.
   """
 
@@ -51,6 +53,7 @@ class Service:
     self.runs = {run.name: run for run in runs}
     self.limits, self.metrics = limits, Metrics()
     self.state: State = "starting"
+    self.compiled = (0, 0)
     self.worker = Worker(
       runs, queue=limits.queue, together=together, watch=self.metrics
     )
@@ -66,6 +69,14 @@ class Service:
       "Programs compiled so far.",
       lambda: sum(run.session.compilations for run in runs),
     )
+
+  @property
+  def health(self) -> dict[str, Any]:
+    """Its state, and of one that starts how far it is."""
+    compiled, sizes = self.compiled
+    if self.state == "starting" and sizes:
+      return {"status": self.state, "compiled": compiled, "sizes": sizes}
+    return {"status": self.state}
 
   def described(self) -> dict[str, Any]:
     """What clients are told of the server."""
@@ -148,8 +159,14 @@ class Service:
 
   def check_ready(self) -> None:
     """Raises Refused unless requests are answered."""
-    if self.state != "ok":
-      raise Refused(503, f"the server is {self.state}.", retry_after=5 * _AGAIN)
+    if self.state == "ok":
+      return
+    compiled, sizes = self.compiled
+    is_told = self.state == "starting" and sizes
+    far = f": {compiled} of {sizes} sizes are compiled" if is_told else ""
+    raise Refused(
+      503, f"the server is {self.state}{far}.", retry_after=5 * _AGAIN
+    )
 
   async def within(self, work: Awaitable[T]) -> T:
     """What comes of work; raises Refused where it takes too long."""

@@ -5,6 +5,7 @@ Before this file: `runs`, `batching`. After it: the command `jaxsyn.serve`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -18,22 +19,44 @@ from jaxsyn.serving.batching import Desk
 from jaxsyn.session import Session
 
 
-def prepare(desks: Sequence[Desk], longest: int) -> None:
+def prepare(
+  desks: Sequence[Desk],
+  longest: int,
+  tell: Callable[[int, int], None] = lambda compiled, sizes: None,
+) -> None:
   """Compiles what translates and inspects sentences up to a length.
+
+  Short sentences come first, and one alone before several: what a short sentence
+  needs of every run is there before anything else.
 
   Args:
     desks: of the runs.
     longest: subwords of a sentence, the end sign included; 0: nothing.
+    tell: called with how many sizes are compiled, and how many will be: at the
+      beginning, and after each. Not called where there are none.
   """
-  work = [one for desk in desks for one in _work(desk, longest)]
-  with progress.bar("compiling", total=len(work), unit="size") as bar:
-    for make in work:
-      make()
+  sizes = [size for desk in desks for size in _sizes(desk, longest)]
+  sizes.sort(key=lambda size: (size.width, size.sentences))
+  if sizes:
+    tell(0, len(sizes))
+  with progress.bar("compiling", total=len(sizes), unit="size") as bar:
+    for compiled, size in enumerate(sizes, 1):
+      size.make()
+      tell(compiled, len(sizes))
       bar.advance()
 
 
-def _work(desk: Desk, longest: int) -> Iterator[Callable[[], Any]]:
-  """Functions that each compile a size."""
+@dataclasses.dataclass(frozen=True)
+class _Size:
+  """A size of a batch: padded subwords of a sentence, sentences; who makes it."""
+
+  width: int
+  sentences: int
+  make: Callable[[], Any]
+
+
+def _sizes(desk: Desk, longest: int) -> Iterator[_Size]:
+  """What a run needs."""
   session, width = desk.run.session, SHORTEST
   while width <= longest:
     example = _example(session, width)
@@ -41,12 +64,14 @@ def _work(desk: Desk, longest: int) -> Iterator[Callable[[], Any]]:
     for number in range(1, desk.most + 1):
       new = session.sizes([example] * number)
       if not new <= known:
-        yield functools.partial(session.compile, [example] * number)
+        make = functools.partial(session.compile, [example] * number)
+        yield _Size(width, number, make)
       known |= new
     # Of several lengths: programs that move them to fewer places are made too.
-    yield functools.partial(session.search, _mixed(session, width, desk.most))
+    mixed = _mixed(session, width, desk.most)
+    yield _Size(width, desk.most, functools.partial(session.search, mixed))
     if len(session.members) == 1:
-      yield functools.partial(_look, desk, example)
+      yield _Size(width, 1, functools.partial(_look, desk, example))
     width *= 2
 
 

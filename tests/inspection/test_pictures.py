@@ -84,6 +84,18 @@ def test_a_grid_of_heads_has_room_for_all():
     assert image.std() > 0.01 and max(image.shape) < 6000
 
 
+def test_subwords_begin_lightly():
+  """ "▁" of a font is a heavy bar; the text of a file keeps it."""
+  names = ("▁the", "▁", "du", "ck▁")
+  own = dataclasses.replace(
+    shown(np.ones((1, 4, 4))), rows=names, columns=names
+  )
+  axes = pictures.picture(own).axes[0]
+  for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+    assert [label.get_text() for label in labels] == ["_the", "_", "du", "ck_"]
+  assert own.rows == names
+
+
 def test_heads_with_one_matrix_share_a_panel():
   same = shown(np.ones((3, 2, 2)), "tree_scaled", "weighting")
   (panel,) = pictures.panels(same)

@@ -1,4 +1,10 @@
-"""Two tiny runs, served in this process."""
+"""Two tiny runs, served in this process; and the page of a server of its own."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
 
 import pytest
 from asked_services import Asked
@@ -42,3 +48,60 @@ def made(served):
 def ask(made):
   """A service with the usual limits."""
   return made()
+
+
+@pytest.fixture(scope="session")
+def address(runs, users_environment):
+  """Of a server of two runs, in a process of its own."""
+  names = ("pascal", "gru_global")
+  command = [sys.executable, "-m", "jaxsyn", "serve", "--port", "0"]
+  server = subprocess.Popen(
+    [*command, "--compile", "0", *(f"{name}={runs[name]}" for name in names)],
+    stdout=subprocess.PIPE,
+    text=True,
+    env=users_environment,
+  )
+  try:
+    for line in server.stdout:
+      if found := re.search(r"http://\S+", line):
+        yield found[0]
+        break
+    else:
+      pytest.fail("the server did not begin")
+  finally:
+    server.send_signal(signal.SIGTERM)
+    server.wait(60)
+
+
+@pytest.fixture(scope="module")
+def browser():
+  """Of a module: while it is open, nothing else may run a loop of asyncio."""
+  from page_under_test import CHROMIUM, playwright
+
+  with playwright.sync_playwright() as player:
+    browser = player.chromium.launch(
+      executable_path=CHROMIUM, args=["--no-sandbox"]
+    )
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def opened(browser, address):
+  """A function query, how -> the page; what it logs or throws is a fault."""
+  told, pages = [], contextlib.ExitStack()
+
+  def open_page(query="", **how):
+    page = pages.enter_context(
+      contextlib.closing(browser.new_page(**{"reduced_motion": "reduce"} | how))
+    )
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("console", lambda message: told.append(message.text))
+    page.goto(f"{address}/{query}")
+    return page
+
+  with pages:
+    yield open_page
+  # What the server refuses is logged by the browser itself.
+  known = ("status of 422", "net::ERR_FAILED")
+  assert [one for one in told if not any(why in one for why in known)] == []

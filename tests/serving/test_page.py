@@ -1,94 +1,22 @@
 """The page in a real browser, of a real server: what is seen, moved and typed."""
 
-import contextlib
 import re
-import shutil
-import signal
-import subprocess
-import sys
 
 import pytest
+from page_under_test import (
+  LINE,
+  NEEDS_CHROMIUM,
+  OTHER,
+  ask,
+  expect,
+  is_done,
+  lead,
+  parse_of,
+)
 
-from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.session import Session
 
-playwright = pytest.importorskip("playwright.sync_api")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-expect = playwright.expect
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
-
-LINE = "the old duck will often carry a bell ."
-OTHER = "the farmer sees it ."
-
-
-@pytest.fixture(scope="module")
-def address(runs, users_environment):
-  """Of a server of two runs, in a process of its own."""
-  names = ("pascal", "gru_global")
-  command = [sys.executable, "-m", "jaxsyn", "serve", "--port", "0"]
-  server = subprocess.Popen(
-    [*command, "--compile", "0", *(f"{name}={runs[name]}" for name in names)],
-    stdout=subprocess.PIPE,
-    text=True,
-    env=users_environment,
-  )
-  try:
-    for line in server.stdout:
-      if found := re.search(r"http://\S+", line):
-        yield found[0]
-        break
-    else:
-      pytest.fail("the server did not begin")
-  finally:
-    server.send_signal(signal.SIGTERM)
-    server.wait(60)
-
-
-@pytest.fixture(scope="module")
-def browser():
-  with playwright.sync_playwright() as player:
-    browser = player.chromium.launch(
-      executable_path=CHROMIUM, args=["--no-sandbox"]
-    )
-    yield browser
-    browser.close()
-
-
-@pytest.fixture
-def opened(browser, address):
-  """A function query, how -> the page; what it logs or throws is a fault."""
-  told, pages = [], contextlib.ExitStack()
-
-  def open_page(query="", **how):
-    page = pages.enter_context(
-      contextlib.closing(browser.new_page(**{"reduced_motion": "reduce"} | how))
-    )
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("console", lambda message: told.append(message.text))
-    page.goto(f"{address}/{query}")
-    return page
-
-  with pages:
-    yield open_page
-  # What the server refuses is logged by the browser itself.
-  known = ("status of 422", "net::ERR_FAILED")
-  assert [one for one in told if not any(why in one for why in known)] == []
-
-
-def is_done(page):
-  expect(page.locator("#status")).to_have_text(
-    re.compile(r"^(Translated|Not translated)"), timeout=120_000
-  )
-  expect(page.locator("#answers [aria-busy=true]")).to_have_count(0)
-
-
-def ask(page, line, right=""):
-  page.get_by_label("Beside it").select_option(right)
-  page.get_by_label("Sentence").fill(line)
-  page.get_by_role("button", name="Translate", exact=True).click()
-  is_done(page)
+pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -106,46 +34,6 @@ def nbest(page, side=0):
 def of_session(session, source):
   (found,) = session([source])
   return [(one.text or "(nothing)", round(one.score, 3)) for one in found]
-
-
-def parse_of(page):
-  """The tree that the page would send."""
-  block = page.get_by_label("A tree of your own").input_value()
-  blocks = conllu.blocks_of_text(block + "\n\n", "page")
-  return conllu_text.attach(blocks, LINE)
-
-
-def lead(page, child, to):
-  """Takes the arc of a word by its dot, and leads it to a word, or the root."""
-  dot = page.locator(f"[data-child='{child}'] circle.dot").bounding_box()
-  if to == "root":
-    line = page.locator(".roots").bounding_box()
-    end = (line["x"] + 150, line["y"] - 6)
-  else:
-    word = page.locator("text.word").nth(to).bounding_box()
-    end = (word["x"] + word["width"] / 2, word["y"] + word["height"] / 2)
-  page.mouse.move(dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2)
-  page.mouse.down()
-  page.mouse.move(*end, steps=5)
-  page.mouse.up()
-
-
-@pytest.mark.parametrize("width", [400, 1000, 1600])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_laid_out_and_accessible(opened, width, scheme):
-  page = opened(
-    viewport={"width": width, "height": 900},
-    color_scheme=scheme,
-  )
-  ask(page, LINE, "gru_global")
-  page.get_by_text("Parents as a table").last.click()
-  page.get_by_text("CoNLL-U", exact=True).click()
-  for summary in page.get_by_text("n-best list").all():
-    summary.click()
-  wide = "document.documentElement.scrollWidth - innerWidth"
-  assert page.evaluate(wide) <= 0
-  found = axe.Axe().run(page).response["violations"]
-  assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
 
 
 def test_a_translation_is_the_sessions(opened, session):
@@ -187,7 +75,12 @@ def test_a_circle_is_refused_and_a_root_may_be_another(opened):
   root = next(w for w, head in enumerate(given.head_W) if head == w)
   below = next(w for w, h in enumerate(given.head_W) if h == root and w != root)
   lead(page, root, below)
-  expect(page.locator("#status")).to_contain_text("each other's parent")
+  words = LINE.split()
+  low, high = f"“{words[below]}”", f"“{words[root]}”"
+  expect(page.locator("#status")).to_have_text(
+    f"{low} is below {high}: that would be a circle. First move {low} to a word "
+    f"that is not below {high}, or to root."
+  )
   assert parse_of(page) == given
   lead(page, below, "root")
   is_done(page)
@@ -260,6 +153,12 @@ def test_attention_is_shown_beside_what_a_part_makes(opened, address):
   page.locator("button.head").nth(weighting["heads"][0]).click()
   pressed = page.locator("button.head[aria-pressed=true]")
   expect(pressed).to_have_count(1)
+  # Counted from 0, as in the answer.
+  number = weighting["heads"][0]
+  expect(pressed).to_contain_text(f"head {number}")
+  expect(page.get_by_label("Layer").locator("option")).to_have_text(["0"])
+  captions = page.locator(".maps figcaption b")
+  expect(captions.first).to_have_text(f"Attention of head {number}")
   attention, matrix = page.locator(".maps table.map").all()
   own = next(
     one
@@ -285,13 +184,6 @@ def test_what_is_typed_is_text(opened):
   expect(page.locator("#answers img, #tree img, #panels img")).to_have_count(0)
   found = page.locator("text.word").all_text_contents()
   assert "".join(found) == re.sub(r"\s", "", line)
-
-
-def test_long_and_odd_lines(opened):
-  page = opened()
-  for line in ("。", "😀 \u0301", "word " * 60, "a" * 1900):
-    ask(page, line)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
 def test_no_server(opened):

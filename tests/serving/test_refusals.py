@@ -242,6 +242,24 @@ def test_before_and_after(made):
     assert ask("/runs").status_code == 200
 
 
+def test_how_far_a_starting_server_is(made):
+  ask = made(works=False)
+  ask.service.state, ask.service.compiled = "starting", (5, 18)
+  answer = ask("/health")
+  assert answer.status_code == 503
+  assert answer.json() == {"status": "starting", "compiled": 5, "sizes": 18}
+  for path in ("/translate", "/parse", "/inspect"):
+    answer = ask(path, {"text": LINE})
+    assert answer.status_code == 503
+    assert answer.json() == {
+      "error": "the server is starting: 5 of 18 sizes are compiled."
+    }
+  for state, status in (("ok", 200), ("ending", 503)):
+    ask.service.state = state
+    answer = ask("/health")
+    assert (answer.status_code, answer.json()) == (status, {"status": state})
+
+
 def test_a_fault_of_ours_is_in_the_log_alone(made, monkeypatch, caplog):
   ask = made(works=False)
   monkeypatch.setattr(ask.service, "runs", {"pascal": None})

@@ -1,6 +1,7 @@
 """Other searches and ensembles behind the server, and what is compiled before."""
 
 import asyncio
+import functools
 import json
 
 import numpy as np
@@ -69,7 +70,11 @@ def test_an_ensemble_translates_and_is_not_looked_into(opened, runs):
 
 def test_what_is_usual_is_compiled_before(opened, runs):
   ask, run = opened(runs["pascal"], beam=2)
-  warm.prepare([*ask.service.worker.desks.values()], 16)
+  told = []
+  warm.prepare(
+    [*ask.service.worker.desks.values()], 16, lambda *one: told.append(one)
+  )
+  assert told == [(done, 4) for done in range(5)]
   session = run.session
   made = session.compilations
   assert made == 4  # to read and to search, of one place and of eight
@@ -78,6 +83,43 @@ def test_what_is_usual_is_compiled_before(opened, runs):
     answer = ask("/translate", {"texts": [lines[i % 3] for i in range(number)]})
     assert answer.status_code == 200
   assert session.compilations == made
+
+
+def test_a_short_sentence_is_ready_first_of_every_run(made, monkeypatch):
+  """Of both runs alone, then several together, then longer ones likewise."""
+  desks = [*made(works=False).service.worker.desks.values()]
+  begun = []
+
+  def note(run, what, examples):
+    subwords = max(run.session._translate.subwords(one) for one in examples)
+    begun.append((subwords > 16, len(examples), what, run.name))
+
+  for run in (desk.run for desk in desks):
+    for what in ("compile", "search"):
+      told = functools.partial(note, run, what)
+      monkeypatch.setattr(run.session, what, told)
+    monkeypatch.setattr(
+      run.inspector,
+      "maps",
+      lambda params, examples, _, run=run: note(run, "look", examples) or (),
+    )
+  warm.prepare(desks, 32)
+  assert [one[:2] for one in begun] == sorted(one[:2] for one in begun)
+  alone = {
+    (False, 1, what, desk.run.name)
+    for desk in desks
+    for what in ("compile", "look")
+  }
+  assert set(begun[:4]) == alone
+  assert {name for *_, name in begun[4:6]} == {desk.run.name for desk in desks}
+  assert begun[-1][0] and begun[-1][1] == 8
+
+
+def test_nothing_is_compiled_where_nobody_wants_it(ask):
+  told = []
+  desks = [*ask.service.worker.desks.values()]
+  warm.prepare(desks, 0, lambda *one: told.append(one))
+  assert told == []
 
 
 def test_the_benchmark_of_load(ask):

@@ -193,6 +193,39 @@ def test_it_starts_and_ends_amid_work(runs, environment, number):
     process.wait()
 
 
+def test_it_says_its_address_before_it_compiles(runs, environment):
+  """And how far it is; --compile 16 is a few sizes of a tiny run."""
+  command = [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
+  process = subprocess.Popen(
+    [*command, "--port=0", "--compile=16", "--together=2"],
+    env=environment | {"PYTHONUNBUFFERED": "1"},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  try:
+    line = process.stderr.readline()
+    found = re.fullmatch(
+      r"listening at http://127\.0\.0\.1:(\d+); compiling (\d+) sizes, until then "
+      r"it answers 503; --compile 0 starts without\n",
+      line,
+    )
+    assert found, line + process.stderr.read()
+    client = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=300)
+    client.request("GET", "/health")
+    told = json.load(client.getresponse())
+    # It is not compiled in the moment that this asks.
+    assert told["status"] == "starting" and told["sizes"] == int(found[2]) > 1
+    assert 0 <= told["compiled"] <= told["sizes"]
+    ready = process.stdout.readline()
+    assert ready == f"serving it at http://127.0.0.1:{found[1]}\n"
+    client.request("GET", "/health")
+    assert json.load(client.getresponse()) == {"status": "ok"}
+  finally:
+    process.kill()
+    process.wait()
+
+
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
 def test_the_second_ctrl_c_ends_it_at_once(runs, environment, before):
   command = [sys.executable, "-m", "jaxsyn", "serve", str(runs["pascal"])]

@@ -24,24 +24,44 @@ export function draw(box, tree, { move, say, changed }) {
   );
   const word = tree.words.map((form, i) => text(form, x[i], base + 18, { class: "word" }));
   svg.append(...word);
+  const labels = [];  // in front of all lines, which would run through them
   const ends = endsOf(tree, arcs, x);
   const drag = new Drag(box, svg, { tree, x, base, word, move, say });
   arcs.forEach((arc, number) => {
     const { from, to } = ends[number];
     const y = base - STEP * levels[number];
     const path = arch(from, to, y, base - 2);
-    const own = { path, label: tree.relations[arc.child], x: (from + to) / 2, y: y - 4 };
-    svg.append(drawn(arc.child, own, { x: from, y: base - 2 }, changed(arc.child), drag, { x: to, y: base - 2 }));
+    labels.push(labelled(tree.relations[arc.child], (from + to) / 2, y - 4));
+    svg.append(drawn(arc.child, path, { x: from, y: base - 2 }, changed(arc.child), drag, { x: to, y: base - 2 }));
   });
   tree.heads.forEach((head, child) => {
     if (head !== child || !tree.parsed) return;
-    const own = { path: `M${x[child]} ${TOP - 8}V${base - 2}`, label: "", x: 0, y: 0 };
-    svg.append(drawn(child, own, { x: x[child], y: TOP - 8 }, changed(child), drag, { x: x[child], y: base - 2 }));
+    const path = `M${x[child]} ${TOP - 8}V${base - 2}`;
+    svg.append(drawn(child, path, { x: x[child], y: TOP - 8 }, changed(child), drag, { x: x[child], y: base - 2 }));
   });
+  svg.append(...labels);
   box.replaceChildren(svg);
+  rest(box);
 }
 
-function drawn(child, { path, label, x, y }, dot, changed, drag, tip) {
+// What lies under a mouse that rests is not pointed at.
+function rest(box) {
+  box.classList.add("rests");
+  box.onpointermove = ({ movementX, movementY }) => {
+    if (movementX || movementY) box.classList.remove("rests");
+  };
+}
+
+function labelled(relation, x, y) {
+  const [group, width] = [made("g", { class: "label" }), widthOf(relation, SMALL) + 6];
+  group.append(
+    made("rect", { x: x - width / 2, y: y - 11, width, height: 14 }),
+    text(relation, x, y, { class: "label" }),
+  );
+  return group;
+}
+
+function drawn(child, path, dot, changed, drag, tip) {
   const group = made("g", { class: changed ? "arc changed" : "arc", "data-child": child });
   group.append(
     made("path", { class: "line", d: path }),
@@ -50,7 +70,6 @@ function drawn(child, { path, label, x, y }, dot, changed, drag, tip) {
     made("circle", { class: "dot", cx: dot.x, cy: dot.y, r: DOT }),
     made("circle", { class: "hold", cx: dot.x, cy: dot.y, r: REACH }),
   );
-  if (label) group.append(text(label, x, y, { class: "label" }));
   drag.arcs.push({ child, group, dot, tip });
   return group;
 }

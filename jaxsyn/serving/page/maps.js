@@ -1,5 +1,7 @@
 // Attention and what parts make of it: an overview of heads, and matrices as tables.
 
+import { watch } from "./edges.js";
+
 const MOST = 6000;  // cells of a table; larger ones are pictures
 
 const MEANINGS = {
@@ -19,7 +21,7 @@ export function show(seen, panel, chosen) {
   choose(place, places, chosen.place ?? "encoder");
   const update = () => {
     const layers = unique(seen.attention.filter((one) => one.place === place.value).map((one) => one.layer));
-    choose(layer, layers, chosen.layer ?? layers[0], (own) => String(own + 1));
+    choose(layer, layers, chosen.layer ?? layers[0]);
     heads();
   };
   const heads = () => {
@@ -43,9 +45,9 @@ function matrices(seen, panel, chosen) {
   const attention = at(seen.attention, chosen).filter((one) => one.head === chosen.head);
   const weightings = at(seen.weightings, chosen).filter((one) => one.heads.includes(chosen.head));
   const figures = attention.map((one) =>
-    figure(one, `Attention of head ${one.head + 1}`, "of words, their subwords pooled"));
+    figure(one, `Attention of head ${one.head}`, "of words, their subwords pooled"));
   for (const one of weightings) {
-    const shared = one.heads.length > 1 ? "the same for several heads" : `of head ${chosen.head + 1}`;
+    const shared = one.heads.length > 1 ? "the same for several heads" : `of head ${chosen.head}`;
     figures.push(figure(one, `${one.part}: ${MEANINGS[one.kind] ?? one.kind}`, `of subwords, ${shared}`));
   }
   if (!weightings.length) {
@@ -67,7 +69,7 @@ function button(one, pressed, press) {
   element.className = "head";
   element.setAttribute("aria-pressed", pressed);
   const name = document.createElement("span");
-  name.textContent = [`head ${one.head + 1}`, ...one.parts].join(" ");
+  name.textContent = [`head ${one.head}`, ...one.parts].join(" ");
   element.append(picture(one, scale(one)), name);
   element.addEventListener("click", press);
   return element;
@@ -91,6 +93,8 @@ function figure(one, title, note) {
   const told = document.createElement("output");
   told.textContent = "\u00a0";
   const large = one.rows.length * one.columns.length > MOST;
+  if (large) element.className = "large";
+  watch(box);
   box.append(large ? picture(one, range, title) : table(one, range, title, told));
   element.append(caption, box, told);
   return element;
@@ -99,6 +103,9 @@ function figure(one, title, note) {
 function table(one, range, title, told) {
   const element = document.createElement("table");
   element.className = "map";
+  // By these style.css chooses how large a cell is.
+  element.style.setProperty("--columns", one.columns.length);
+  element.style.setProperty("--letters", Math.max(...one.rows.map((name) => name.length)));
   const head = element.createTHead().insertRow();
   const corner = document.createElement("td");
   head.append(corner, ...one.columns.map((name) => cell("th", name, "col")));
@@ -163,9 +170,20 @@ function cell(kind, content, scope) {
   const element = document.createElement(kind);
   element.scope = scope;
   const inner = document.createElement("span");
-  inner.textContent = content;
+  // "▁" stands where a word begins; as a letter it is a heavy bar.
+  content.split("▁").forEach((piece, i) => {
+    if (i) inner.append(beginning());
+    inner.append(piece);
+  });
   element.append(inner);
   return element;
+}
+
+function beginning() {
+  const mark = document.createElement("i");
+  mark.className = "beginning";
+  mark.textContent = "_";
+  return mark;
 }
 
 export function choose(select, values, wanted, name = String) {

@@ -1,6 +1,8 @@
 // The page: a sentence, its tree, and what one run or two make of both.
 
 import { draw } from "./arcs.js";
+import { watch } from "./edges.js";
+import { languages, wanted } from "./languages.js";
 import { choose, show } from "./maps.js";
 import * as server from "./server.js";
 import { Tree } from "./tree.js";
@@ -30,8 +32,9 @@ async function begin() {
   }
   const names = page.runs.map((run) => run.name);
   const asked = new URLSearchParams(location.search);
-  choose($("left"), names, asked.get("left") ?? names[0]);
-  choose($("right"), ["", ...names], asked.get("right") ?? names[1] ?? "", (name) => name || "nothing");
+  choose($("left"), names, asked.get("left") ?? names[0], named);
+  choose($("right"), ["", ...names], asked.get("right") ?? names[1] ?? "", (name) => (name ? named(name) : "nothing"));
+  suggest();
   $("text").value = asked.get("text") ?? "";
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -43,10 +46,24 @@ async function begin() {
     $("ask").requestSubmit();
   });
   for (const side of SIDES) $(side).addEventListener("change", () => page.text && translate());
+  $("left").addEventListener("change", suggest);
+  document.querySelectorAll(".scroll").forEach(watch);
   $("undo").addEventListener("click", () => changeTo(page.trees.slice(0, -1)));
   $("reset").addEventListener("click", () => changeTo([page.parsed]));
   $("take").addEventListener("click", take);
   if ($("text").value) translate();
+}
+
+const runOf = (name) => page.runs.find((run) => run.name === name);
+
+// A run with its languages.
+function named(name) {
+  const between = languages(runOf(name));
+  return between ? `${name} (${between})` : name;
+}
+
+function suggest() {
+  $("text").placeholder = wanted(runOf($("left").value) ?? {});
 }
 
 // The sentence that was typed, with the tree of a run's parser.
@@ -128,7 +145,7 @@ async function ask({ side, run }, source, signal) {
 
 function chosenRuns() {
   return SIDES
-    .map((side) => ({ side, run: page.runs.find((run) => run.name === $(side).value) }))
+    .map((side) => ({ side, run: runOf($(side).value) }))
     .filter(({ run }) => run);
 }
 
@@ -137,6 +154,7 @@ function arrange(busy = true) {
   for (const { side, run } of chosenRuns()) {
     if (!page.panels.has(side)) {
       const [answer, element] = [copy("answer"), copy("panel")];
+      element.querySelectorAll(".scroll").forEach(watch);
       page.panels.set(side, { name: "", answer, element, chosen: {}, first: null });
     }
     const panel = page.panels.get(side);
@@ -165,10 +183,9 @@ function setBusy(panel, busy) {
 }
 
 function about(run) {
-  const { source, target } = run.languages ?? {};
   const reads = run.tree === "none" ? "reads no tree" : `reads ${run.tree} trees`;
-  const languages = source && target ? `${source} to ${target}, ` : "";
-  return `${languages}system ${run.system}, which ${reads}; ${run.checkpoint}`;
+  const system = `system ${run.system}, which ${reads}; ${run.checkpoint}`;
+  return [languages(run), system].filter(Boolean).join(", ");
 }
 
 function fill(panel, run, seen) {
@@ -182,7 +199,9 @@ function fill(panel, run, seen) {
   translation.replaceChildren(...(differs ? marked(seen.translation, panel.first) : [words(seen)]));
   const before = answer.querySelector(".before");
   before.hidden = !tree() || tree() === page.parsed;
-  before.textContent = differs ? `Before: ${panel.first}` : "The same as before.";
+  const same = run.tree === "none" ? "This run reads no tree." : "The same as before.";
+  before.textContent = differs ? `Before: ${panel.first}` : same;
+  before.classList.toggle("same", !differs);
   const rows = seen.nbest.map((one) => {
     const row = document.createElement("tr");
     for (const value of [one.text || "(nothing)", one.score.toFixed(3), one.log_p.toFixed(3)]) {
@@ -237,13 +256,19 @@ function showTree() {
   if (!own) return;
   const alike = page.parsed.words.length === own.words.length;
   const changed = (word) => alike && own.heads[word] !== page.parsed.heads[word];
-  draw($("arcs"), own, { move, say: (sentence) => say(sentence, true), changed });
+  draw($("arcs"), own, { move, say: refuse, changed });
   $("tree-hint").hidden = !own.parsed;
   $("undo").disabled = page.trees.length < 2;
   $("reset").disabled = own === page.parsed;
   const count = own.differences(page.parsed);
   $("changed").textContent = count ? `${count} ${count === 1 ? "word has" : "words have"} another parent` : "";
   $("parents").querySelector("tbody").replaceChildren(...own.words.map((form, word) => parentRow(own, form, word)));
+}
+
+// A move that cannot be; what the last one did not change is of no interest then.
+function refuse(sentence) {
+  say(sentence, true);
+  for (const same of document.querySelectorAll(".before.same")) same.hidden = true;
 }
 
 function parentRow(own, form, word) {

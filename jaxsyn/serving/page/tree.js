@@ -28,8 +28,9 @@ export class Tree {
       if (this.heads[above] === above) return "";
     }
     if (parent === word) return "";  // a root
-    return `“${this.words[parent]}” is below “${this.words[word]}”: they would be each other's `
-      + "parent. First give the lower one another parent, or make it a root.";
+    const [low, high] = [`“${this.words[parent]}”`, `“${this.words[word]}”`];
+    return `${low} is below ${high}: that would be a circle. First move ${low} to a word that is `
+      + `not below ${high}, or to root.`;
   }
 
   // The tree with another parent of a word; itself: it is a root.
