@@ -15,6 +15,7 @@ from models_under_test import JOINT
 from jaxsyn import cli, compare, train
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart, systems
+from jaxsyn.data.schema import MADE
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -129,7 +130,7 @@ def test_of_every_system_the_trees_that_it_reads_are_drawn(system):
   plan = resolve(read_config(config), JOINT)
   due = {
     name.partition("_")[0]
-    for name in plan.features
+    for name in (MADE.get(name, name) for name in plan.features)
     if name.endswith(("_head", "_parent_mid", "_tree_distance"))
   }
   assert {*plan.drawn} == due

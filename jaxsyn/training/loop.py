@@ -79,9 +79,7 @@ class StopSignals:
   def _note(self, number: int, _: FrameType | None) -> None:
     self.name = signal.Signals(number).name
     signal.signal(number, self._old[number])
-    told = (
-      f"{self.name}: saves and ends after this step; once more ends at once"
-    )
+    told = f"{self.name}: it saves and ends; once more, and it ends at once"
     with contextlib.suppress(OSError):  # print() may be what was interrupted
       os.write(2, f"{told}\n".encode())
 
