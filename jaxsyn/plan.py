@@ -132,7 +132,10 @@ def check_drawn(plans: Collection[Plan]) -> None:
     InputError: none that is to draw trees reads any.
   """
   drawing = [plan for plan in plans if plan.config.data.tree.sampled]
-  if drawing and not any(plan.drawn for plan in drawing):
+  taught = [
+    loss.has_teacher for plan in drawing for _, loss in plan.config.losses
+  ]
+  if drawing and not any(plan.drawn for plan in drawing) and not any(taught):
     name = TREES.name_of(drawing[0].config.data.tree)
     raise InputError(
       f"config.data.tree={name!r} does nothing here: system "

@@ -15,7 +15,7 @@ from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import states
-from jaxsyn.plan import resolve
+from jaxsyn.plan import check_drawn, resolve
 from jaxsyn.session import Session
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.trained import teacher
@@ -182,6 +182,26 @@ def test_a_teacher_of_other_trees_or_subwords_is_refused(tiny, runs):
   plan = resolve(read_config(config), manifest)
   with pytest.raises(InputError, match="has another vocabulary of the source"):
     teacher.read(plan, other)
+
+
+def test_drawn_trees_are_those_that_the_teacher_reads(tiny, runs, tmp_path):
+  config = tiny("distilled")
+  config.data.tree = "sampled"
+  config.batch.shapes = 1
+  config.train.update(steps=2, evaluate_every=2, selection="log_likelihood")
+  manifest = manifests.read(config.data.directory)
+  plan = resolve(read_config(config), manifest)
+  with pytest.raises(InputError, match="reads no tree"):
+    check_drawn([plan])
+  config.losses.distillation.teacher = str(runs["pascal"])
+  check_drawn([resolve(read_config(config), manifest)])
+  losses = []
+  for rate in (0.0, 1.0):
+    config.data.sampled.rate = rate
+    train.run(config, tmp_path / str(rate))
+    (row,) = rows_of(tmp_path / str(rate), "train")
+    losses.append(row["loss/distillation"])
+  assert losses[0] != losses[1]
 
 
 def test_no_teacher_is_asked_for_where_a_run_only_translates(tiny):

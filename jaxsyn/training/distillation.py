@@ -58,6 +58,10 @@ class Distillation(Loss):
     (0, 1), "Which heads of it, from 0: each learns one of `teacher_heads`."
   )
 
+  @property
+  def has_teacher(self) -> bool:
+    return bool(self.teacher and self.weight)
+
   def check(self, at: At, spec: ModelSpec) -> None:
     site = spec.site("encoder")
     check_heads(at, "", self.layer, self.heads, site.layers, site.heads)

@@ -60,6 +60,11 @@ class Loss(Choice):
   # Reads maps of a second pass in which the decoder sees all of the target.
   full_context = False
 
+  @property
+  def has_teacher(self) -> bool:
+    """Whether another run makes what it reads, which may read trees itself."""
+    return False
+
   def check(self, at: At, spec: ModelSpec) -> None:
     """Raises InputError where options, or what the model publishes, do not fit.
 
