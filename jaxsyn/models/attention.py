@@ -1,7 +1,8 @@
 """Attention: one short story with stages that parts may override.
 
 For encoder, decoder and cross-attention alike: project, score, rescore, mask,
-softmax, mix, and what stands beside. A variant is a part (`jaxsyn.syntax`), never a branch in here.
+softmax, mix, and what stands beside. A variant is a part (`jaxsyn.syntax`),
+never a branch in here.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from jax import Array
 from jaxsyn.data.schema import FAR
 from jaxsyn.options import At, option, other_default
 from jaxsyn.options.bounds import Range
+from jaxsyn.syntax.gaussian import HIDDEN
 from jaxsyn.syntax.heads import (
   Chosen,
   HeadsPart,
@@ -34,8 +35,6 @@ from jaxsyn.syntax.heads import (
 )
 from jaxsyn.syntax.maps import publish
 from jaxsyn.syntax.part import Part, Site, View
-
-LOWEST = jnp.finfo(jnp.float32).min
 
 
 def _parent_BWX(view: View) -> Array:
@@ -109,7 +108,7 @@ class _NeighbourHeads(HeadsPart):
     publish(self, "near_BQM", near_B1QM[:, 0].astype(jnp.float32))
     if not spec.gate:
       # A sum, not a choice: the fused attention takes it as its bias.
-      bias_B1QM = jnp.where(near_B1QM, 0.0, LOWEST)
+      bias_B1QM = jnp.where(near_B1QM, 0.0, HIDDEN)
       return on_heads(spec.heads, score_BHQM + bias_B1QM, score_BHQM)
     q_BQHK = of_heads(self.heads, q_BQHK).astype(jnp.float32)
     logit_BHQ = self.where.head_width**0.5 * jnp.einsum(
@@ -121,8 +120,8 @@ class _NeighbourHeads(HeadsPart):
     publish(self, "gate_BHQ", gate_BHQ1[..., 0])
     real_B11M = view.real_BS[:, None, None, :]
     own_BHQM = of_heads(self.heads, score_BHQM, axis=1)
-    whole_BHQM = jnp.where(real_B11M, own_BHQM, LOWEST)
-    local_BHQM = jnp.where(real_B11M & near_B1QM, own_BHQM, LOWEST)
+    whole_BHQM = jnp.where(real_B11M, own_BHQM, HIDDEN)
+    local_BHQM = jnp.where(real_B11M & near_B1QM, own_BHQM, HIDDEN)
     # The weights are the mixture, and the scores its logarithm: the softmax
     # that follows leaves it as it is.
     mixed_BHQM = jnp.logaddexp(
