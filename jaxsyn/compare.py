@@ -14,6 +14,7 @@ seed over sentences (--significance), and systems over seeds and sentences:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import pathlib
@@ -47,6 +48,7 @@ from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.plan import check_drawn
+from jaxsyn.progress import Bar
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
 from jaxsyn.storage import files, lock
@@ -182,9 +184,15 @@ def _translate(session: Session, split: str, path: pathlib.Path) -> None:
   records = PreparedSplit(config.data.directory, split)
   examples = iter(Examples(records, config.data, config.seed))
   together = BUFFER * len(session.devices)
-  with text.writer(path) as write:
+  bar = Bar(
+    f"translating {split}",
+    total=len(records),
+    unit="sentence",
+    note=session.note,
+  )
+  with contextlib.closing(bar), text.writer(path) as write:
     while chunk := list(itertools.islice(examples, together)):
-      for best in session.search(chunk):
+      for best in session.search(chunk, tell=bar.advance):
         write(best[0].text if best else "")
 
 

@@ -16,7 +16,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Bar:
     per: str = "",
     speed: bool = True,
     done: int = 0,
+    note: Callable[[], str] = lambda: "",
     silent: bool = False,
   ):
     """Begins it.
@@ -50,11 +51,12 @@ class Bar:
       per: what its speed is told in, if that is not the unit: see `advance`.
       speed: whether that is told at all.
       done: before, not in the speed.
+      note: more words about it now; called in another thread.
       silent: nothing is told.
     """
     self._name, self._total, self._unit, self._per = name, total, unit, per
     self._done = self._before = done
-    self._amount, self._speed = 0, speed
+    self._amount, self._speed, self._note = 0, speed, note
     self._end: float | None = None  # when it is ended, if not by its total
     self._began = self._said = time.monotonic()
     self._lock = threading.Lock()
@@ -146,6 +148,8 @@ class Bar:
       if self._end is not None:
         left = min(left, max(self._end - time.monotonic(), 0.0))
       said.append(f"{span(left)} left")
+    if note := self._note():
+      said.append(note)
     return ", ".join(said)
 
 

@@ -27,7 +27,7 @@ from jaxsyn.decode.rank import penalised
 from jaxsyn.decode.requests import Request, request
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.decode.terms import Terms
-from jaxsyn.decode.translator import Translation, Translator
+from jaxsyn.decode.translator import Tell, Translation, Translator, untold
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.trained import parameters
@@ -156,7 +156,10 @@ class Session:
     return self.begin(list(sources))()
 
   def begin(
-    self, sources: Sequence[Source | Request], finish: Finish | None = None
+    self,
+    sources: Sequence[Source | Request],
+    finish: Finish | None = None,
+    tell: Tell = untold,
   ) -> Callable[[], list[list[Translation]]]:
     """Starts to parse sentences; the function that is returned translates them.
 
@@ -167,6 +170,7 @@ class Session:
       sources: raw lines, parses or requests.
       finish: what is done with what was found: a function of the requests, their
         examples and their translations; see `jaxsyn.translating.finishing`.
+      tell: of `search`.
     """
     requests = [request(source) for source in sources]
     terms = [self._terms(*pair) for pair in enumerate(requests)]
@@ -174,7 +178,7 @@ class Session:
 
     def translate() -> list[list[Translation]]:
       examples = reading()
-      found = self.search(examples, terms)
+      found = self.search(examples, terms, tell)
       return finish(requests, examples, found) if finish else found
 
     return translate
@@ -252,12 +256,14 @@ class Session:
     self,
     examples: Sequence[Example],
     terms: Sequence[Terms] | None = None,
+    tell: Tell = untold,
   ) -> list[list[Translation]]:
     """The n best translations of examples that are made already.
 
     Args:
       examples: of `begin_examples`.
       terms: what is asked of each; None: nothing more.
+      tell: called with how many more are found, in any thread.
     """
     decode = self.plan.config.decode
     longest = max(map(self._translate.subwords, examples), default=0)
@@ -267,12 +273,13 @@ class Session:
       f"{longest} subwords",
       "config.decode.sentences or config.decode.beam (--beam)",
     ):
-      return self._translate(self.params, examples, terms)
+      return self._translate(self.params, examples, terms, tell)
 
   def force(
     self,
     sources: Iterable[Source],
     targets: Iterable[str | Sequence[int]],
+    tell: Tell = untold,
   ) -> list[Scored]:
     """How probable given translations are: log p, subword by subword.
 
@@ -281,6 +288,7 @@ class Session:
       targets: a translation of each, as text, or as subwords without the end
         sign (`Translation.ids`): what a search found may be cut into others
         than the vocabulary would.
+      tell: called with how many more are scored.
     """
     vocabulary = self.sources.vocabularies[1]
     ids = [
@@ -293,7 +301,7 @@ class Session:
     read = dict(zip(keys, self.begin_examples(list(keys.values()))()))
     examples = [read[_key(source)] for source in given]
     with enough_memory("scoring", "the number of other programs that run here"):
-      log_p = self._forced(self.params, examples, ids)
+      log_p = self._forced(self.params, examples, ids, tell)
     scored = []
     for own, log_p_T in zip(ids, log_p, strict=True):
       total = float(log_p_T.sum(dtype="float64"))
@@ -310,6 +318,10 @@ class Session:
   def compilations(self) -> int:
     """Programs made so far, one a shape."""
     return self._translate.compilations
+
+  def note(self) -> str:
+    """What a search waits for now, in words; "" for nothing."""
+    return self._translate.note()
 
 
 def _key(source: Source) -> str | int:

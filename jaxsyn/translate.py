@@ -36,7 +36,7 @@ from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.decode.requests import Request, request
-from jaxsyn.decode.translator import NOTHING, Translation
+from jaxsyn.decode.translator import NOTHING, Tell, Translation, untold
 from jaxsyn.errors import InputError
 from jaxsyn.options import Range
 from jaxsyn.options.flags import field_flag, number_flag
@@ -67,6 +67,7 @@ def run(
   sources: Iterable[Given],
   buffer: int = 1000,
   finish: Finish | None = None,
+  tell: Tell = untold,
 ) -> Iterator[list[Translation]]:
   """Translates a stream in order; the n best of each sentence.
 
@@ -77,9 +78,11 @@ def run(
     buffer: at most so many sentences for each device are sorted by length and
       translated together.
     finish: what is done with what was found; see `Session.begin`.
+    tell: called with how many more are found, before they are in order.
   """
   buffer *= len(session.devices)
-  for given, translate in _begun(session, sources, buffer, finish):
+  for given, translate in _begun(session, sources, buffer, finish, tell):
+    tell(sum(one is None for one in given))
     translations = iter(translate())
     yield from ([NOTHING] if s is None else next(translations) for s in given)
 
@@ -89,6 +92,7 @@ def _begun(
   sources: Iterable[Given],
   buffer: int,
   finish: Finish | None,
+  tell: Tell,
 ) -> Iterator[tuple[list[Request | None], Translate]]:
   """Blocks to be searched; one more is being parsed already, if it is there."""
   blocks: collections.deque[tuple[list[Request | None], Translate]]
@@ -98,7 +102,7 @@ def _begun(
     for chunk in stream.chunks(items, buffer):
       given = [_placed(one, next(places)) for one in chunk]
       real = [s for s in given if s is not None]
-      blocks.append((given, session.begin(real, finish)))
+      blocks.append((given, session.begin(real, finish, tell)))
       # A writer that pauses waits for all answers.
       while len(blocks) > (len(chunk) == buffer):
         yield blocks.popleft()
@@ -153,14 +157,17 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   try:
     # Who types sentences sees the answers.
     typed = values.input == "-" and sys.stdin.isatty()
+    share = "" if jax.process_count() == 1 else f" 1/{jax.process_count()}"
     bar = progress.Bar(
-      "translating", unit="sentence", silent=typed or not is_first
+      f"translating{share}",
+      unit="sentence",
+      note=session.note,
+      silent=typed or not is_first,
     )
     with contextlib.closing(bar), contextlib.closing(session), writer as write:
-      for lines in _answers(session, sources, values, finish):
+      for lines in _answers(session, sources, values, finish, bar):
         for line in lines:
           write(line)
-        bar.advance()
   except _MetByAll as fault:
     return fault
   cut = sum(hosts.everyone(session.cut))
@@ -200,6 +207,7 @@ def _answers(
   sources: Iterable[Given],
   values: flags.FlagValues,
   finish: Finish,
+  bar: progress.Bar,
 ) -> Iterator[list[str]]:
   """What is written for each sentence, in order.
 
@@ -210,9 +218,10 @@ def _answers(
   """
   me, processes = jax.process_index(), jax.process_count()
   own = itertools.islice(sources, me, None, processes)
+  translations = run(session, own, values.buffer, finish, bar.advance)
   answers = (
     list(outputs.lines(me + number * processes, nbest, values))
-    for number, nbest in enumerate(run(session, own, values.buffer, finish))
+    for number, nbest in enumerate(translations)
   )
   if processes == 1:
     yield from answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -171,7 +172,15 @@ class Validator:
     if self._translates or self._look:
       params = _on_one_device(self._layout.everywhere(params))
     if self._translates:
-      nbest = self._translator(params, self._examples)
+      bar = Bar(
+        "translating",
+        total=len(self._examples),
+        unit="sentence",
+        note=self._translator.note,
+        silent=bool(jax.process_index()),
+      )
+      with contextlib.closing(bar):
+        nbest = self._translator(params, self._examples, tell=bar.advance)
       own = [best[0].text if best else "" for best in nbest]
       texts = list(itertools.chain.from_iterable(hosts.everyone(own)))
       samples = [Sample(*pair, text) for pair, text in zip(self._shown, texts)]

@@ -104,6 +104,8 @@ def test_elsewhere_a_line_comes_now_and_then(capsys, monkeypatch):
   with progress.bar("reading", unit="sentence", speed=False) as bar:
     bar.advance()
     assert told(capsys, "reading: 1 sentence")
+  with progress.bar("translating", unit="sentence", note=lambda: "busy"):
+    assert told(capsys, "translating: 0 sentences, busy")
   capsys.readouterr()
   time.sleep(0.3)
   assert capsys.readouterr() == ("", "")  # it is over

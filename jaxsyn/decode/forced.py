@@ -20,6 +20,7 @@ from jaxsyn.data.loader.change import Change
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.decode.ensemble import Ensemble, forward
 from jaxsyn.decode.examples import Batcher, Example
+from jaxsyn.decode.translator import Tell, untold
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.training.losses import token_log_probability
 
@@ -62,6 +63,7 @@ class Forced:
     params: Any,
     examples: Sequence[Example],
     targets: Sequence[Sequence[int]],
+    tell: Tell = untold,
   ) -> list[np.ndarray]:
     """log_p_T of each target: of its subwords and, last, of the end sign.
 
@@ -69,6 +71,7 @@ class Forced:
       params: of the model.
       examples: of `jaxsyn.data.sentence.example.encode`.
       targets: subwords of each, without the end sign.
+      tell: called with how many more are scored.
     """
     found: list[np.ndarray] = [np.empty(0)] * len(examples)
     read = self._batcher
@@ -97,6 +100,7 @@ class Forced:
       log_p_BT = np.asarray(self._log_p(params, batch, id_BT))
       for row, i in enumerate(taken):
         found[i] = log_p_BT[row, : len(targets[i]) + 1]
+      tell(len(taken))
     return found
 
 

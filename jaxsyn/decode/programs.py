@@ -64,6 +64,7 @@ class Programs:
 
   Attributes:
     compilations: programs made so far.
+    compiling: programs that are being made now.
   """
 
   def __init__(
@@ -88,10 +89,15 @@ class Programs:
     self._sizes: dict[Size, Any] = {}
     self._grows: bool | None = None
     self._locks: dict[Any, Any] = collections.defaultdict(threading.Lock)
+    self._begun: set[Any] = set()
 
   @property
   def compilations(self) -> int:
     return len(self._programs)
+
+  @property
+  def compiling(self) -> int:
+    return len(self._begun)
 
   def read(
     self, size: Size, params: Any, batch: Batches, asked: Asked
@@ -262,17 +268,31 @@ class Programs:
     # Of two threads that come to a size together one compiles it.
     with self._locks[own]:
       if own not in self._programs:
-        # Traced once. Compiled by one device alone at first: GPUs after it find
-        # the program in the folder that JAX keeps, others compile at one time.
-        with self._locks[shared]:
-          if is_first := shared not in self._functions:
-            self._functions[shared] = jax.jit(function, donate_argnums=donate)
-          lowered = self._functions[shared].lower(*arguments)
-          if is_first:
-            self._programs[own] = lowered.compile()
-        if not is_first:
-          self._programs[own] = lowered.compile()
+        self._begun.add(own)
+        try:
+          self._programs[own] = self._compiled(
+            shared, function, arguments, donate
+          )
+        finally:
+          self._begun.discard(own)
     return self._programs[own]
+
+  def _compiled(
+    self,
+    shared: Any,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    donate: Any,
+  ) -> Any:
+    # Traced once. Compiled by one device alone at first: GPUs after it find
+    # the program in the folder that JAX keeps, others compile at one time.
+    with self._locks[shared]:
+      if is_first := shared not in self._functions:
+        self._functions[shared] = jax.jit(function, donate_argnums=donate)
+      lowered = self._functions[shared].lower(*arguments)
+      if is_first:
+        return lowered.compile()
+    return lowered.compile()
 
 
 def _device(tree: Any) -> jax.Device:

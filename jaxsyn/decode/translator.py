@@ -37,6 +37,12 @@ SHORTEST = 16
 READ = 32  # sentences that are read together
 FEW = 8  # sentences that take places together
 
+Tell = Callable[[int], None]  # how many more sentences are found
+
+
+def untold(found: int) -> None:
+  """Nobody looks."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
@@ -124,6 +130,13 @@ class Translator:
   def compilations(self) -> int:
     return self._programs.compilations
 
+  def note(self) -> str:
+    """What there is to wait for now, in words; "" while it searches."""
+    made = self.compilations
+    return (
+      f"compiling, {made} programs made" if self._programs.compiling else ""
+    )
+
   def subwords(self, example: Example) -> int:
     """Of the source as the model reads it, the end sign included."""
     return self._batcher.subwords(example)
@@ -133,6 +146,7 @@ class Translator:
     params: Any,
     examples: Sequence[Example],
     terms: Sequence[Terms] | None = None,
+    tell: Tell = untold,
   ) -> list[list[Translation]]:
     """The n best translations of each example, in the order given.
 
@@ -141,6 +155,7 @@ class Translator:
       examples: of `jaxsyn.data.sentence.example.encode`; targets are not read.
       terms: what is asked of each, of `wording`; None: nothing, and they stand
         at 0, 1, 2, ...
+      tell: called with how many more are found, by the threads that search.
     """
     if terms is None:
       terms = [Terms(place) for place in range(len(examples))]
@@ -153,10 +168,15 @@ class Translator:
       pool = Pool(
         *(self._programs, params, job.numbers), size=job.size, batch_of=batch_of
       )
-      return list(pool())
+      found = []
+      for one in pool():
+        found.append(one)
+        tell(1)
+      return found
 
     jobs = list(self._jobs(examples, terms))
     translations = [[NOTHING] for _ in examples]
+    tell(len(examples) - sum(len(job.numbers) for job in jobs))
     for finished in self._run(search, jobs, params):
       for number, hypotheses in finished:
         translations[number] = self._nbest(hypotheses)

@@ -14,11 +14,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
+from jaxsyn import progress
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.alignments import Links, pharaoh
 from jaxsyn.data.sentence.stream import Source
@@ -70,6 +71,7 @@ def run(
   session: Session,
   sources: Sequence[Source],
   hypotheses: Iterable[Hypothesis],
+  tell: Callable[[int], None] = lambda scored: None,
 ) -> Iterator[tuple[Hypothesis, Scored]]:
   """The hypotheses, as they come, each with its log probability.
 
@@ -77,6 +79,7 @@ def run(
     session: an opened run, or an ensemble.
     sources: raw lines or parses.
     hypotheses: of these.
+    tell: called with how many more are scored.
 
   Raises:
     InputError: one of a source that is not there.
@@ -90,7 +93,9 @@ def run(
           "sources, from 0."
         )
     scored = session.force(
-      [sources[one.line] for one in block], [one.text for one in block]
+      [sources[one.line] for one in block],
+      [one.text for one in block],
+      tell,
     )
     yield from zip(block, scored, strict=True)
 
@@ -184,8 +189,10 @@ def main(values: flags.FlagValues) -> None:
   if values.alignments:
     links = aligned(session, sources, hypotheses, values.alignment_layer)
   told = as_json if values.json else as_text
-  for (one, scored), own in zip(run(session, sources, hypotheses), links):
-    print(told(one, scored, own))
+  with progress.bar("scoring", len(hypotheses), unit="line") as bar:
+    results = run(session, sources, hypotheses, bar.advance)
+    for (one, scored), own in zip(results, links):
+      print(told(one, scored, own))
   session.close()
 
 

@@ -1,6 +1,7 @@
 """Many sentences in few programs: each with the limit and words it has alone."""
 
 import dataclasses
+import threading
 
 import numpy as np
 import pytest
@@ -58,6 +59,26 @@ def test_sentences_that_share_places_are_found_as_alone(make):
     limit = longest_output(translate._config, len(source_ids))
     expected = search_by_loops(params, source_ids, limit, translate._config)
     assert found[number] == [one.tokens[:-1] for one in expected]
+
+
+def test_it_tells_what_is_found_and_what_it_waits_for(make):
+  """Empty sentences too; notes, before the first is found, are of compiling."""
+  translate, told, notes = make(2), [], set()
+  ended = threading.Event()
+
+  def look():
+    while not ended.wait(0.005):
+      notes.add((sum(told), translate.note()))
+
+  watch = threading.Thread(target=look)
+  watch.start()
+  lengths = [1, 9, 1, *range(2, 30)]
+  translate(drawn(SIZE, 3.0), [source(n) for n in lengths], tell=told.append)
+  ended.set()
+  watch.join()
+  assert sum(told) == len(lengths) and told[0] == 2 and set(told[1:]) == {1}
+  assert (2, "compiling, 0 programs made") in notes
+  assert translate.note() == ""
 
 
 @pytest.mark.parametrize("beam", [1, 2])
