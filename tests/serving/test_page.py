@@ -68,6 +68,38 @@ def test_an_arc_is_led_to_another_word(opened, session):
   assert nbest(page) == before
 
 
+def test_the_address_has_the_arcs_that_were_led(opened, session):
+  page = opened()
+  ask(page, LINE)
+  given = parse_of(page)
+  root = next(w for w, head in enumerate(given.head_W) if head == w)
+  child = next(w for w, head in enumerate(given.head_W) if head > w + 1)
+  lead(page, child, child + 1)
+  is_done(page)
+  below = next(w for w, h in enumerate(given.head_W) if h == root and w != root)
+  lead(page, below, "root")
+  lead(page, root, below)
+  is_done(page)
+  moved, found = parse_of(page), nbest(page)
+  page.reload()
+  is_done(page)
+  assert parse_of(page).head_W == moved.head_W != given.head_W
+  assert nbest(page) == found == of_session(session, parse_of(page))
+  count = sum(a != b for a, b in zip(moved.head_W, given.head_W))
+  told = page.locator("#changed")
+  expect(told).to_have_text(f"{count} words have another parent")
+  expect(page.locator(".before").first).to_be_hidden()
+  page.get_by_role("button", name="As it was parsed").click()
+  is_done(page)
+  assert parse_of(page) == given and "moved" not in page.url
+  for moves in ("1:99", f"{root + 1}:{below + 1}", "a:b", "0:1"):
+    page.goto(f"{page.url.split('&moved')[0]}&moved={moves}")
+    expect(page.locator("#status")).to_contain_text(
+      "do not fit", timeout=60_000
+    )
+    assert parse_of(page) == given
+
+
 def test_a_circle_is_refused_and_a_root_may_be_another(opened):
   page = opened()
   ask(page, LINE)

@@ -14,7 +14,9 @@ const page = {
   runs: [],
   text: "",  // that was asked for last
   parsed: null,  // its tree as the parser, or a file, had it
+  isOwn: false,  // it is not the parser's
   trees: [],  // and as it was changed, the last is shown
+  moves: [],  // what was changed of a parser's tree
   panels: new Map(),  // side -> {name, answer, element, chosen, first}
   asking: new AbortController(),
 };
@@ -51,7 +53,7 @@ async function begin() {
   $("undo").addEventListener("click", () => changeTo(page.trees.slice(0, -1)));
   $("reset").addEventListener("click", () => changeTo([page.parsed]));
   $("take").addEventListener("click", take);
-  if ($("text").value) translate();
+  if ($("text").value) translate(asked.get("moved")?.split(",") ?? []);
 }
 
 const runOf = (name) => page.runs.find((run) => run.name === name);
@@ -66,23 +68,30 @@ function suggest() {
   $("text").placeholder = wanted(runOf($("left").value) ?? {});
 }
 
-// The sentence that was typed, with the tree of a run's parser.
-async function translate() {
+// The sentence that was typed, with the tree of a run's parser, of which some words are moved.
+async function translate(moves = []) {
   const text = $("text").value.trim();
   if (!text) return;
   page.text = text;
+  page.moves = moves;
   remember();
+  let unfit = false;
   await work(async (signal) => {
     let parsed = null;
     const reader = chosenRuns().find(({ run }) => run.parser);
     if (reader) parsed = new Tree((await server.parse(reader.run.name, text, signal)).conllu);
     signal.throwIfAborted();
     page.parsed = parsed?.words.length ? parsed : null;
+    page.isOwn = false;
     page.trees = page.parsed ? [page.parsed] : [];
+    const led = moves.length ? page.parsed?.led(moves) : null;
+    if (led) page.trees.push(led);
+    unfit = moves.length > 0 && !led;
     page.panels.forEach((panel) => (panel.first = null));
     showTree();
     return tree() ? { conllu: tree().conllu } : { text };
   });
+  if (unfit) say("The parents in this address do not fit: this is the parser's tree.", true);
 }
 
 // A tree that was typed or pasted.
@@ -93,6 +102,7 @@ function take() {
     return;
   }
   page.parsed = own;
+  page.isOwn = true;
   page.panels.forEach((panel) => (panel.first = null));
   changeTo([own]);
 }
@@ -190,6 +200,7 @@ function about(run) {
 
 function fill(panel, run, seen) {
   const { answer, element } = panel;
+  const isFirst = panel.first === null;
   panel.first ??= seen.translation;
   answer.querySelector(".fault").hidden = true;
   element.querySelector(".found").hidden = false;
@@ -198,7 +209,7 @@ function fill(panel, run, seen) {
   const differs = seen.translation !== panel.first;
   translation.replaceChildren(...(differs ? marked(seen.translation, panel.first) : [words(seen)]));
   const before = answer.querySelector(".before");
-  before.hidden = !tree() || tree() === page.parsed;
+  before.hidden = isFirst || !tree() || tree() === page.parsed;
   const same = run.tree === "none" ? "This run reads no tree." : "The same as before.";
   before.textContent = differs ? `Before: ${panel.first}` : same;
   before.classList.toggle("same", !differs);
@@ -260,7 +271,10 @@ function showTree() {
   $("tree-hint").hidden = !own.parsed;
   $("undo").disabled = page.trees.length < 2;
   $("reset").disabled = own === page.parsed;
-  const count = own.differences(page.parsed);
+  const moves = own.moves(page.parsed);
+  const count = moves.length;
+  page.moves = page.isOwn ? [] : moves;
+  remember();
   $("changed").textContent = count ? `${count} ${count === 1 ? "word has" : "words have"} another parent` : "";
   $("parents").querySelector("tbody").replaceChildren(...own.words.map((form, word) => parentRow(own, form, word)));
 }
@@ -294,6 +308,7 @@ function parentRow(own, form, word) {
 
 function remember() {
   const asked = new URLSearchParams({ text: page.text, left: $("left").value, right: $("right").value });
+  if (page.moves.length) asked.set("moved", page.moves.join(","));
   history.replaceState(null, "", `?${asked}`);
 }
 

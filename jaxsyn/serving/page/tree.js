@@ -44,8 +44,28 @@ export class Tree {
     return new Tree(other.conllu);
   }
 
-  // How many words have other parents than in another tree of the same words.
-  differences(other) {
-    return this.heads.filter((head, word) => head !== other.heads[word]).length;
+  // Words that have other parents than in another tree of the same words, as "3:1,5:0": word and
+  // parent as CoNLL-U numbers them, 0 above a root.
+  moves(other) {
+    const moved = this.heads.map((head, word) => `${word + 1}:${head === word ? 0 : head + 1}`);
+    return moved.filter((_, word) => this.heads[word] !== other.heads[word]);
+  }
+
+  // The tree with such moves; null where it would be none.
+  led(moves) {
+    let tree = this;
+    for (const move of moves) {
+      const [word, parent] = move.split(":").map((number) => Number(number) - 1);
+      if (!(word in this.heads) || !(parent === -1 || parent in this.heads)) return null;
+      tree = tree.moved(word, parent === -1 ? word : parent);
+    }
+    return tree.words.every((_, word) => tree.ends(word)) ? tree : null;
+  }
+
+  // Whether the way up from a word comes to a root.
+  ends(word) {
+    let above = word;
+    for (let steps = 0; steps < this.heads.length; steps += 1) above = this.heads[above];
+    return this.heads[above] === above;
   }
 }
