@@ -30,6 +30,16 @@ def distilled(config: ConfigDict) -> None:
   config.losses.distillation = LOSSES.section("distillation")
 
 
+def distilled_words(config: ConfigDict) -> None:
+  """It learns what a run that reads trees would write: Kim & Rush 2016.
+
+  Subword by subword, beside the reference, where the teacher reads trees and
+  this system none. --config.losses.word_distillation.teacher=runs/pascal names
+  the teacher. Translating needs no parser.
+  """
+  config.losses.word_distillation = LOSSES.section("word_distillation")
+
+
 def mixed_encoder(config: ConfigDict) -> None:
   """Plain and parsed sources to one target: Currey & Heafield 2019.
 

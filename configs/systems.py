@@ -260,6 +260,7 @@ SYSTEMS = {
     parsing.multitask,
     parsing.mixed_encoder,
     parsing.distilled,
+    parsing.distilled_words,
     parsing.dbsa,
     parsing.sync_attention,
     localness_fixed,

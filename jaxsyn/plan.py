@@ -49,10 +49,14 @@ class Plan:
   drawn: tuple[str, ...] = ()
 
   @property
+  def model_features(self) -> frozenset[str]:
+    """Features that the model reads, in training and elsewhere."""
+    return _read_by(self.spec, "reads")
+
+  @property
   def translation_features(self) -> frozenset[str]:
     """Features of the source side that translating reads."""
-    features = _read_by(self.spec, "reads")
-    return frozenset(f for f in features if f.startswith("source"))
+    return frozenset(f for f in self.model_features if f.startswith("source"))
 
 
 def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:

@@ -70,10 +70,10 @@ def run(
   config = selection.settled(config)
   records = PreparedSplit(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
-  taught = teacher.read(plan, records.manifest)
-  if taught:
-    plan = dataclasses.replace(plan, features=plan.features | taught.features)
-    change = taught.after(change)
+  teachers = teacher.read(plan, records.manifest)
+  for one in teachers:
+    plan = dataclasses.replace(plan, features=plan.features | one.features)
+    change = one.after(change)
   hosts.check_joined()
   told = flat(as_dict(config), "config.") | flat(
     workdir.hashes(records.manifest), "data."
@@ -126,7 +126,7 @@ def run(
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
     others = (*split.told, frozen_told, _no_test(config, records))
-    others += (taught.told,) if taught else ()
+    others += tuple(one.told for one in teachers)
     for told in filter(None, (*others, *(warm.told if warm else ()))):
       log.say(told)
     return log

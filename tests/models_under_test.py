@@ -28,6 +28,7 @@ from jaxsyn.options.bounds import Layers, Rate, Units
 from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import PLACES, Plan, resolve
 from jaxsyn.syntax import PARTS, Spec, WindowSpec
+from jaxsyn.training import word_distillation
 from jaxsyn.training.distillation import TAUGHT
 
 VOCABULARY = 20
@@ -177,6 +178,11 @@ def batch_of(
   taught = np.moveaxis(taught * (batch["source_id_BS"] > 0)[:, None], 0, 1)
   total = np.maximum(taught.sum(3, keepdims=True), 1e-9)
   batch[TAUGHT] = (taught / total).astype(np.float32)
+  rng = np.random.default_rng(4)
+  size = (*batch["target_id_BT"].shape, 5)
+  batch[word_distillation.ID] = rng.integers(1, VOCABULARY, size, np.int32)
+  p_BTK = rng.dirichlet(np.ones(5), size[:2])
+  batch[word_distillation.P] = p_BTK.astype(np.float32)
   return {name: jnp.asarray(array) for name, array in batch.items()}
 
 

@@ -13,13 +13,15 @@ from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import states
+from jaxsyn.models.contract import forward, states
 from jaxsyn.plan import check_drawn, resolve
 from jaxsyn.session import Session
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.trained import teacher
 from jaxsyn.training.distillation import TAUGHT
-from jaxsyn.training.step import outputs
+from jaxsyn.training.logits import Logits
+from jaxsyn.training.step import outputs, terms_of
+from jaxsyn.training.word_distillation import ID, P
 
 # One of far more words than subwords, one of a single word, one of none.
 PAIRS = [sentence(5, 6, 1), sentence(3, 4, 226, bare=17), sentence(1, 3, 4)]
@@ -29,9 +31,14 @@ BATCH = {
 BATCH["source_parsed_B"] = np.array([1, 1, 0, 1], np.uint8)
 
 
-def taught(config):
+def teachers(config):
   manifest = manifests.read(config.data.directory)
   return teacher.read(resolve(read_config(config), manifest), manifest)
+
+
+def taught(config):
+  (one,) = teachers(config)
+  return one
 
 
 def test_a_batch_has_the_attention_of_the_teacher(tiny, runs):
@@ -50,9 +57,9 @@ def test_a_batch_has_the_attention_of_the_teacher(tiny, runs):
   assert taught(config).features == {"source_parent_mid"}
   # It knows the tree: of a sentence with another one, and without one.
   other = {**BATCH, "source_parent_mid_BS": BATCH["source_parent_mid_BS"] * 0}
-  moved = abs(taught(config)(other) - ours).max((1, 2, 3))
+  moved = abs(taught(config)(other)[TAUGHT] - ours).max((1, 2, 3))
   assert moved[0] > 1e-4 and moved[2] == 0
-  assert taught(tiny("pascal")) is None
+  assert teachers(tiny("pascal")) == ()
 
 
 def test_the_loss_by_loops():
@@ -89,13 +96,60 @@ def test_the_loss_by_loops():
   assert (float(hits), float(asked)) == (right, float(count_B.sum()))
 
 
+def test_a_batch_has_the_words_of_the_teacher(tiny, runs):
+  config = tiny("distilled_words")
+  config.losses.word_distillation.update(teacher=str(runs["pascal"]), top=7)
+  assert taught(config).features == {"source_parent_mid"}
+  given = taught(config).after(None)(dict(BATCH))
+  session = Session(runs["pascal"])
+  model = session.plan.recipe.model
+  logits_BTV = np.asarray(
+    model.apply({"params": session.params}, BATCH, train=False, method=forward),
+    np.float64,
+  )
+  B, T, _ = logits_BTV.shape
+  assert given[ID].shape == given[P].shape == (B, T, 7)
+  for b, t in np.ndindex(B, T):
+    best = np.argsort(-logits_BTV[b, t], kind="stable")[:7]
+    p = np.exp(logits_BTV[b, t, best] - logits_BTV[b, t, best[0]])
+    np.testing.assert_allclose(given[P][b, t], p / p.sum(), atol=1e-5)
+    chosen = logits_BTV[b, t, given[ID][b, t]]
+    np.testing.assert_allclose(chosen, logits_BTV[b, t, best], atol=1e-5)
+  # Not more than there are.
+  config.losses.word_distillation.top = 1000
+  assert taught(config)(dict(BATCH))[ID].shape[-1] == logits_BTV.shape[-1]
+
+
+@pytest.mark.parametrize("held", [2**28, 100])
+def test_the_loss_of_words_by_loops(held):
+  """Of all positions at once, and of a few at a time."""
+  plan = resolve(config_of("distilled_words", heads=4, width=16), JOINT)
+  recipe = plan.recipe
+  params = parameters(plan, BATCH)
+  state_BTD, maps = outputs(recipe, params, BATCH, train=False)
+  logits = Logits(recipe.model, params, state_BTD, held)
+  sums, count = terms_of(recipe, logits, maps, BATCH)["word_distillation"]
+  logits_BTV = np.asarray(logits.all_BTV(), np.float64)
+  log_p_BTV = logits_BTV - np.log(np.exp(logits_BTV).sum(-1, keepdims=True))
+  wanted = items = 0.0
+  for b, t in np.argwhere(np.asarray(BATCH["target_id_BT"]) > 0):
+    for v, q in zip(BATCH[ID][b, t], BATCH[P][b, t], strict=True):
+      wanted -= q * log_p_BTV[b, t, v]
+    items += 1
+  np.testing.assert_allclose(sums, wanted, rtol=1e-5)
+  assert count == items
+
+
 def rows_of(folder, kind):
   rows = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
   return [row for row in rows if row["kind"] == kind]
 
 
+@pytest.mark.parametrize(
+  "name, fall", [("distillation", 0.1), ("word_distillation", 0.02)]
+)
 def test_it_learns_goes_on_and_translates_without_a_parser(
-  tiny, environment, tmp_path, capsys
+  tiny, environment, tmp_path, capsys, name, fall
 ):
   # A product on its weights: its heads look at the parent from the first step.
   config = tiny("pascal_additive")
@@ -103,10 +157,12 @@ def test_it_learns_goes_on_and_translates_without_a_parser(
   config.batch.shapes = 1
   config.train.update(steps=2, evaluate_every=2, selection="log_likelihood")
   train.run(config, tmp_path / "teacher")
-  config = tiny("distilled")
-  config.losses.distillation.update(
-    teacher=str(tmp_path / "teacher"), weight=5.0
-  )
+  systems = {
+    "distillation": "distilled",
+    "word_distillation": "distilled_words",
+  }
+  config = tiny(systems[name])
+  config.losses[name].update(teacher=str(tmp_path / "teacher"), weight=5.0)
   config.batch.shapes = 1
   config.model.transformer.dropout = 0.0
   config.train.update(steps=80, evaluate_every=40, save_every=40, log_every=40)
@@ -116,15 +172,16 @@ def test_it_learns_goes_on_and_translates_without_a_parser(
   whole, parts = tmp_path / "whole", tmp_path / "parts"
   assert train.run(config, whole).step == 80
   first, last = rows_of(whole, "validation")
-  assert last["loss/distillation"] < first["loss/distillation"] - 0.1
-  assert last["taught"] > 0.2  # of some 20 subwords; at first one in 15 is
+  assert last[f"loss/{name}"] < first[f"loss/{name}"] - fall
+  if name == "distillation":
+    assert last["taught"] > 0.2  # of some 20 subwords; at first one in 15 is
   said = f"taught by {tmp_path / 'teacher'}, the best checkpoint"
   assert said in capsys.readouterr().out
   config.train.steps = 40
   train.run(config, parts)
   config.train.steps = 80
   train.run(config, parts)
-  names = ("step", "loss/distillation", "loss/nll")
+  names = ("step", f"loss/{name}", "loss/nll")
   assert [[r[n] for n in names] for r in rows_of(whole, "train")] == [
     [r[n] for n in names] for r in rows_of(parts, "train")
   ]
@@ -169,6 +226,38 @@ def test_a_teacher_of_other_trees_or_subwords_is_refused(tiny, runs):
   plan = resolve(read_config(config), manifest)
   with pytest.raises(InputError, match="has another vocabulary of the source"):
     teacher.read(plan, other)
+
+
+def test_a_teacher_of_other_signs_or_targets_is_refused(tiny, runs):
+  config = tiny("distilled+multitask")
+  config.losses.distillation.teacher = str(runs["pascal"])
+  with pytest.raises(InputError, match="other signs of tasks"):
+    teachers(config)
+  config = tiny("distilled_words")
+  config.losses.word_distillation.teacher = str(runs["pascal"])
+  manifest = manifests.read(config.data.directory)
+  plan = resolve(read_config(config), manifest)
+  target = {**manifest["vocabulary"]["target"], "sha256": "1"}
+  vocabularies = {**manifest["vocabulary"], "target": target}
+  with pytest.raises(InputError, match="another vocabulary of the target"):
+    teacher.read(plan, {**manifest, "vocabulary": vocabularies})
+
+
+def test_two_losses_have_two_teachers(tiny, runs):
+  config = tiny("distilled+distilled_words")
+  config.losses.distillation.teacher = str(runs["pascal"])
+  config.losses.word_distillation.teacher = str(runs["deps_san"])
+  batch = dict(BATCH)
+  for one in teachers(config):
+    batch = one.after(None)(batch)
+  config.losses.word_distillation.weight = 0.0
+  attention = taught(config)(dict(BATCH))
+  np.testing.assert_array_equal(batch[TAUGHT], attention[TAUGHT])
+  config.losses.word_distillation.weight = 1.0
+  config.losses.distillation.weight = 0.0
+  words = taught(config)(dict(BATCH))
+  for name in (ID, P):
+    np.testing.assert_array_equal(batch[name], words[name])
 
 
 def test_drawn_trees_are_those_that_the_teacher_reads(tiny, runs, tmp_path):

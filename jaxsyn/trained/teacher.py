@@ -1,31 +1,28 @@
-"""A run that teaches another: its attention, made for every batch of training.
+"""A run that teaches another: what it makes of every batch of training.
 
-Before this file: `workdir`, `parameters`, and the loss that reads what this makes,
-`jaxsyn.training.distillation`. After it: `train`.
+Before this file: `workdir`, `parameters`, and the losses that read what this makes,
+`jaxsyn.training.distillation` and `word_distillation`. After it: `train`.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 
 from jaxsyn.config import Config
+from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.store import manifests
 from jaxsyn.models import contract
-from jaxsyn.models.contract import EncoderDecoder, view_of
 from jaxsyn.options import CONFIG, At
 from jaxsyn.plan import Plan, resolve
-from jaxsyn.syntax.heads import of_heads
-from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.trained import parameters, workdir
-from jaxsyn.training.distillation import TAUGHT, Distillation, check_heads
+from jaxsyn.training.distillation import Taught
 
 
 class Teacher:
@@ -38,7 +35,7 @@ class Teacher:
 
   def __init__(
     self,
-    loss: Distillation,
+    loss: Taught,
     at: At,
     config: Config,
     manifest: Mapping[str, Any],
@@ -63,17 +60,11 @@ class Teacher:
     run = workdir.open_run(loss.teacher)
     plan = resolve(run.config, run.manifest)
     _check_alike(loss, at, config, manifest, run)
-    spec = plan.spec
-    site = spec.site("encoder")
-    check_heads(
-      *(at, "teacher_", loss.teacher_layer, loss.teacher_heads),
-      *(site.layers, site.heads),
+    model = contract.make(loss.asked(at, plan.spec))
+    sides = tuple(f"{side}_" for side in loss.sides)
+    self.features = frozenset(
+      name for name in plan.model_features if name.startswith(sides)
     )
-    self._layer = loss.teacher_layer % site.layers
-    self._heads = loss.teacher_heads
-    shown = (*spec.shown, ("encoder", self._layer))
-    model = contract.make(dataclasses.replace(spec, shown=shown))
-    self.features = plan.translation_features
     found = parameters.read(
       run,
       plan,
@@ -82,42 +73,27 @@ class Teacher:
     )
     asked = loss.checkpoint or run.config.decode.checkpoint
     self.told = f"taught by {loss.teacher}, {parameters.title(found, asked)}"
-    self._params = found.params
-    self._attention = jax.jit(self._attention_of(model))
+    self._params, self._sides = found.params, sides
+    self._facts = jax.jit(functools.partial(loss.facts, model))
 
   def after(self, change: Change | None) -> Change:
     """A caller's own function on every batch, and then this."""
 
     def both(batch: Batch) -> Batch:
       batch = batch if change is None else change(batch)
-      return {**batch, TAUGHT: self(batch)}
+      return {**batch, **self(batch)}
 
     return both
 
-  def __call__(self, batch: Batch) -> np.ndarray:
-    """Weights of the teacher's heads (BHSS), of every source of a batch."""
-    source = {n: x for n, x in batch.items() if n.startswith("source_")}
-    return np.asarray(self._attention(self._params, source), np.float32)
-
-  def _attention_of(self, model: EncoderDecoder) -> Any:
-    def attention(params: Any, batch: Mapping[str, Array]) -> Array:
-      _, state = model.apply(
-        {"params": params},
-        batch["source_id_BS"],
-        view_of(batch, "source"),
-        method="encode",
-        mutable=[COLLECTION],
-      )
-      (found,) = Maps.of(state).find(
-        place="encoder", layer=self._layer, part="", kind="weight_BHQM"
-      )
-      return of_heads(self._heads, found.value, axis=1)
-
-    return attention
+  def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
+    """What the teacher makes of a batch: facts of it, by name."""
+    read = {n: x for n, x in batch.items() if n.startswith(self._sides)}
+    facts = self._facts(self._params, read)
+    return {name: np.asarray(x) for name, x in facts.items()}
 
 
-def read(plan: Plan, manifest: Mapping[str, Any]) -> Teacher | None:
-  """Who teaches a run; None: nobody.
+def read(plan: Plan, manifest: Mapping[str, Any]) -> tuple[Teacher, ...]:
+  """Who teaches a run: for each loss that learns from another a teacher.
 
   Args:
     plan: of the run.
@@ -126,14 +102,15 @@ def read(plan: Plan, manifest: Mapping[str, Any]) -> Teacher | None:
   Raises:
     InputError: as `Teacher`.
   """
-  for name, loss in plan.config.losses:
-    if isinstance(loss, Distillation) and loss.weight:
-      return Teacher(loss, CONFIG / "losses" / name, plan.config, manifest)
-  return None
+  return tuple(
+    Teacher(loss, CONFIG / "losses" / name, plan.config, manifest)
+    for name, loss in plan.config.losses
+    if isinstance(loss, Taught) and loss.weight
+  )
 
 
 def _check_alike(
-  loss: Distillation,
+  loss: Taught,
   at: At,
   config: Config,
   manifest: Mapping[str, Any],
@@ -147,18 +124,31 @@ def _check_alike(
       "teacher on the same prepared data."
     )
 
+  for side in loss.sides:
+    ours, theirs = (
+      page["vocabulary"][side]["sha256"] for page in (manifest, run.manifest)
+    )
+    if ours != theirs:
+      refuse(f"another vocabulary of the {side}")
+    for name in ("relations", "labels"):
+      ours, theirs = (
+        dict(page.get(name) or {}).get(side)
+        for page in (manifest, run.manifest)
+      )
+      if theirs and ours != theirs:
+        refuse(f"other {name} of the {side}")
   ours, theirs = (
-    page["vocabulary"]["source"]["sha256"] for page in (manifest, run.manifest)
+    (
+      tasks.symbols(of.data.second, page),
+      mixture.tags(of.data.mixture, page),
+    )
+    for of, page in ((config, manifest), (run.config, run.manifest))
   )
   if ours != theirs:
-    refuse("another vocabulary of the source")
-  for name in ("relations", "labels"):
-    ours, theirs = (
-      dict(page.get(name) or {}).get("source")
-      for page in (manifest, run.manifest)
+    raise (at / "teacher").error(
+      f"={loss.teacher!r} knows other signs of tasks or corpora than this run "
+      "has: train it with the same config.data.second and config.data.mixture."
     )
-    if theirs and ours != theirs:
-      refuse(f"other {name} of the source")
   trees = run.config.data.tree, config.data.tree
   if any(tree.control for tree in trees) and trees[0] != trees[1]:
     raise (at / "teacher").error(

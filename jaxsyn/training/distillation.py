@@ -13,22 +13,26 @@ distillation of encoders (Jiao et al. 2020, "TinyBERT", arXiv:1909.10351, sectio
 ours.
 
 The teacher runs on every batch before the step (`jaxsyn.trained.teacher`), which
-reads its weights as a fact of the batch.
+reads what it makes as facts of the batch.
+
+After this file: `word_distillation`, of what the teacher would write.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
 from jaxsyn.data.schema import PAD
+from jaxsyn.models.contract import EncoderDecoder, view_of
 from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Layer
 from jaxsyn.syntax.heads import of_heads
-from jaxsyn.syntax.maps import Maps
+from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.objective import Batch, Loss, Ratio, Shares
 
 TAUGHT = "source_taught_BHSS"  # of a batch
@@ -36,17 +40,53 @@ _LEAST = 1e-30  # a weight, so that its logarithm is finite
 
 
 @dataclasses.dataclass(frozen=True)
-class Distillation(Loss):
-  """Cross-entropy of a teacher's attention and that of this model's heads."""
+class Taught(Loss):
+  """Base of the losses that learn from another run; which that is."""
 
   teacher: str = option(
     "",
-    "Folder of the run that teaches: on the same vocabulary of the source, and "
-    "the same trees. Only training reads it.",
+    "Folder of the run that teaches: on the same prepared data, with the same "
+    "trees. Only training reads it.",
   )
   checkpoint: str = option(
     "", 'Of the teacher: "best", "last" or a step; "": as it translates.'
   )
+
+  sides: ClassVar[tuple[str, ...]] = ("source",)  # that the teacher reads
+
+  @property
+  def has_teacher(self) -> bool:
+    return bool(self.teacher and self.weight)
+
+  def asked(self, at: At, spec: ModelSpec) -> ModelSpec:
+    """The teacher's model, publishing what is to be learnt.
+
+    Args:
+      at: where this loss's options stand.
+      spec: the teacher's own.
+
+    Raises:
+      InputError: it has not what is to be learnt.
+    """
+    return spec
+
+  def facts(
+    self, model: EncoderDecoder, params: Any, batch: Batch
+  ) -> dict[str, Array]:
+    """What the teacher adds to a batch.
+
+    Args:
+      model: of `asked`.
+      params: the teacher's.
+      batch: of `sides`.
+    """
+    raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Distillation(Taught):
+  """Cross-entropy of a teacher's attention and that of this model's heads."""
+
   teacher_layer: Layer = option(
     0, "Whose attention teaches, in its encoder, from 0 or from the end."
   )
@@ -58,9 +98,33 @@ class Distillation(Loss):
     (0, 1), "Which heads of it, from 0: each learns one of `teacher_heads`."
   )
 
-  @property
-  def has_teacher(self) -> bool:
-    return bool(self.teacher and self.weight)
+  def asked(self, at: At, spec: ModelSpec) -> ModelSpec:
+    site, layer = spec.site("encoder"), self.teacher_layer
+    check_heads(
+      at, "teacher_", layer, self.teacher_heads, site.layers, site.heads
+    )
+    shown = (*spec.shown, ("encoder", layer % site.layers))
+    return dataclasses.replace(spec, shown=shown)
+
+  def facts(
+    self, model: EncoderDecoder, params: Any, batch: Batch
+  ) -> dict[str, Array]:
+    _, state = model.apply(
+      {"params": params},
+      batch["source_id_BS"],
+      view_of(batch, "source"),
+      method="encode",
+      mutable=[COLLECTION],
+    )
+    layers = model.spec.site("encoder").layers
+    (found,) = Maps.of(state).find(
+      place="encoder",
+      layer=self.teacher_layer % layers,
+      part="",
+      kind="weight_BHQM",
+    )
+    weight_BHSS = of_heads(self.teacher_heads, found.value, axis=1)
+    return {TAUGHT: weight_BHSS.astype(jnp.float32)}
 
   def check(self, at: At, spec: ModelSpec) -> None:
     site = spec.site("encoder")

@@ -13,7 +13,7 @@ Letters: P some of the target positions.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import jax
@@ -53,7 +53,12 @@ class Logits:
     logits_BTV: Any = self.model.apply(variables, state_BTD, method="logits")
     return logits_BTV
 
-  def add_up(self, of: Callable[[Array, Batch], Sums], batch: Batch) -> Sums:
+  def add_up(
+    self,
+    of: Callable[[Array, Batch], Sums],
+    batch: Batch,
+    positions: Iterable[str] = (),
+  ) -> Sums:
     """`of(logits_BTV, batch)`, sums over target positions, of all of them.
 
     Where not all are held, of equally many positions of each sentence at a
@@ -62,31 +67,32 @@ class Logits:
 
     Args:
       of: returns a tree of sums; it reads of the batch what is of a position
-        in "target_id_BT" alone.
+        in "target_id_BT" and `positions` alone.
       batch: as the model got it.
+      positions: facts of target positions, each BT and maybe more axes.
     """
-    id_BT = batch["target_id_BT"]
-    B, T = id_BT.shape
+    cut_up = {name: batch[name] for name in ("target_id_BT", *positions)}
+    B, T = batch["target_id_BT"].shape
     at_once = max(1, self.held // (B * self.model.spec.target_vocabulary))
     if at_once >= T:
       return of(self.all_BTV(), batch)
     parts = -(-T // at_once)
     size = -(-T // parts)
 
-    def cut(x_BT: Array, fill: int) -> Array:
+    def cut(x_BT: Array) -> Array:
       room = ((0, 0), (0, parts * size - T)) + ((0, 0),) * (x_BT.ndim - 2)
-      x_BT = jnp.pad(x_BT, room, constant_values=fill)
+      x_BT = jnp.pad(x_BT, room, constant_values=PAD)
       # Positions, not sentences: these may lie on different devices.
       return jnp.moveaxis(x_BT.reshape(B, parts, size, *x_BT.shape[2:]), 1, 0)
 
-    def some(state_BPD: Array, id_BP: Array) -> Sums:
-      return of(self._of(state_BPD), {**batch, "target_id_BT": id_BP})
+    def some(state_BPD: Array, own: Batch) -> Sums:
+      return of(self._of(state_BPD), {**batch, **own})
 
     @jax.checkpoint
-    def add(sums: Sums, part: tuple[Array, Array]) -> tuple[Sums, None]:
+    def add(sums: Sums, part: tuple[Array, Batch]) -> tuple[Sums, None]:
       return jax.tree.map(jnp.add, sums, some(*part)), None
 
-    pieces = cut(self.state_BTD, 0), cut(id_BT, PAD)
-    shapes = jax.eval_shape(some, *(x[0] for x in pieces))
+    pieces = jax.tree.map(cut, (self.state_BTD, cut_up))
+    shapes = jax.eval_shape(some, *jax.tree.map(lambda x: x[0], pieces))
     none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     return jax.lax.scan(add, none, pieces)[0]

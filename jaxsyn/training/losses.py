@@ -1,7 +1,7 @@
 """The terms of the objective: a named table, and the first of them.
 
 Before this file: `objective`, what a term is, and `head_losses`,
-`guided_alignment` and `distillation`, those on attention.
+`guided_alignment` and `distillation`, those on attention, and `word_distillation`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from jaxsyn.training.head_losses import (
   TargetHeads,
 )
 from jaxsyn.training.objective import Batch, Loss, Ratio, real_targets
+from jaxsyn.training.word_distillation import WordDistillation
 
 
 def token_log_probability(logits_BTV: Array, id_BT: Array) -> Array:
@@ -102,5 +103,6 @@ LOSSES: Table[Loss] = Table(
     "synchronisation": Synchronisation,
     "guided_alignment": GuidedAlignment,
     "distillation": Distillation,
+    "word_distillation": WordDistillation,
   },
 )

@@ -56,6 +56,9 @@ class Loss(Choice):
   # It reads logits alone, and adds up over target positions: then it is given
   # some of them at a time where logits of all would fill the memory.
   by_position: ClassVar[bool] = False
+  positions: ClassVar[
+    tuple[str, ...]
+  ] = ()  # facts of a batch, of positions too
 
   # Reads maps of a second pass in which the decoder sees all of the target.
   full_context = False

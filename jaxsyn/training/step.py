@@ -142,7 +142,13 @@ def terms_of(
       if loss.by_position
     }
 
-  terms = logits.add_up(by_position, batch)
+  positions = {
+    name
+    for loss in recipe.losses.values()
+    if loss.by_position
+    for name in loss.positions
+  }
+  terms = logits.add_up(by_position, batch, sorted(positions))
   for name, loss in recipe.losses.items():
     if not loss.by_position:
       terms[name] = loss(logits.all_BTV(), maps[name], batch)
