@@ -15,7 +15,7 @@ import numpy as np
 import jaxsyn
 from jaxsyn.comparison import examples, progress, results
 from jaxsyn.comparison.asked import Job, System
-from jaxsyn.comparison.controls import control_of, controls
+from jaxsyn.comparison.controls import control_of, controls, pairs
 from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
 from jaxsyn.config import as_dict
 from jaxsyn.data.schema import SIDES
@@ -90,6 +90,7 @@ def analyse(
 
 def _system(system: System, others: Sequence[System]) -> results.Entry:
   data, manifest = system.config.data, system.manifest
+  configs = {other.name: other.config for other in others}
   return results.Entry(
     name=system.name,
     config=as_dict(system.config),
@@ -103,8 +104,8 @@ def _system(system: System, others: Sequence[System]) -> results.Entry:
       },
       hashes=workdir.hashes(manifest),
     ),
-    controls=controls(system.name, [other.name for other in others]),
-    control_of=control_of(system.name),
+    controls=controls(system.name, configs),
+    control_of=control_of(system.name, configs),
     published=dict(system.published),
   )
 
@@ -157,6 +158,8 @@ def _split(
     measured = [scorer.measure(lines) for scorer in scorers]
     scored[job.system.name][job.seed] = measured
     translations[job.system.name][job.seed] = lines
+  configs = {job.system.name: job.system.config for job in done}
+  asked = pairs(configs, baseline)
   manifest = manifests.read(first)
   parses = integrity.read_trees(first, manifest, name, "source")
   tables = buckets.tables(
@@ -178,12 +181,12 @@ def _split(
     else str(layout.conllu_file(first, name, "source")),
     signatures={scorer.name: scorer.signature() for scorer in scorers},
     scores=summaries(scored),
-    over_sentences=over_sentences(scored, baseline, settings),
-    over_seeds=over_seeds(scored, baseline, settings.draws),
+    over_sentences=over_sentences(scored, asked, settings),
+    over_seeds=over_seeds(scored, asked, settings.draws),
     buckets=tuple(
       bucket
       for table in tables
-      for bucket in in_buckets(table, scored, baseline, draws=settings.draws)
+      for bucket in in_buckets(table, scored, asked, draws=settings.draws)
     ),
     example_metric=example_metric,
     examples=chosen,
@@ -220,27 +223,27 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
 
 
 def over_sentences(
-  scored: Scored, baseline: str, settings: Settings
+  scored: Scored, asked: Sequence[tuple[str, str]], settings: Settings
 ) -> tuple[results.OneSeed, ...]:
   """Each run against the other system's run of the same seed."""
-  pairs = [(system, other) for system, other, _ in _pairs(scored, baseline)]
+  own = [(system, other) for system, other, _ in _together(scored, asked)]
   differences = significance.differences(
-    scored, pairs, tests=settings.tests, draws=settings.draws
+    scored, own, tests=settings.tests, draws=settings.draws
   )
   return tuple(results.OneSeed(*one) for one in differences)
 
 
 def over_seeds(
-  scored: Scored, baseline: str, draws: significance.Draws
+  scored: Scored, asked: Sequence[tuple[str, str]], draws: significance.Draws
 ) -> tuple[Hierarchical, ...]:
-  """Each pair of `_pairs`, over seeds and sentences."""
+  """Each pair of systems, over seeds and sentences."""
   runs = [(system, seed) for system in scored for seed in scored[system]]
   differences = []
   for systems in zip(*(scored[system][seed] for system, seed in runs)):
     # The same resamples for all runs, so that all differences are paired.
     drawn = significance.bootstrap(systems, draws)
     row = {run: number for number, run in enumerate(runs)}
-    for system, other, seeds in _pairs(scored, baseline):
+    for system, other, seeds in _together(scored, asked):
       ours, theirs = (
         [row[name, seed] for seed in seeds] for name in (system, other)
       )
@@ -261,7 +264,7 @@ def over_seeds(
 def in_buckets(
   table: buckets.Buckets,
   scored: Scored,
-  baseline: str,
+  asked: Sequence[tuple[str, str]],
   *,
   draws: significance.Draws,
 ) -> list[results.BucketOfRuns]:
@@ -270,7 +273,7 @@ def in_buckets(
     results.BucketOfRuns(
       **vars(bucket),
       scores=summaries(part),
-      differences=over_seeds(part, baseline, draws)
+      differences=over_seeds(part, asked, draws)
       if bucket.count >= buckets.FEWEST
       else (),
     )
@@ -278,17 +281,11 @@ def in_buckets(
   ]
 
 
-def _pairs(scored: Scored, baseline: str) -> list[Pair]:
-  """Every system with the baseline, and with its own controls."""
-  pairs = [(system, baseline) for system in scored if system != baseline]
-  pairs += [
-    (system, control)
-    for system in scored
-    for control in controls(system, scored)
-    if baseline not in (system, control)
-  ]
+def _together(scored: Scored, asked: Sequence[tuple[str, str]]) -> list[Pair]:
+  """Those pairs of systems that have runs of the same seed, with these seeds."""
   both = (
     (system, other, tuple(s for s in scored[system] if s in scored[other]))
-    for system, other in pairs
+    for system, other in asked
+    if system in scored and other in scored
   )
   return [pair for pair in both if pair[2]]

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from models_under_test import config_of
+
 from jaxsyn.comparison import results
 from jaxsyn.comparison.controls import control_of, controls
 from jaxsyn.comparison.hierarchical import Bootstrap, Hierarchical
@@ -48,6 +50,7 @@ def made(**changes):
     "m_30", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
   )
   names = ("transformer", "pascal", "pascal_random_tree")
+  configs = {name: config_of(name) for name in names}
   scores = ((30.0, 31.0), (31.0, 32.0), (29.0, 30.0))
   test = PairedTest("bootstrap", 0.04, 0.02, 100, "bs:100")
   split = results.TestSet(
@@ -107,8 +110,8 @@ def made(**changes):
         n,
         {"seed": 0, "decode": DECODE, "train": TRAIN},
         data,
-        controls(n, names),
-        control_of(n),
+        controls(n, configs),
+        control_of(n, configs),
         {},
       )
       for n in names

@@ -5,8 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
+from models_under_test import config_of
 
-from jaxsyn.comparison import analysis, asked
+from jaxsyn.comparison import analysis, asked, controls
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.errors import InputError
@@ -15,6 +16,7 @@ from jaxsyn.scoring.metrics import scorer_of
 from jaxsyn.scoring.settings import Settings
 
 SETTINGS = Settings(metrics=("exact",), samples=200)
+PAIR = [("other", "base")]
 SCORER = scorer_of("exact", [["a"] * 4])
 
 
@@ -39,16 +41,16 @@ def test_means_and_deviations():
 
 def test_runs_are_paired_by_seed():
   runs = scored(base=(1, 2), other=(2, 4))
-  (found,) = analysis.over_seeds(runs, "base", SETTINGS.draws)
+  (found,) = analysis.over_seeds(runs, PAIR, SETTINGS.draws)
   assert (found.by_seed, found.value) == ((25, 50), 37.5)
-  singles = analysis.over_sentences(runs, "base", SETTINGS)
+  singles = analysis.over_sentences(runs, PAIR, SETTINGS)
   assert [(s.seed, s.difference.value) for s in singles] == [(0, 25), (1, 50)]
 
 
 def test_a_seed_that_one_system_lacks_is_left_out():
   runs = scored(base=(1, 2, 3), other=(2, 4))
   del runs["other"][0]
-  (found,) = analysis.over_seeds(runs, "base", SETTINGS.draws)
+  (found,) = analysis.over_seeds(runs, PAIR, SETTINGS.draws)
   assert (found.seeds, found.by_seed, found.p) == ((1,), (50,), None)
 
 
@@ -56,7 +58,10 @@ def test_systems_are_compared_with_their_controls_too():
   runs = scored(
     transformer=(1,), pascal=(3,), pascal_random_tree=(2,), deps_san=(2,)
   )
-  found = analysis.over_seeds(runs, "transformer", SETTINGS.draws)
+  pairs = controls.pairs(
+    {name: config_of(name) for name in runs}, "transformer"
+  )
+  found = analysis.over_seeds(runs, pairs, SETTINGS.draws)
   assert [(f.system, f.baseline, f.value) for f in found] == [
     ("pascal", "transformer", 50),
     ("pascal_random_tree", "transformer", 25),
@@ -71,7 +76,7 @@ def test_buckets_have_all_runs():
     "half", ("first", "none", "last"), np.array([0, 0, 2, 2])
   )
   first, none, last = analysis.in_buckets(
-    table, runs, "base", draws=SETTINGS.draws
+    table, runs, PAIR, draws=SETTINGS.draws
   )
   assert (first.count, none.count, last.share) == (2, 0, 0.5)
   assert [s.values for s in first.scores] == [(50, 100), (100, 100)]

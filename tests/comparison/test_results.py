@@ -1,13 +1,16 @@
 """report.json and the tables that are made of it."""
 
 import dataclasses
+import re
 
 import pytest
+from models_under_test import config_of
 from results_made import made, summary
 
 from jaxsyn.comparison import report, results
-from jaxsyn.comparison.controls import CONTROLS
+from jaxsyn.comparison.controls import control_of, controls
 from jaxsyn.configs import systems
+from jaxsyn.data.sentence.controls import Random
 from jaxsyn.errors import InputError
 
 
@@ -110,10 +113,22 @@ def test_one_seed_has_no_spread_and_says_so():
   assert "Bold" not in text and "Bold" in report.markdown(content)
 
 
-def test_controls_are_systems_and_every_tree_control_is_one():
-  names = {name for others in CONTROLS.values() for name in others}
-  assert names | set(CONTROLS) <= set(systems.SYSTEMS)
-  assert names == {n for n in systems.SYSTEMS if n.endswith("_tree")}
+def test_a_control_differs_in_its_trees_alone():
+  """All *_tree of the table are controls of what they are named after."""
+  configs = {name: config_of(name) for name in systems.SYSTEMS}
+  for name in systems.SYSTEMS:
+    of = re.fullmatch(r"(.*)_(linear|random)_tree", name)
+    assert control_of(name, configs) == (of[1] if of else "")
+  assert controls("pascal", configs) == (
+    *("pascal_linear_tree", "pascal_random_tree"),
+  )
+  # What is named otherwise too, and never what has other options.
+  data = dataclasses.replace(configs["dasa"].data, tree=Random())
+  configs["mine"] = dataclasses.replace(configs["dasa"], data=data, seed=7)
+  assert control_of("mine", configs) == "dasa"
+  train = dataclasses.replace(configs["dasa"].train, steps=9)
+  configs["mine"] = dataclasses.replace(configs["mine"], train=train)
+  assert control_of("mine", configs) == ""
 
 
 def test_a_report_says_what_checkpoints_were_chosen_by():
