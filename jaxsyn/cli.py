@@ -27,6 +27,7 @@ from typing import Any
 import ml_collections
 from absl import app, flags
 from ml_collections import config_flags
+from ml_collections.config_flags import config_path
 
 from jaxsyn import addresses
 from jaxsyn.config import Config, moved
@@ -122,7 +123,9 @@ def parse(
     argv = [word for word in argv if word not in asked]
     if asked and not any(re.match("--?config", word) for word in argv):
       _help_config(asked[0])
-    argv = _check_config(values.read_flags_from_files(list(argv), False))
+    argv = _check_config(
+      values.read_flags_from_files(list(argv), False), several=several
+    )
   values.set_gnu_getopt(bool(word))  # flags may follow it
   try:
     rest = values(list(argv))[1:]
@@ -204,8 +207,12 @@ def _help_config(
   sys.exit(0)
 
 
-def _check_config(argv: list[str]) -> list[str]:
+def _check_config(argv: list[str], *, several: bool) -> list[str]:
   """Finds what ml_collections would answer with a traceback.
+
+  Args:
+    argv: the words.
+    several: as of `parse`.
 
   Returns: the words, with files in the place of names, which it does not know.
   """
@@ -229,12 +236,18 @@ def _check_config(argv: list[str]) -> list[str]:
     if match := re.match(r"--?(?:no)?config\.([^=]+)", word):
       if i < given[0]:
         raise InputError(f"{word} must come after --config FILE.")
-      check_option(config, match[1])
+      check_option(config, match[1], several=several)
   return words
 
 
-def check_option(section: Any, path: str) -> None:
-  """Raises InputError where a dotted path leaves the config."""
+def check_option(section: Any, path: str, *, several: bool = False) -> None:
+  """Raises InputError where a dotted path leaves the config.
+
+  Args:
+    section: the config.
+    path: dotted, without "config.".
+    several: it is for several systems, of which none is named.
+  """
   if told := moved(path):
     raise InputError(told)
   if path == "system":
@@ -249,6 +262,12 @@ def check_option(section: Any, path: str) -> None:
     if name not in section:
       names = (row.name for row in describe(Config))
       if any(f"{known}.".startswith(f"config.{path}.") for known in names):
+        if several:
+          raise InputError(
+            f"config.{path} is an option of {name!r}, which not all systems "
+            "have; say it of one: --variant "
+            f'"NAME=SYSTEM,{path}=VALUE".'
+          )
         raise InputError(
           f"config.{path} is an option of {name!r}, which this system does not "
           "have; take a system that has it, after ':' in --config."
@@ -257,3 +276,29 @@ def check_option(section: Any, path: str) -> None:
         f"{where} has no option {name!r}. {did_you_mean(name, section)}"
       )
     where, section = f"{where}.{name}", section[name]
+
+
+def set_option(
+  config: ml_collections.ConfigDict, path: str, value: Any
+) -> None:
+  """Sets one option.
+
+  Args:
+    config: that has it.
+    path: dotted, without "config.".
+    value: of its type.
+
+  Raises:
+    InputError: no such option, a section, or another type.
+  """
+  check_option(config, path)
+  old = config_path.get_value(path, config)
+  if isinstance(old, ml_collections.ConfigDict):
+    raise InputError(
+      f"config.{path} is a section; name one of its options: "
+      f"{', '.join(sorted(old)) or 'it has none'}."
+    )
+  try:
+    config_path.set_value(path, config, value)
+  except TypeError as error:
+    raise InputError(f"config.{path} cannot be {value!r}: {error}") from None

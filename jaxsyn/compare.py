@@ -36,6 +36,7 @@ from jaxsyn.comparison import (
   progress,
   report,
   results,
+  variants,
 )
 from jaxsyn.comparison.runner import Runner, watch_parent
 from jaxsyn.config import Config, read_config
@@ -228,8 +229,16 @@ def _asked(
   if values.table:
     return _rows(values, address, overrides)
   plain = cli.load(address)
-  configs = [cli.load(f"{address}:{name}") for name in values.systems]
-  for name, config in zip(values.systems, configs):
+  varied = list(map(variants.read, values.variant))
+  chosen = {name: name for name in values.systems}
+  chosen |= {variant.name: variant.system for variant in varied}
+  names = [*values.systems, *(variant.name for variant in varied)]
+  if len(chosen) < len(names):
+    raise InputError(
+      f"--systems and --variant name one twice: {', '.join(names)}."
+    )
+  configs = [cli.load(f"{address}:{system}") for system in chosen.values()]
+  for name, config in zip(names, configs):
     for path, value in overrides.items():
       own = _field(config, path)
       if own not in (_field(plain, path), value):
@@ -238,9 +247,14 @@ def _asked(
           f"config.{path}={own!r}. Leave the option or the system out."
         )
     config.update_from_flattened_dict(overrides)
-  names = values.systems
-  if len(set(names)) < len(names):
-    raise InputError(f"--systems names one twice: {', '.join(names)}.")
+  for variant, config in zip(varied, configs[len(values.systems) :]):
+    if both := sorted(set(variant.options) & set(overrides)):
+      raise InputError(
+        f"--config.{both[0]} is for all systems, and --variant {variant.name} "
+        "has its own. Leave one out."
+      )
+    variant.on(config)
+    cli.check_chosen([config], variant.options)
   cli.check_chosen(configs, overrides)
   systems = map(asked.System, names, map(read_config, configs))
   return list(systems), None
@@ -316,6 +330,8 @@ def _main(values: flags.FlagValues) -> None:
   exits.check_target(values.workdir, "--workdir", folder=True)
   if bool(values.systems) == bool(values.table):
     raise InputError("give --systems, or --table, and not both.")
+  if values.variant and values.table:
+    raise InputError("--variant goes with --systems, not with --table.")
   logging.set_verbosity(logging.WARNING)
   systems, ablation = _asked(values)
   origin = results.Origin(
@@ -354,6 +370,13 @@ def define_flags() -> None:
     [],
     "Names of configs/systems.py, the baseline first; "
     "they may be joined: pascal+relative.",
+  )
+  flags.DEFINE_multi_string(
+    "variant",
+    [],
+    "A system with options of its own, after --systems: "
+    "NAME=SYSTEM,OPTION=VALUE,..., as in dasa_random_tree=dasa,data.tree=random. "
+    "Repeated for several.",
   )
   flags.DEFINE_string(
     "table",

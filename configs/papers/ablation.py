@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
-from ml_collections.config_flags import config_path
 
 from jaxsyn import cli
 from jaxsyn.configs import systems
@@ -68,7 +67,7 @@ class Row:
     """
     before = config.prepare.to_dict()
     for path, value in self.overrides.items():
-      _set(config, path, value)
+      cli.set_option(config, path, value)
     if config.prepare.to_dict() != before:
       ending = self.folder or self.name
       config.data.name = f"{config.data.name}_{ending}"
@@ -102,18 +101,3 @@ class Table:
         f"no row {name!r} in {self.source}. {did_you_mean(name, rows)}"
       )
     return rows[name] if name else self.rows[0]
-
-
-def _set(config: ConfigDict, path: str, value: Any) -> None:
-  """Sets one dotted field."""
-  cli.check_option(config, path)
-  old = config_path.get_value(path, config)
-  if isinstance(old, ConfigDict):
-    raise InputError(
-      f"config.{path} is a section; name one of its options: "
-      f"{', '.join(sorted(old)) or 'it has none'}."
-    )
-  try:
-    config_path.set_value(path, config, value)
-  except TypeError as error:
-    raise InputError(f"config.{path} cannot be {value!r}: {error}") from None

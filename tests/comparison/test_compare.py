@@ -15,8 +15,9 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from jaxsyn import addresses, compare
+from jaxsyn import addresses, cli, compare
 from jaxsyn.comparison import asked, results
+from jaxsyn.comparison.controls import control_of
 from jaxsyn.configs import quickstart
 from jaxsyn.errors import InputError
 from jaxsyn.scoring.settings import Settings
@@ -389,6 +390,7 @@ def given(monkeypatch):
     config_flags.DEFINE_config_file("config", flag_values=values)
     flags.DEFINE_list("systems", [], "", flag_values=values)
     flags.DEFINE_string("table", "", "", flag_values=values)
+    flags.DEFINE_multi_string("variant", [], "", flag_values=values)
     argv = ["compare", "--config", str(ROOT.joinpath("configs", config))]
     argv += words
     monkeypatch.setattr(sys, "argv", argv)  # where its overrides are read
@@ -447,6 +449,26 @@ def test_systems_have_the_overrides_all_of_them(given):
   ]
 
 
+def test_a_variant_has_options_of_its_own(given):
+  systems = given(
+    "--systems=transformer,dasa",
+    "--variant=random=dasa,data.tree=random",
+    "--variant=two=distilled,losses.distillation.heads=(2, 3),"
+    "losses.distillation.teacher=runs/a,train.freeze=('encoder',),"
+    "optimiser.learning_rate=1",
+    "--config.train.steps=7",
+  )
+  assert [s.name for s in systems] == ["transformer", "dasa", "random", "two"]
+  assert {s.config.train.steps for s in systems} == {7}
+  configs = {s.name: s.config for s in systems}
+  assert control_of("random", configs) == "dasa"
+  loss = dict(configs["two"].losses)["distillation"]
+  assert (loss.heads, loss.teacher) == ((2, 3), "runs/a")
+  assert configs["two"].train.freeze == ("encoder",)
+  assert configs["two"].optimiser.learning_rate == 1.0
+  assert configs["dasa"].data.tree == configs["two"].data.tree
+
+
 @pytest.mark.parametrize(
   ("words", "message"),
   [
@@ -456,7 +478,35 @@ def test_systems_have_the_overrides_all_of_them(given):
       "pascal_random_tree is pascal_random_tree because it has config.data.tree"
       "='random'",
     ),
-    (["--systems=pascal,pascal"], "--systems names one twice"),
+    (["--systems=pascal,pascal"], "name one twice: pascal, pascal"),
+    (
+      ["--systems=pascal", "--variant=pascal=dasa,data.tree=random"],
+      "name one twice: pascal, pascal",
+    ),
+    (
+      ["--systems=pascal", "--variant=x=dasa"],
+      "must be NAME=SYSTEM,OPTION=VALUE",
+    ),
+    (
+      ["--systems=pascal", "--variant=../x=dasa,data.tree=linear"],
+      "must be NAME",
+    ),
+    (
+      ["--systems=pascal", "--variant=x=dasa,parts.encoder.dasa.width=9"],
+      "--variant x: config.parts.encoder.dasa has no option 'width'",
+    ),
+    (
+      ["--systems=pascal", "--variant=x=dasa,train.steps=many"],
+      "--variant x: config.train.steps cannot be 'many'",
+    ),
+    (
+      [
+        "--systems=pascal",
+        "--variant=x=dasa,train.steps=9",
+        "--config.train.steps=8",
+      ],
+      "is for all systems, and --variant x has its own",
+    ),
     (["--systems=pascall"], "no system 'pascall'"),
     (
       ["--table=pascal_layer"],
@@ -471,6 +521,15 @@ def test_systems_have_the_overrides_all_of_them(given):
 def test_command_lines_that_do_not_fit(given, words, message):
   with pytest.raises(InputError, match=message):
     given(*words)
+
+
+def test_an_option_of_one_system_is_led_to_variant():
+  config, path = quickstart.get_config(), "parts.encoder.dasa.strength"
+  told = f'not all systems have; say it of one: --variant "NAME=SYSTEM,{path}='
+  with pytest.raises(InputError, match=re.escape(told)):
+    cli.check_option(config, path, several=True)
+  with pytest.raises(InputError, match="after ':' in --config"):
+    cli.check_option(config, path)
 
 
 def test_help_shows_the_flags_of_the_command():
