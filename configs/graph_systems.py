@@ -68,7 +68,7 @@ def tree_position_laplacian(config: ConfigDict) -> None:
 
 
 def tree_position_depth(config: ConfigDict) -> None:
-  """Sinusoids of the depth in the tree added. Ours."""
+  """Sinusoids of the depth in the tree added: after Wang et al. 2019."""
   config.parts.encoder.tree_position = PARTS.section(
     "tree_position", kind="depth"
   )

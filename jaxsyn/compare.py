@@ -48,7 +48,7 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
 from jaxsyn.options.flags import list_flag, number_flag
-from jaxsyn.plan import check_drawn
+from jaxsyn.plan import check_trees
 from jaxsyn.progress import Bar
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
@@ -104,9 +104,9 @@ def run(
   # What would be found out after days of training is found out here.
   language = systems[0].config.data.target_language
   settings = (settings or Settings()).settled(language)
-  check_drawn([asked.check(system) for system in systems])
-  each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   folder = pathlib.Path(folder)
+  check_trees([asked.check(system, folder) for system in systems])
+  each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   with lock.alone(folder):
     asked.begin(folder, systems)
     jobs = asked.jobs(folder, systems, range(seeds))

@@ -13,8 +13,8 @@ from typing import Any
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader import mixture, tasks
-from jaxsyn.data.loader.tree_sampling import open_sampler
-from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.loader.tree_sampling import open_sampler, sides_of_heads
+from jaxsyn.data.sentence.controls import TREES, Parsed
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
@@ -129,23 +129,31 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
   return Plan(config, spec, recipe, features, tag, sides)
 
 
-def check_drawn(plans: Collection[Plan]) -> None:
-  """Trees that are drawn must be read by one of the systems at least.
+def check_trees(plans: Collection[Plan]) -> None:
+  """Trees other than the parser's must be read by one of the systems at least.
 
   Raises:
-    InputError: none that is to draw trees reads any.
+    InputError: none that is to have such trees reads any.
   """
-  drawing = [plan for plan in plans if plan.config.data.tree.sampled]
-  taught = [
-    loss.has_teacher for plan in drawing for _, loss in plan.config.losses
-  ]
-  if drawing and not any(plan.drawn for plan in drawing) and not any(taught):
+  drawing = [plan for plan in plans if plan.config.data.tree != Parsed()]
+  if drawing and not any(map(_reads_trees, drawing)):
     name = TREES.name_of(drawing[0].config.data.tree)
     raise InputError(
       f"config.data.tree={name!r} does nothing here: system "
       f"{drawing[0].config.system!r} reads no tree. Leave it out, or take a "
       "system that reads trees."
     )
+
+
+def _reads_trees(plan: Plan) -> bool:
+  """Whether other trees of the data would change anything in training."""
+  data = plan.config.data
+  if data.tree.sampled and plan.drawn:
+    return True
+  if any(loss.has_teacher for _, loss in plan.config.losses):
+    return True
+  parents = not data.tree.sampled and sides_of_heads(plan.features)
+  return bool(parents) or (data.tree.control and data.second.task.any)
 
 
 def _check_model(spec: ModelSpec) -> None:

@@ -25,7 +25,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
-from jaxsyn.plan import check_drawn, resolve
+from jaxsyn.plan import check_trees, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.storage import files, hub, lock
 from jaxsyn.trained import teacher, warm_start, workdir
@@ -71,6 +71,7 @@ def run(
   records = PreparedSplit(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   teachers = teacher.read(plan, records.manifest)
+  own_change = change
   for one in teachers:
     plan = dataclasses.replace(plan, features=plan.features | one.features)
     change = one.after(change)
@@ -97,7 +98,8 @@ def run(
     from jaxsyn.inspection.watch import Watch
 
     watch = Watch(
-      *(plan, records.manifest, config.data.validation, pictures), change=change
+      *(plan, records.manifest, config.data.validation, pictures),
+      change=own_change,
     )
   validator = Validator(
     plan,
@@ -107,6 +109,7 @@ def run(
       records.directory, records.manifest, "target"
     ),
     change=change,
+    own_change=own_change,
     look=watch,
   )
 
@@ -137,7 +140,9 @@ def run(
 
     def create() -> None:
       stack.enter_context(lock.alone(folder))
+      teacher.check_same(folder, teachers)
       workdir.create(folder, config)
+      teacher.write(folder, teachers)
       if warm:
         warm.write(folder)
 
@@ -233,7 +238,7 @@ def _main(values: flags.FlagValues) -> None:
   if told and jax.process_index() == 0:
     print(f"warning: {told}", file=sys.stderr)
   manifest = manifests.read(config.data.directory)
-  check_drawn([resolve(config, manifest)])
+  check_trees([resolve(config, manifest)])
   with hosts.together():
     outcome = run(config, values.workdir)
   if jax.process_index():

@@ -54,6 +54,7 @@ class Validator:
     *,
     vocabulary: Vocabulary,
     change: Change | None = None,
+    own_change: Change | None = None,
     look: Look | None = None,
   ):
     """Opens the split.
@@ -63,7 +64,9 @@ class Validator:
       layout: where evaluation steps run.
       split: name of the split.
       vocabulary: of the target side.
-      change: a caller's own function on every host batch.
+      change: on every host batch that losses are measured of: a caller's own
+        function, and teachers.
+      own_change: the caller's alone; translating reads no more.
       look: draws what parameters, whole on one device, look at; given to all
         processes or to none, called by the first.
     """
@@ -119,7 +122,7 @@ class Validator:
       vocabulary,
       decode,
       features=[f for f in self._split.features if f.startswith("source")],
-      change=change,
+      change=own_change,
     )
 
   def compile(self, params: Any) -> None:

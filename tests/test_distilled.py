@@ -14,8 +14,9 @@ from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward, states
-from jaxsyn.plan import check_drawn, resolve
+from jaxsyn.plan import check_trees, resolve
 from jaxsyn.session import Session
+from jaxsyn.storage import checksums, files
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.trained import teacher
 from jaxsyn.training.distillation import TAUGHT
@@ -260,6 +261,55 @@ def test_two_losses_have_two_teachers(tiny, runs):
     np.testing.assert_array_equal(batch[name], words[name])
 
 
+def test_a_teacher_of_another_seeds_trees_or_parser_is_refused(tiny, tmp_path):
+  teaching = tiny("pascal_random_tree")
+  teaching.batch.shapes = 1
+  teaching.train.update(steps=2, evaluate_every=2, selection="log_likelihood")
+  teaching.seed = 1
+  train.run(teaching, tmp_path / "teacher")
+  config = tiny("distilled")
+  config.losses.distillation.teacher = str(tmp_path / "teacher")
+  config.data.tree, config.seed = "random", 1
+  assert taught(config)
+  config.seed = 2
+  with pytest.raises(
+    InputError, match=r"trees of config\.seed=1, and this run"
+  ):
+    taught(config)
+  config.seed = 1
+  manifest = manifests.read(config.data.directory)
+  plan = resolve(read_config(config), manifest)
+  parser = manifest["parser"]["source"] | {"sha256": "2"}
+  with pytest.raises(InputError, match="has another parser of the source"):
+    teacher.read(plan, {**manifest, "parser": {"source": parser}})
+
+
+def test_a_run_goes_on_with_who_taught_it_alone(tiny, runs, tmp_path):
+  """And its pictures, and translations in validation, ask no teacher."""
+  config = tiny("distilled")
+  config.losses.distillation.teacher = str(runs["pascal"])
+  config.batch.shapes = 1
+  config.train.update(
+    steps=2, evaluate_every=2, save_every=2, validation_sentences=2
+  )
+  config.train.writers.pictures = 1
+  train.run(config, tmp_path / "run")
+  kept = json.loads((tmp_path / "run" / "teachers.json").read_text())
+  (one,) = teachers(config)
+  assert kept["config.losses.distillation"] == one.checksum
+  config.train.steps = 4
+  train.run(config, tmp_path / "run")
+  kept["config.losses.distillation"] = "0"
+  kept.pop("crc32c")
+  files.write_json(tmp_path / "run" / "teachers.json", checksums.sealed(kept))
+  config.train.steps = 6
+  with pytest.raises(InputError, match="learnt from other parameters than"):
+    train.run(config, tmp_path / "run")
+  (tmp_path / "run" / "teachers.json").write_text("{")
+  with pytest.raises(InputError, match=r"teachers\.json is damaged"):
+    train.run(config, tmp_path / "run")
+
+
 def test_drawn_trees_are_those_that_the_teacher_reads(tiny, runs, tmp_path):
   config = tiny("distilled")
   config.data.tree = "sampled"
@@ -268,9 +318,9 @@ def test_drawn_trees_are_those_that_the_teacher_reads(tiny, runs, tmp_path):
   manifest = manifests.read(config.data.directory)
   plan = resolve(read_config(config), manifest)
   with pytest.raises(InputError, match="reads no tree"):
-    check_drawn([plan])
+    check_trees([plan])
   config.losses.distillation.teacher = str(runs["pascal"])
-  check_drawn([resolve(read_config(config), manifest)])
+  check_trees([resolve(read_config(config), manifest)])
   losses = []
   for rate in (0.0, 1.0):
     config.data.sampled.rate = rate

@@ -19,7 +19,7 @@ from jaxsyn.data.schema import MADE
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.plan import check_drawn, resolve
+from jaxsyn.plan import check_trees, resolve
 from jaxsyn.session import Session
 from jaxsyn.training import hosts
 from jaxsyn.training.mesh import Layout
@@ -142,11 +142,11 @@ def test_some_system_has_to_read_trees(tiny, prepared):
     plan_of(tiny, prepared, name) for name in ("transformer", "deps_san")
   )
   parsed = plan_of(tiny, prepared, "pascal", "parsed")
-  check_drawn([plain, reading])
-  check_drawn([parsed, plan_of(tiny, prepared, "transformer", "parsed")])
+  check_trees([plain, reading])
+  check_trees([parsed, plan_of(tiny, prepared, "transformer", "parsed")])
   for plans in ([plain], [plain, parsed]):
     with pytest.raises(InputError, match=NOTHING):
-      check_drawn(plans)
+      check_trees(plans)
 
 
 def test_commands_refuse_what_does_nothing(

@@ -29,7 +29,7 @@ from jaxsyn.options import MEASURED, At, from_config, neutral
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.storage import checksums, files
-from jaxsyn.trained import workdir
+from jaxsyn.trained import teacher, workdir
 
 FILE = "comparison.json"
 FINISHED = "finished.json"
@@ -135,8 +135,12 @@ def jobs(
   return [Job(folder, system, seed) for seed in seeds for system in systems]
 
 
-def check(system: System) -> Plan:
+def check(system: System, folder: pathlib.Path) -> Plan:
   """What would stop a run after hours of others, before the first begins.
+
+  Args:
+    system: of the comparison.
+    folder: of the comparison: a teacher in it may be trained there first.
 
   Returns:
     what it trains.
@@ -149,6 +153,12 @@ def check(system: System) -> Plan:
     plan = resolve(config, manifest)
     manifests.features_for(manifest, plan.features)
     selection.settled(config)
+    here = folder.resolve()
+    teacher.check(
+      plan,
+      manifest,
+      but=lambda run: here in pathlib.Path(run).resolve().parents,
+    )
   except InputError as error:
     raise InputError(f"{system.name}: {error}") from None
   if not config.data.test:

@@ -29,35 +29,8 @@ from jaxsyn.options.bounds import CountOrOff
 from jaxsyn.product import product
 from jaxsyn.syntax.heads import Chosen
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, Site, Spec, View, looked_up
-
-
-def parents_BWX(view: View) -> Array:
-  """Whether x is the parent of w, among words that have subwords.
-
-  A parent without any is passed over for its own, as `jaxsyn.data.sentence.tree`
-  does for its middle; a root, and a word under none that has any, has no parent.
-
-  Args:
-    view: with word_BS and head_BW.
-  """
-  head_BW = view.head_BW
-  own_W = jnp.arange(head_BW.shape[1])
-  there_BW = jnp.any(_subwords_BWS(view), axis=2)
-  # The nearest that has any, of a word and those above: after k rounds, of 2**k.
-  near_BW = jnp.where(there_BW, own_W, head_BW)
-  for _ in range(max(1, (len(own_W) - 1).bit_length())):
-    near_BW = looked_up(near_BW, near_BW)
-  parent_BW = looked_up(near_BW, head_BW)
-  found_BW = looked_up(there_BW, parent_BW) & there_BW & (parent_BW != own_W)
-  # A root without subwords is above itself alone.
-  return found_BW[:, :, None] & (parent_BW[:, :, None] == own_W)
-
-
-def _subwords_BWS(view: View) -> Array:
-  """Whether a subword is of a word."""
-  word_B1S = jnp.where(view.real_BS, view.word_BS, -1)[:, None]
-  return word_B1S == jnp.arange(view.head_BW.shape[1])[:, None]
+from jaxsyn.syntax.parents import of_words_BWS, parents_BWX
+from jaxsyn.syntax.part import Part, Site, Spec, View
 
 
 class _Direction(nn.Module):
@@ -126,7 +99,7 @@ class _Convolution(nn.Module):
     Args:
       h_BPD: nodes: words, or subwords.
       word_BWD: the words themselves, that send.
-      parent_BWX: of `parents_BWX`.
+      parent_BWX: of `jaxsyn.syntax.parents`.
       label_BWR: relation of each word, one-hot.
       word_BPW: the word of each node, one-hot.
 
@@ -158,7 +131,7 @@ class _GraphBlock(Part):
 
   def _message_BSD(self, x_BSD: Array, view: View) -> Array:
     """What a subword is told, by all layers together."""
-    subwords_BWS = _subwords_BWS(view).astype(jnp.float32)
+    subwords_BWS = of_words_BWS(view).astype(jnp.float32)
     number_BW1 = subwords_BWS.sum(2, keepdims=True)
     mean_BWS = subwords_BWS / jnp.maximum(number_BW1, 1.0)
     label_BWR = jax.nn.one_hot(view.relation_BW, self.where.relations + 1)
@@ -211,8 +184,9 @@ class GraphBlock(Spec):
   Every layer is added to what it was given. All subwords of a word are told the
   same, unless `nodes` says otherwise; the end sign, and a sentence without a
   tree, nothing. A word without subwords is passed over: its children hang on its
-  own parent. There is no dropout of edges, and nothing is normalised by their
-  number, as in the sources.
+  own parent. Nothing is normalised by the number of edges, as in the sources; b̂
+  begins at 0. Marcheggiani & Titov's own code (recalled) drops edges in training,
+  begins b̂ of parents and children at 1, and has no bias of a word itself.
   """
 
   depth: CountOrOff = option(1, "L, layers of convolution; 0: none.")

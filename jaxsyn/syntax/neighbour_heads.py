@@ -34,26 +34,19 @@ from jaxsyn.syntax.heads import (
   onto_heads,
 )
 from jaxsyn.syntax.maps import publish
+from jaxsyn.syntax.parents import parents_BWX
 from jaxsyn.syntax.part import Part, Site, View
 
 
-def _parent_BWX(view: View) -> Array:
-  """Whether x is w's parent; a root is its own."""
-  head_BW = view.head_BW
-  return head_BW[:, :, None] == jnp.arange(head_BW.shape[1])
-
-
-def _siblings_BWX(view: View) -> Array:
+def _siblings(parent_BWX: Array) -> Array:
   """Whether w and x hang on one word; roots hang on none."""
-  head_BW = view.head_BW
-  root_BW = head_BW == jnp.arange(head_BW.shape[1])
-  same_BWX = head_BW[:, :, None] == head_BW[:, None, :]
-  return same_BWX & ~root_BW[:, :, None] & ~root_BW[:, None, :]
+  one_BWX = parent_BWX.astype(jnp.float32)
+  return jnp.einsum("BWY,BXY->BWX", one_BWX, one_BWX) > 0
 
 
-def _ancestors_BWX(view: View) -> Array:
+def _ancestors(parent_BWX: Array) -> Array:
   """Whether x is w or stands above it."""
-  near_BWX = _parent_BWX(view) | jnp.eye(view.head_BW.shape[1], dtype=bool)
+  near_BWX = parent_BWX | jnp.eye(parent_BWX.shape[1], dtype=bool)
   # After k rounds, those up to 2**k edges above.
   for _ in range(max(1, (near_BWX.shape[1] - 1).bit_length())):
     one_BWX = near_BWX.astype(jnp.float32)
@@ -61,17 +54,17 @@ def _ancestors_BWX(view: View) -> Array:
   return near_BWX
 
 
-def _turned(function: Callable[[View], Array]) -> Callable[[View], Array]:
-  return lambda view: jnp.swapaxes(function(view), 1, 2)
+def _turned(near_BWX: Array) -> Array:
+  return jnp.swapaxes(near_BWX, 1, 2)
 
 
-# Of head_BW: from a view to whether w sees x.
-RELATIONS: dict[str, Callable[[View], Array]] = {
-  "parent": _parent_BWX,
-  "children": _turned(_parent_BWX),
-  "siblings": _siblings_BWX,
-  "ancestors": _ancestors_BWX,
-  "descendants": _turned(_ancestors_BWX),
+# Of `parents_BWX`, whether x is w's parent: to whether w sees x.
+RELATIONS: dict[str, Callable[[Array], Array]] = {
+  "parent": lambda parent_BWX: parent_BWX,
+  "children": _turned,
+  "siblings": _siblings,
+  "ancestors": _ancestors,
+  "descendants": lambda parent_BWX: _turned(_ancestors(parent_BWX)),
 }
 
 
@@ -89,7 +82,7 @@ class _NeighbourHeads(HeadsPart):
     if spec.relation == "hops":
       near_BWW = view.tree_distance_BWW <= spec.hops
     else:
-      near_BWW = RELATIONS[spec.relation](view)
+      near_BWW = RELATIONS[spec.relation](parents_BWX(view))
     near_BSS = view.of_pairs(near_BWW, 0) > 0
     same_BSS = view.word_BS[:, :, None] == view.word_BS[:, None, :]
     own_BSS = same_BSS & view.is_word_BS[:, :, None]
@@ -136,7 +129,9 @@ class _NeighbourHeads(HeadsPart):
 class NeighbourHeads(OnHeads):
   """Chosen heads see words of one relation to the query's word, and that word.
 
-  All subwords of a word see all of those. The end sign sees itself, and so does
+  All subwords of a word see all of those. A word without subwords is passed over:
+  its children hang on its own parent; but `hops` are edges of the whole tree. The end
+  sign sees itself, and so does
   a word without such a relation; a sentence without a tree is seen whole. With a
   gate, of the query q of its head before it is divided by √K,
 

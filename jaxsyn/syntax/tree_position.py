@@ -6,11 +6,16 @@ the last one first, each a one-hot vector times a power of a learned decay p, an
 all times √((1 - p²) D / 2). "laplacian": Dwivedi & Bresson 2021, "A Generalization
 of Transformer Networks to Graphs" (arXiv:2012.09699), section 2.1: eigenvectors of
 the Laplacian, projected to D; in training each has a sign that is drawn. Both are
-recalled. "depth" is ours: the sinusoids of Vaswani et al. 2017 of edges to the root.
+recalled. "depth": edges to the root as a position, as the absolute structural position
+of Wang et al. 2019, "Self-Attention with Structural Position Representations"
+(arXiv:1909.00383, recalled). How they join it with the position in the sentence is not
+known to us; here its sinusoids are added with the dimensions in reverse order.
 
 Shiv & Quirk make binary trees of general ones first (left child, right sibling).
 Here a branch is which child of its parent a word is, counted in the line, and all
-from `branches` - 1 on are one. How the paper begins its p is not known to us.
+from `branches` - 1 on are one. p is the sigmoid of a parameter, and begins between
+0 and 1; in the authors' library (icecaps, recalled) it is the tanh of one that begins
+near 0, so that it may be negative.
 
 Letters: E eigenvector; I level, from the word upwards; R branch; C decay.
 """
@@ -95,7 +100,9 @@ class _TreePosition(Part):
     one_BSIR = jax.nn.one_hot(last_BSI, spec.branches)  # of -1: zeros
     decay_C1 = jax.nn.sigmoid(self.logit_C)[:, None]
     weight_CI = decay_C1 ** jnp.arange(spec.levels)
-    weight_CI *= jnp.sqrt((1 - decay_C1**2) * width / 2)
+    # √(1 - p²) by logarithms: where p rounds to 1 its gradient would be NaN.
+    log_C1 = jax.nn.log_sigmoid(-self.logit_C)[:, None] + jnp.log1p(decay_C1)
+    weight_CI *= jnp.exp(0.5 * log_C1) * (width / 2) ** 0.5
     code = one_BSIR[:, :, None] * weight_CI[:, :, None]  # BSCIR
     code_BSD = code.reshape(*code.shape[:2], -1)
     rest = width - code_BSD.shape[-1]
@@ -117,7 +124,8 @@ class _TreePosition(Part):
     return jnp.einsum("BSE,ED->BSD", vector_BSE, self.projection_ED)
 
   def _depth_BSD(self, view: View) -> Array:
-    place_BSD = sinusoids(view.depth_BS, self.where.width)
+    # Backwards: of the sum of two alike, word 2 at depth 5 is word 5 at depth 2.
+    place_BSD = sinusoids(view.depth_BS, self.where.width)[..., ::-1]
     return jnp.where(view.is_word_BS[..., None], place_BSD, 0.0)
 
   def embed(self, x_BSD: Array, view: View) -> Array:

@@ -7,7 +7,8 @@ Before this file: `workdir`, `parameters`, and the losses that read what this ma
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,19 +19,26 @@ from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
 from jaxsyn.models import contract
+from jaxsyn.models.spec import ModelSpec
 from jaxsyn.options import CONFIG, At
 from jaxsyn.plan import Plan, resolve
+from jaxsyn.storage import checksums, files
 from jaxsyn.trained import parameters, workdir
 from jaxsyn.training.distillation import Taught
+
+FILE = "teachers.json"  # of a run that learns
 
 
 class Teacher:
   """What is added to batches.
 
   Attributes:
+    at: where the options of the loss stand.
     features: of the data, that the teacher reads.
     told: who teaches, for the log.
+    checksum: of its parameters.
   """
 
   def __init__(
@@ -52,15 +60,8 @@ class Teacher:
       InputError: no such run or checkpoint, or one that reads other subwords,
         labels or trees.
     """
-    if not loss.teacher:
-      raise (at / "teacher").error(
-        "='' names nobody: give the folder of a trained run that reads trees, "
-        f"as in --{at / 'teacher'}=runs/pascal."
-      )
-    run = workdir.open_run(loss.teacher)
-    plan = resolve(run.config, run.manifest)
-    _check_alike(loss, at, config, manifest, run)
-    model = contract.make(loss.asked(at, plan.spec))
+    run, plan, spec = _opened(loss, at, config, manifest)
+    model = contract.make(spec)
     sides = tuple(f"{side}_" for side in loss.sides)
     self.features = frozenset(
       name for name in plan.model_features if name.startswith(sides)
@@ -74,6 +75,11 @@ class Teacher:
     asked = loss.checkpoint or run.config.decode.checkpoint
     self.told = f"taught by {loss.teacher}, {parameters.title(found, asked)}"
     self._params, self._sides = found.params, sides
+    leaves = jax.tree.leaves(jax.tree.map(np.asarray, found.params))
+    self.at = str(at)
+    self.checksum = checksums.crc32c(
+      "".join(map(checksums.crc32c, leaves)).encode()
+    )
     self._facts = jax.jit(functools.partial(loss.facts, model))
 
   def after(self, change: Change | None) -> Change:
@@ -103,10 +109,78 @@ def read(plan: Plan, manifest: Mapping[str, Any]) -> tuple[Teacher, ...]:
     InputError: as `Teacher`.
   """
   return tuple(
-    Teacher(loss, CONFIG / "losses" / name, plan.config, manifest)
+    Teacher(loss, at, plan.config, manifest) for at, loss in _asked(plan)
+  )
+
+
+def check(
+  plan: Plan,
+  manifest: Mapping[str, Any],
+  but: Callable[[str], bool] = lambda run: False,
+) -> None:
+  """What `read` would raise, but of parameters; no device is asked.
+
+  Args:
+    plan, manifest: as of `read`.
+    but: whether the teacher in a folder is not looked at.
+  """
+  for at, loss in _asked(plan):
+    if not but(loss.teacher):
+      _opened(loss, at, plan.config, manifest)
+
+
+def _asked(plan: Plan) -> list[tuple[At, Taught]]:
+  """The losses that learn from another run, and where their options stand."""
+  return [
+    (CONFIG / "losses" / name, loss)
     for name, loss in plan.config.losses
     if isinstance(loss, Taught) and loss.weight
-  )
+  ]
+
+
+def _opened(
+  loss: Taught, at: At, config: Config, manifest: Mapping[str, Any]
+) -> tuple[workdir.Run, Plan, ModelSpec]:
+  """The run that teaches, its plan, and its model with what is to be learnt."""
+  if not loss.teacher:
+    raise (at / "teacher").error(
+      "='' names nobody: give the folder of a trained run that reads trees, "
+      f"as in --{at / 'teacher'}=runs/pascal."
+    )
+  run = workdir.open_run(loss.teacher)
+  plan = resolve(run.config, run.manifest)
+  _check_alike(loss, at, config, manifest, run)
+  return run, plan, loss.asked(at, plan.spec)
+
+
+def check_same(
+  folder: os.PathLike[str] | str, teachers: Sequence[Teacher]
+) -> None:
+  """Raises InputError where a run that goes on would learn from others."""
+  path = files.path_of(folder) / FILE
+  if not teachers or not workdir.begun(path.parent) or not files.is_file(path):
+    return
+  try:
+    were = checksums.unsealed(files.read_json(path))
+  except (ValueError, OSError) as error:
+    raise InputError(
+      f"{path} is damaged ({str(error).rstrip('.')}). Bring it back from a copy, "
+      "or use another --workdir."
+    ) from None
+  for one in teachers:
+    if were.get(one.at) != one.checksum:
+      raise InputError(
+        f"{folder} learnt from other parameters than {one.at}.teacher has now: "
+        f"that run was trained on, or again. Name the checkpoint that taught "
+        f"({one.at}.checkpoint), or use another --workdir."
+      )
+
+
+def write(folder: os.PathLike[str] | str, teachers: Sequence[Teacher]) -> None:
+  """Keeps in a run's folder who teaches it, for `check_same`."""
+  if teachers:
+    content = {one.at: one.checksum for one in teachers}
+    files.write_json(files.path_of(folder) / FILE, checksums.sealed(content))
 
 
 def _check_alike(
@@ -137,6 +211,12 @@ def _check_alike(
       )
       if theirs and ours != theirs:
         refuse(f"other {name} of the {side}")
+    ours, theirs = (
+      workdir.hashes(page)["parser"].get(side)
+      for page in (manifest, run.manifest)
+    )
+    if ours != theirs:
+      refuse(f"another parser of the {side}")
   ours, theirs = (
     (
       tasks.symbols(of.data.second, page),
@@ -155,4 +235,11 @@ def _check_alike(
       f"={loss.teacher!r} was trained with config.data.tree="
       f"{run.config.data.tree}, and this run has {config.data.tree}; set it as "
       "the teacher's."
+    )
+  seeds = run.config.seed, config.seed
+  if trees[0].seeded and seeds[0] != seeds[1]:
+    raise (at / "teacher").error(
+      f"={loss.teacher!r} was trained on the random trees of config.seed="
+      f"{seeds[0]}, and this run has those of {seeds[1]}: give each seed a "
+      "teacher of its own."
     )

@@ -4,6 +4,7 @@
   manifest.json        of the data it was trained on: hashes, relations
   mixture.json         hashes of the other corpora, where there are some
   start.json           whose parameters it began with, where it did
+  teachers.json        whose parameters teach it, where some do
   vocabulary.model     the SentencePiece model, or source.model, target.model
   parser.source.udpipe the parser, where the data has such a file
   checkpoints/ best/   see `jaxsyn.training.checkpoint`
@@ -18,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jaxsyn.config import Config, as_dict, read_config
@@ -206,7 +207,7 @@ def few(differences: Sequence[str]) -> str:
   return "; ".join(differences[:5]) + (f"; and {more} more" if more > 0 else "")
 
 
-def hashes(manifest: dict[str, Any]) -> dict[str, Any]:
+def hashes(manifest: Mapping[str, Any]) -> dict[str, Any]:
   """What identifies a data set: its records, vocabularies and parsers."""
   return {
     "records": {

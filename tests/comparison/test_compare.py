@@ -18,8 +18,10 @@ from ml_collections import config_flags
 from jaxsyn import addresses, cli, compare
 from jaxsyn.comparison import asked, results
 from jaxsyn.comparison.controls import control_of
+from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.errors import InputError
+from jaxsyn.plan import check_trees
 from jaxsyn.scoring.settings import Settings
 from jaxsyn.storage import lock
 
@@ -348,6 +350,45 @@ def test_how_to_score_is_checked_before_anything_is_trained(
     settings = Settings(**changes)
     compare.run(given, tmp_path / "new", 1, settings=settings)
   assert not (tmp_path / "new").exists()
+
+
+def test_a_teacher_is_looked_for_before_anything_is_trained(
+  straight, configs_of, tmp_path
+):
+  """But one of the comparison's own runs, which may be trained there first."""
+  name = "losses.distillation.teacher"
+  for run, message in (
+    ("", "names nobody"),
+    ("gone", "not the folder of a run"),
+  ):
+    systems = {
+      "transformer": configs_of("transformer"),
+      "distilled": configs_of(
+        "distilled", **{name: run and str(tmp_path / run)}
+      ),
+    }
+    with pytest.raises(InputError, match=rf"distilled: .*{message}"):
+      compare.run(systems, tmp_path / "cmp", seeds=1)
+  assert not (tmp_path / "cmp" / "transformer").exists()
+  config = configs_of(
+    "distilled", **{name: str(tmp_path / "cmp/pascal/seed_0")}
+  )
+  system = asked.System("distilled", read_config(config))
+  assert asked.check(system, tmp_path / "cmp")
+  with pytest.raises(InputError, match="not the folder of a run"):
+    asked.check(system, tmp_path / "other")
+
+
+def test_trees_that_no_system_reads_are_refused(configs_of, tmp_path):
+  systems = {
+    name: configs_of(name, **{"data.tree": "random"})
+    for name in ("transformer", "label_embedding")
+  }
+  with pytest.raises(InputError, match="tree='random' does nothing here"):
+    compare.run(systems, tmp_path / "cmp", seeds=1)
+  for name in ("pascal", "multitask", "sisa", "graph_block"):
+    config = read_config(configs_of(name, **{"data.tree": "random"}))
+    check_trees([asked.check(asked.System(name, config), tmp_path)])
 
 
 def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):

@@ -11,8 +11,9 @@ from graph_by_loops import RELATIONS, VIEW, WHERE
 from models_under_test import check_part
 
 from jaxsyn.errors import InputError
-from jaxsyn.syntax.graph_block import GraphBlock, parents_BWX
+from jaxsyn.syntax.graph_block import GraphBlock
 from jaxsyn.syntax.maps import COLLECTION, Maps
+from jaxsyn.syntax.parents import parents_BWX
 
 RNG = np.random.default_rng(0)
 D = 6

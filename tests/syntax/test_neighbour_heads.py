@@ -1,5 +1,7 @@
 """Heads on neighbours: who sees whom, by walks on the tree; the gate by loops."""
 
+import dataclasses
+
 import graph_by_loops as graph
 import jax
 import jax.numpy as jnp
@@ -24,12 +26,14 @@ RELATIONS = [
 ]
 
 
-def sees(relation, head, one, other, hops):
-  """Whether word `one` sees word `other`."""
+def sees(relation, head, one, other, hops, there):
+  """Whether word `one` sees word `other`; words not `there` are passed over."""
   if one == other:
     return True
-  above = graph.chain(head, one)[1:]
-  below = graph.chain(head, other)[1:]
+  above, below = (
+    [word for word in graph.chain(head, own)[1:] if word in there]
+    for own in (one, other)
+  )
   if relation == "parent":
     return above[:1] == [other]
   if relation == "children":
@@ -68,7 +72,7 @@ def by_loops(spec, params=None):
         near = np.array([
           q == m
           or (min(one, other) >= 0
-              and sees(spec.relation, head, one, other, spec.hops))
+              and sees(spec.relation, head, one, other, spec.hops, word))
           for m, other in enumerate(word)
         ])  # fmt: skip
         local = e * near / (e * near).sum()
@@ -102,6 +106,29 @@ def test_hops(hops):
   real = np.asarray(VIEW.real_BS)[:, None, :, None]
   out = np.where(real, weights(spec), 0)
   np.testing.assert_allclose(out, by_loops(spec), atol=2e-6)
+
+
+def test_a_parent_without_subwords_is_passed_over():
+  """Some sentence has one between a word and its grandparent: 2 -> 1 -> 0."""
+  view = dataclasses.replace(
+    VIEW,
+    word_BS=jnp.asarray([[0, 2, -1]]),
+    head_BW=jnp.asarray([[0, 0, 1]]),
+    tree_distance_BWW=jnp.asarray([[[0, 1, 2], [1, 0, 1], [2, 1, 0]]]),
+    real_BS=jnp.ones((1, 3), bool),
+    parsed_B=jnp.ones(1, bool),
+  )
+  sees = {"parent": (1, 0), "children": (0, 1), "ancestors": (1, 0)}
+  sees |= {"descendants": (0, 1), "hops": (1, 1)}
+  for relation, wanted in sees.items():
+    spec = NeighbourHeads(relation=relation, heads=None)
+    new = spec.make(WHERE).apply(
+      {}, SCORE[:1, :, :3, :3], QUERY[:1, :3], QUERY[:1, :3], view,
+      method="rescore",
+    )  # fmt: skip
+    seen = np.asarray(new)[0, 0] > -1e8
+    assert (seen[1, 0], seen[0, 1]) == wanted
+    assert seen.diagonal().all() and seen[2].tolist() == [False, False, True]
 
 
 def test_scores_however_large_leave_what_is_hidden_hidden():

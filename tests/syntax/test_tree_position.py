@@ -14,6 +14,7 @@ from models_under_test import check_part
 
 from jaxsyn.data.sentence.spectrum import eigenvectors
 from jaxsyn.errors import InputError
+from jaxsyn.sinusoids import sinusoids
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.syntax.tree_position import (
   TreePosition,
@@ -194,10 +195,30 @@ def test_depth_against_loops():
     sines, cosines = (
       [f(depth * rate) for rate in rates] for f in (math.sin, math.cos)
     )
-    return np.array(sines + cosines)
+    return np.array(sines + cosines)[::-1]
 
   np.testing.assert_allclose(real(out), real(by_loops(code)), atol=2e-6)
   np.testing.assert_array_equal(out[-1], X[-1])
+
+
+def test_place_and_depth_are_told_apart():
+  """Both are sinusoids, added: 2 at depth 5 is not 5 at depth 2."""
+  place = np.asarray(sinusoids(jnp.arange(9), D), np.float64)
+  depth = place[:, ::-1]
+  sums = (place[:, None] + depth[None]).reshape(81, D)
+  apart = np.linalg.norm(sums[:, None] - sums[None], axis=-1)
+  assert apart[~np.eye(81, dtype=bool)].min() > 0.05
+
+
+@pytest.mark.parametrize("logit", [-100.0, -30.0, 17.0, 30.0, 100.0])
+def test_decays_near_0_and_1_have_finite_gradients(logit):
+  spec = TreePosition(branches=2, levels=3)
+
+  def loss(logit_C):
+    return jnp.sum(embedded(spec, {"logit_C": logit_C}) ** 2)
+
+  value, gradient = jax.value_and_grad(loss)(jnp.full(4, logit))
+  assert np.isfinite(value) and np.isfinite(np.asarray(gradient)).all()
 
 
 @pytest.mark.parametrize("kind", ["path", "laplacian"])

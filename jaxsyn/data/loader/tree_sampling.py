@@ -170,6 +170,23 @@ def _taken(
   return np.where(is_other_W, found, rows.flat[name])
 
 
+def sides_of_heads(reads: Collection[str]) -> tuple[str, ...]:
+  """Sides of which something is read that follows from words' parents.
+
+  Args:
+    reads: features that parts and losses read.
+  """
+  return _sides(reads, OF_HEADS)
+
+
+def _sides(
+  reads: Collection[str], features: Collection[str]
+) -> tuple[str, ...]:
+  stored = {MADE.get(name, name) for name in reads}  # of what a batch makes
+  every = ({f"{side}_{own}" for own in features} for side in SIDES)
+  return tuple(side for side, own in zip(SIDES, every) if own & stored)
+
+
 def open_sampler(
   tree: Tree,
   reads: Collection[str],
@@ -188,13 +205,7 @@ def open_sampler(
   if not isinstance(tree, Sampled):
     return None
   given = manifest.get("alternatives", ()) if tree.alternatives else ()
-  reads = {MADE.get(name, name) for name in reads}  # of what a batch makes
-
-  def read(*features: str) -> tuple[str, ...]:
-    every = ({f"{side}_{own}" for own in features} for side in SIDES)
-    return tuple(s for s, own in zip(SIDES, every) if own & {*reads})
-
-  relations = tuple(side for side in read("relation") if side in given)
-  sides = tuple(s for s in SIDES if s in (*read(*OF_HEADS), *relations))
+  relations = tuple(s for s in _sides(reads, ["relation"]) if s in given)
+  sides = tuple(s for s in SIDES if s in (*sides_of_heads(reads), *relations))
   several = tuple(side for side in sides if side in given)
   return TreeSampler(tree, seed, sides, several, relations)
