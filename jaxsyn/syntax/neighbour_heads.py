@@ -166,9 +166,5 @@ class NeighbourHeads(OnHeads):
 
   def check(self, at: At, site: Site) -> None:
     super().check(at, site)
-    default = type(self).hops
-    if self.relation != "hops" and self.hops != default:
-      raise (at / "hops").error(
-        f"={self.hops} does nothing with relation={self.relation!r}; leave it "
-        f"at {default}."
-      )
+    if self.relation != "hops":
+      self.refuse_changed(at, ["hops"], f"relation={self.relation!r}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -345,6 +345,21 @@ class Spec(Choice):
   def make(self, where: Where) -> Part:
     """The module of this part at one place."""
     return self.part(self, where)
+
+  def refuse_changed(self, at: At, names: Iterable[str], why: str) -> None:
+    """Raises InputError for options that were set and do nothing.
+
+    Args:
+      at: where in the config they stand.
+      names: of them.
+      why: with what they do nothing.
+    """
+    for name in names:
+      value, default = getattr(self, name), getattr(type(self), name)
+      if value != default:
+        raise (at / name).error(
+          f"={value!r} does nothing with {why}; leave it at {default!r}."
+        )
 
   def check(self, at: At, site: Site) -> None:
     """Raises InputError where the options do not fit a place of the model.

@@ -3,8 +3,10 @@
 Ying et al. 2021, "Do Transformers Really Perform Bad for Graph Representation?"
 (Graphormer, arXiv:2106.05234), sections 3.1.2 and 3.1.3: spatial encoding
 (Eq. 6) and edge encoding (Eq. 7), there of molecules, here of dependency trees.
-Read from memory, and so are the numbers of the authors' code: shortest paths up
-to 5 edges for the edge encoding, initial numbers N(0, 0.02²).
+Eq. 7 multiplies a vector of the edge with one of its place on the path; here each
+place, relation and direction has a number of its own. Read from memory, and so
+are the numbers of the authors' code: paths up to 5 edges for the edge encoding,
+initial numbers N(0, 0.02²).
 
 Letters: L kind of a pair; R relation and direction of an edge; E an
 edge of a path; X a word on it.
@@ -21,10 +23,10 @@ from flax import linen as nn
 from jax import Array
 
 from jaxsyn.data.schema import OTHER_TREE
-from jaxsyn.options import option
+from jaxsyn.options import At, option
 from jaxsyn.options.bounds import Count
 from jaxsyn.syntax.pair_bias import PairBias, PairBiasPart
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.part import Part, Site, View
 
 # Rows of a table by a product with ones: on a TPU it would round them.
 EXACT = jax.lax.Precision.HIGHEST
@@ -147,10 +149,13 @@ class TreeBias(PairBias):
     "distance",
     'φ: "distance", edges between the words, as published; "steps", edges up to '
     "their lowest common ancestor and down from it, each clipped, which tells "
-    "parent, child, sibling and ancestor apart. Ours.",
+    "parent, child, sibling and ancestor apart (Kim et al. 2020, recalled, as a "
+    "factor).",
   )
   clip: Count = option(
-    8, "K: more edges, or steps, count as so many. Published: 20.", unit="edges"
+    8,
+    "K: more edges, or steps, count as so many. The paper has no limit.",
+    unit="edges",
   )
   edges: bool = option(
     False,
@@ -179,3 +184,8 @@ class TreeBias(PairBias):
     if self.kind == "steps":
       return ("tree_distance", "head")
     return ("tree_distance",)
+
+  def check(self, at: At, site: Site) -> None:
+    super().check(at, site)
+    if not self.edges:
+      self.refuse_changed(at, ["longest"], "edges=False")

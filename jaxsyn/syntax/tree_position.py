@@ -195,6 +195,13 @@ class TreePosition(Spec):
     return {"flip": False} if self.kind == "laplacian" else {}
 
   def check(self, at: At, site: Site) -> None:
+    own = {
+      "path": ("branches", "levels"),
+      "laplacian": ("eigenvectors", "flip"),
+    }
+    for kind, names in own.items():
+      if self.kind not in (kind, "none"):
+        self.refuse_changed(at, names, f"kind={self.kind!r}")
     one = self.branches * self.levels
     if self.kind == "path" and one > site.width:
       raise (at / "levels").error(

@@ -263,6 +263,11 @@ def test_bfloat16_keeps_its_type():
   [
     ({"levels": 5}, "levels=5: branches · levels = 20 dimensions"),
     ({"kind": "laplacian", "eigenvectors": 17}, "eigenvectors=17: a batch"),
+    ({"kind": "depth", "levels": 3}, "levels=3 does nothing with kind='depth'"),
+    (
+      {"flip": False},
+      "flip=False does nothing with kind='path'; leave it at True",
+    ),
   ],
 )
 def test_options_that_do_not_fit(options, said):
