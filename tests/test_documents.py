@@ -146,7 +146,7 @@ def _checkout(folder: pathlib.Path, prepared: pathlib.Path) -> None:
   (data / "raw").symlink_to(raw)
   text = folder / "text"
   text.mkdir()
-  for side, language in (("en", "en"), ("qaa", "fr")):
+  for side, language in (("en", "en"), ("qaa", "fr"), ("qaa", "de")):
     lines = (raw / f"train.{side}").read_text().splitlines(keepends=True)
     (text / f"corpus.{language}").write_text("".join(lines[:200]))
     shutil.copy(raw / f"test.{side}", text / f"test.{language}")
