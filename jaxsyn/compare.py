@@ -26,7 +26,7 @@ from typing import Any
 import ml_collections
 from absl import flags, logging
 
-from jaxsyn import addresses, cli, commands, exits, train
+from jaxsyn import addresses, cli, commands, exits, train, variants
 from jaxsyn.comparison import (
   analysis,
   asked,
@@ -36,7 +36,6 @@ from jaxsyn.comparison import (
   progress,
   report,
   results,
-  variants,
 )
 from jaxsyn.comparison.runner import Runner, watch_parent
 from jaxsyn.config import Config, read_config

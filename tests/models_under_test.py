@@ -181,8 +181,8 @@ def batch_of(
   rng = np.random.default_rng(4)
   size = (*batch["target_id_BT"].shape, 5)
   batch[word_distillation.ID] = rng.integers(1, VOCABULARY, size, np.int32)
-  p_BTK = rng.dirichlet(np.ones(5), size[:2])
-  batch[word_distillation.P] = p_BTK.astype(np.float32)
+  p_BTC = rng.dirichlet(np.ones(5), size[:2])
+  batch[word_distillation.P] = p_BTC.astype(np.float32)
   return {name: jnp.asarray(array) for name, array in batch.items()}
 
 

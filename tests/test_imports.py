@@ -29,7 +29,7 @@ ROOMS = [
   *("jaxsyn.inspection", "jaxsyn.translating", "jaxsyn.comparison"),
   *("jaxsyn.cli", "jaxsyn.train", "jaxsyn.translate", "jaxsyn.score"),
   *("jaxsyn.serving", "jaxsyn.serve"),
-  *("jaxsyn.inspect", "jaxsyn.compare", "jaxsyn.export"),
+  *("jaxsyn.inspect", "jaxsyn.variants", "jaxsyn.compare", "jaxsyn.export"),
   *("jaxsyn.configs", "jaxsyn.preprocess.toy", "jaxsyn.preprocess"),
   *("jaxsyn.survey", "jaxsyn.new", "jaxsyn.completion", "jaxsyn.__main__"),
   *("benchmarks.figures", "benchmarks"),

@@ -103,6 +103,9 @@ class Log:
     """
     self._quiet = jax.process_index() != 0
     self._minutes = config.train.minutes
+    if not self._quiet:
+      self._open(workdir, config, start)
+    # Last: where a writer cannot be opened nobody would close it.
     self._steps = Bar(
       "training",
       config.train.steps,
@@ -110,8 +113,8 @@ class Log:
       done=start,
       silent=self._quiet,
     )
-    if self._quiet:
-      return
+
+  def _open(self, workdir: pathlib.Path, config: Config, start: int) -> None:
     self._mirror = Mirror(workdir) if remote.is_remote(workdir) else None
     folder = self._mirror.folder if self._mirror else pathlib.Path(workdir)
     self._path = folder / FILE

@@ -12,7 +12,7 @@ as a mean over target subwords, the end sign included. Hinton et al. 2015
 (arXiv:1902.10461). The three are recalled. That the teacher reads trees, and the
 student none, is ours.
 
-Letters: K subword that the teacher finds probable.
+Letters: C subword that the teacher finds probable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jaxsyn.syntax.maps import Maps
 from jaxsyn.training.distillation import Taught
 from jaxsyn.training.objective import Batch, Ratio, real_targets
 
-ID, P = "target_taught_id_BTK", "target_taught_p_BTK"  # of a batch
+ID, P = "target_taught_id_BTC", "target_taught_p_BTC"  # of a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,13 +53,13 @@ class WordDistillation(Taught):
       {"params": params}, batch, train=False, method=forward
     )
     k = min(self.top, logits_BTV.shape[-1])
-    logits_BTK, id_BTK = jax.lax.top_k(logits_BTV.astype(jnp.float32), k)
-    return {ID: id_BTK, P: jax.nn.softmax(logits_BTK, axis=-1)}
+    logits_BTC, id_BTC = jax.lax.top_k(logits_BTV.astype(jnp.float32), k)
+    return {ID: id_BTC, P: jax.nn.softmax(logits_BTC, axis=-1)}
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
     real_BT = real_targets(batch)
-    chosen_BTK = jnp.take_along_axis(logits_BTV, batch[ID], axis=-1)
-    wanted_BT = jnp.sum(batch[P] * chosen_BTK.astype(jnp.float32), axis=-1)
+    chosen_BTC = jnp.take_along_axis(logits_BTV, batch[ID], axis=-1)
+    wanted_BT = jnp.sum(batch[P] * chosen_BTC.astype(jnp.float32), axis=-1)
     lse_BT = jax.nn.logsumexp(logits_BTV.astype(jnp.float32), axis=-1)
     loss_BT = (lse_BT - wanted_BT) * real_BT
     return jnp.sum(loss_BT, axis=1), jnp.sum(real_BT, axis=1)

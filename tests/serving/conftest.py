@@ -95,6 +95,8 @@ def opened(browser, address):
     page = pages.enter_context(
       contextlib.closing(browser.new_page(**{"reduced_motion": "reduce"} | how))
     )
+    # What a test answers itself may be under way when it ends.
+    pages.callback(page.unroute_all, behavior="ignoreErrors")
     page.on("pageerror", lambda error: told.append(str(error)))
     page.on("console", lambda message: told.append(message.text))
     page.goto(f"{address}/{query}")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from jaxsyn import progress
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.store import tfrecord
@@ -143,11 +144,15 @@ def leveldb_records(data):
 
 
 def test_what_is_not_there_is_told_with_what_to_install(
-  config, tmp_path, monkeypatch
+  config, tmp_path, monkeypatch, capsys
 ):
   monkeypatch.setitem(__import__("sys").modules, "wandb", None)
   with pytest.raises(InputError, match=r"pip install 'jaxsyn\[wandb\]'"):
     log.Log(tmp_path, config(wandb="x"), 0)
+  said = f"training: 0 of {config().train.steps:,} steps"
+  monkeypatch.setattr(progress, "EVERY", 0.01)
+  time.sleep(1.2)  # a thread that was begun looks once a second
+  assert said not in capsys.readouterr().err
 
 
 def test_a_picture_is_what_was_drawn():
