@@ -23,10 +23,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ml_collections
 from absl import flags, logging
 
-from jaxsyn import addresses, cli, commands, exits, train, variants
+from jaxsyn import addresses, cli, commands, exits, named_systems, train
 from jaxsyn.comparison import (
   analysis,
   asked,
@@ -43,7 +42,7 @@ from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.options import Data
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store.prepared import PreparedSplit
-from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
 from jaxsyn.options.flags import list_flag, number_flag
@@ -211,128 +210,12 @@ def _checked(config: Any) -> Config:
   return config if isinstance(config, Config) else read_config(config)
 
 
-def _asked(
-  values: flags.FlagValues,
-) -> tuple[list[asked.System], results.Ablation | None]:
-  """The systems of the command line, with all overrides, and their table."""
-  address = cli.address_of(values)
-  overrides = cli.overrides(values)
-  if cli.names_system(address):
-    raise InputError(
-      f"--config {addresses.told(address)} names a system; --systems or --table do that here."
-    )
-  if "seed" in overrides:
-    raise InputError(
-      "config.seed is set by --seeds here: from 0, as many as you say."
-    )
-  if values.table:
-    return _rows(values, address, overrides)
-  plain = cli.load(address)
-  varied = list(map(variants.read, values.variant))
-  chosen = {name: name for name in values.systems}
-  chosen |= {variant.name: variant.system for variant in varied}
-  names = [*values.systems, *(variant.name for variant in varied)]
-  if len(chosen) < len(names):
-    raise InputError(
-      f"--systems and --variant name one twice: {', '.join(names)}."
-    )
-  configs = [cli.load(f"{address}:{system}") for system in chosen.values()]
-  for name, config in zip(names, configs):
-    for path, value in overrides.items():
-      own = _field(config, path)
-      if own not in (_field(plain, path), value):
-        raise InputError(
-          f"--config.{path}={value}: {name} is {name} because it has "
-          f"config.{path}={own!r}. Leave the option or the system out."
-        )
-    config.update_from_flattened_dict(overrides)
-  for variant, config in zip(varied, configs[len(values.systems) :]):
-    if both := sorted(set(variant.options) & set(overrides)):
-      raise InputError(
-        f"--config.{both[0]} is for all systems, and --variant {variant.name} "
-        "has its own. Leave one out."
-      )
-    variant.on(config)
-    cli.check_chosen([config], variant.options)
-  cli.check_chosen(configs, overrides)
-  systems = map(asked.System, names, map(read_config, configs))
-  return list(systems), None
-
-
-def _rows(
-  values: flags.FlagValues, address: str, overrides: dict[str, Any]
-) -> tuple[list[asked.System], results.Ablation]:
-  """The rows of an ablation table on the data of a config, and the table."""
-  file, name, table = _table(values)
-  own = file.samefile(address.partition(":")[0])
-  configs = []
-  for row in table.rows:
-    if both := sorted(set(row.overrides) & set(overrides)):
-      raise InputError(
-        f"--config.{both[0]} is what the table varies ({row.name} has "
-        f"{row.overrides[both[0]]!r}). Leave the option or the table out."
-      )
-    # On its own paper's task a row has what that paper sets for its system.
-    config = cli.load(f"{address}:{name}/{row.name}" if own else address)
-    config.update_from_flattened_dict(overrides)
-    configs.append(config if own else row.on(config))
-  cli.check_chosen(configs, overrides)
-  systems = [
-    asked.System(row.name, read_config(config), dict(row.published or {}))
-    for row, config in zip(table.rows, configs)
-  ]
-  return systems, results.Ablation(table.source, table.question)
-
-
-def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:
-  """The table of PAPER/TABLE: its file, its name there, itself.
-
-  PAPER is a file, or the name of one in papers/ beside the config, or of one
-  that comes with jaxsyn.
-  """
-  paper, _, name = values.table.rpartition("/")
-  file = pathlib.Path(paper)
-  if file.suffix != ".py":
-    folder = pathlib.Path(cli.address_of(values).partition(":")[0]).parent
-    folder = folder if folder.name == "papers" else folder / "papers"
-    places = [folder, addresses.FOLDER / "papers"]
-    found = [f for place in places if (f := place / f"{paper}.py").is_file()]
-    if not found:
-      known = {
-        f"{path.stem}/{table}"
-        for place in places
-        for path in place.glob("*.py")
-        for table in getattr(cli.module_of(str(path)), "TABLES", ())
-      }
-      raise InputError(
-        f"no paper has a table {values.table!r}. "
-        f"{did_you_mean(values.table, known)}"
-      )
-    file = found[0]
-  tables = getattr(cli.module_of(str(file)), "TABLES", {})
-  if name not in tables:
-    raise InputError(
-      f"{addresses.told(str(file))} has no table {name!r}. {did_you_mean(name, tables)}"
-    )
-  return file, name, tables[name]
-
-
-def _field(config: ml_collections.ConfigDict, path: str) -> Any:
-  for name in path.split("."):
-    config = config[name]
-  return config
-
-
 def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name a folder for all runs.")
   exits.check_target(values.workdir, "--workdir", folder=True)
-  if bool(values.systems) == bool(values.table):
-    raise InputError("give --systems, or --table, and not both.")
-  if values.variant and values.table:
-    raise InputError("--variant goes with --systems, not with --table.")
   logging.set_verbosity(logging.WARNING)
-  systems, ablation = _asked(values)
+  systems, ablation = named_systems.read(values)
   origin = results.Origin(
     addresses.told(cli.address_of(values)),
     tuple(f"{name}={value}" for name, value in cli.overrides(values).items()),
@@ -364,26 +247,7 @@ def _main(values: flags.FlagValues) -> None:
 def define_flags() -> None:
   """Those of the command."""
   cli.config_flag()
-  list_flag(
-    "systems",
-    [],
-    "Names of configs/systems.py, the baseline first; "
-    "they may be joined: pascal+relative.",
-  )
-  flags.DEFINE_multi_string(
-    "variant",
-    [],
-    "A system with options of its own, after --systems: "
-    "NAME=SYSTEM,OPTION=VALUE,..., as in dasa_random_tree=dasa,data.tree=random. "
-    "Repeated for several.",
-  )
-  flags.DEFINE_string(
-    "table",
-    "",
-    "An ablation instead: a paper of configs/papers and a table of it, as in "
-    "pascal/layers, or FILE.py/layers (a Python program, which is run); its "
-    "first row is the baseline.",
-  )
+  named_systems.define_flags()
   number_flag(
     "seeds",
     3,

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jaxsyn.config import Config
+from jaxsyn.config import Config, Places
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.tree_sampling import open_sampler, sides_of_heads
 from jaxsyn.data.sentence.controls import TREES, Parsed
@@ -96,6 +96,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
     remat=config.train.remat,
   )
   _check_model(spec)
+  spec = _without_idle(spec)
   losses = dict(config.losses)
   if not losses:
     raise InputError("config.losses is empty: nothing to train on.")
@@ -171,7 +172,7 @@ def _check_model(spec: ModelSpec) -> None:
       spec.family.check_part(at / name, place, part)
       part.check(at / name, site)
       fused = spec.model.attention == "fused" and not part.embeds
-      if fused and not part.additive:
+      if fused and part.acts(site) and not part.additive:
         raise (at / name).error(
           f": {name} needs scores or weights, of which "
           "config.model.attention='fused' makes none; take 'einsum'."
@@ -188,6 +189,19 @@ def _check_model(spec: ModelSpec) -> None:
         f"{' or '.join(map(repr, fit))}."
       )
   spec.family.check(CONFIG / "model" / family, spec)
+
+
+def _without_idle(spec: ModelSpec) -> ModelSpec:
+  """The model without parts that do nothing in it, and so need no tree."""
+  acting = {
+    place: tuple(
+      (name, part)
+      for name, part in spec.parts.at(place)
+      if part.acts(spec.site(place))
+    )
+    for place in PLACES
+  }
+  return dataclasses.replace(spec, parts=Places(**acting))
 
 
 def _check_clashes(at: At, spec: ModelSpec, site: Site) -> None:

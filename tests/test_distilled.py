@@ -261,7 +261,9 @@ def test_two_losses_have_two_teachers(tiny, runs):
     np.testing.assert_array_equal(batch[name], words[name])
 
 
-def test_a_teacher_of_another_seeds_trees_or_parser_is_refused(tiny, tmp_path):
+def test_a_teacher_of_another_seeds_trees_or_parser_is_refused(
+  tiny, runs, tmp_path
+):
   teaching = tiny("pascal_random_tree")
   teaching.batch.shapes = 1
   teaching.train.update(steps=2, evaluate_every=2, selection="log_likelihood")
@@ -282,6 +284,11 @@ def test_a_teacher_of_another_seeds_trees_or_parser_is_refused(tiny, tmp_path):
   parser = manifest["parser"]["source"] | {"sha256": "2"}
   with pytest.raises(InputError, match="has another parser of the source"):
     teacher.read(plan, {**manifest, "parser": {"source": parser}})
+  # To a teacher that reads no tree it is nothing.
+  config = tiny("distilled_words")
+  config.losses.word_distillation.teacher = str(runs["gru_global"])
+  plan = resolve(read_config(config), manifest)
+  assert teacher.read(plan, {**manifest, "parser": {"source": parser}})
 
 
 def test_a_run_goes_on_with_who_taught_it_alone(tiny, runs, tmp_path):

@@ -13,6 +13,7 @@ from models_under_test import (
   logits,
   parameters,
   parts_of,
+  places,
   plan_of,
   sentence,
   shape_of,
@@ -214,10 +215,39 @@ def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
   plain = plan_of("transformer")
   params = parameters(plain, BATCH)
   assert PARTS[name].off, f"{name}: say in `off` what switches it off"
-  places = Places(**{place: ((name, PARTS[name](**PARTS[name].off)),)})
-  off = resolve(dataclasses.replace(plain.config, parts=places), JOINT)
+  parts = Places(**{place: ((name, PARTS[name](**PARTS[name].off)),)})
+  off = resolve(dataclasses.replace(plain.config, parts=parts), JOINT)
+  # The same parameters, and it needs no parser.
+  assert (off.spec, off.features) == (plain.spec, plain.features)
+  batch = {n: a for n, a in BATCH.items() if split(n)[0].endswith("_id")}
   np.testing.assert_array_equal(
-    logits(off, params, BATCH), logits(plain, params, BATCH)
+    logits(off, params, batch), logits(plain, params, batch)
+  )
+
+
+@pytest.mark.parametrize(
+  "name, nowhere",
+  [
+    ("dasa", {"heads": ()}),
+    ("dasa", {"layers": ()}),
+    ("graph_block", {"at": "beside", "layers": ()}),
+    ("graph_block", {"at": "beside", "depth": 0}),
+    ("neighbour_heads", {"layers": (), "gate": True}),
+    ("tree_bias", {"heads": ()}),
+    ("parent_scaled", {"layers": ()}),
+  ],
+)
+def test_in_no_layer_or_head_it_reads_no_tree(name, nowhere):
+  plain = plan_of("transformer")
+  config = dataclasses.replace(
+    plain.config, parts=places(encoder={name: nowhere})
+  )
+  plan = resolve(config, JOINT)
+  assert (plan.spec, plan.features) == (plain.spec, plain.features)
+  batch = {n: a for n, a in BATCH.items() if split(n)[0].endswith("_id")}
+  params = parameters(plain, BATCH)
+  np.testing.assert_array_equal(
+    logits(plan, params, batch), logits(plain, params, batch)
   )
 
 

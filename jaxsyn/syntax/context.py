@@ -85,7 +85,7 @@ class _Context(HeadsPart):
     spec: Context = self.spec
     heads = len(self.heads)
     first = spec.context == "deep" and self.where.layer == 0
-    self.works = heads > 0 and not first
+    self.works = not first
     if self.works:
       self.query = _Gated(heads, self.where.head_width)
       self.key = _Gated(heads, self.where.head_width)

@@ -51,8 +51,6 @@ class _Dasa(Part):
     self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     spec: Dasa = self.spec
-    if not spec.strength or spec.heads == ():
-      return score_BHQM
     bias_BSS = spec.strength * nearness_BSS(view, spec.normalise)
     bias_B1QM = view.if_parsed(bias_BSS, 0.0)[:, None]
     publish(self, "bias_BQM", bias_B1QM[:, 0])

@@ -133,8 +133,6 @@ class _Factors(Part):
 
   def embed(self, x_BSD: Array, view: View) -> Array:
     spec = self.spec
-    if not spec.names:
-      return x_BSD
     vectors = [
       getattr(self, name)(FACTORS[name]().label_BS(view, spec.positions))
       for name in spec.names

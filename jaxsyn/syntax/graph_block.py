@@ -158,8 +158,6 @@ class _GraphBlock(Part):
     return jnp.where(view.is_word_BS[..., None], told_BPD, 0.0)
 
   def _added(self, out_BSD: Array, x_BSD: Array, view: View) -> Array:
-    if not self.spec.depth:
-      return out_BSD
     message_BSD = self._message_BSD(x_BSD, view).astype(out_BSD.dtype)
     return view.if_parsed(out_BSD + message_BSD, out_BSD)
 

@@ -24,8 +24,7 @@ from jaxsyn.syntax.part import Part, View
 
 class _LabelEmbedding(LastDimensionsPart):
   def setup(self) -> None:
-    if self.spec.size:
-      self.table = table_of(self.where.relations, self.spec.size, self.where)
+    self.table = table_of(self.where.relations, self.spec.size, self.where)
 
   def own(self, x_BSD: Array, view: View) -> Array:
     label_BSP = self.table(view.relation_BS).astype(x_BSD.dtype)

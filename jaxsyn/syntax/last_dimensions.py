@@ -59,6 +59,4 @@ class LastDimensionsPart(Part):
     raise NotImplementedError
 
   def embed(self, x_BSD: Array, view: View) -> Array:
-    if not self.spec.size:
-      return x_BSD
     return with_last(x_BSD, self.own(x_BSD, view), view)

@@ -101,8 +101,8 @@ class LinearBias(PairBias):
   farthest: Count = option(
     128,
     "From here on all distances are one range, with those near it: ranges grow "
-    "as its logarithm, and the last begins at 91 in an encoder, at 113 in a "
-    "decoder.",
+    "as its logarithm, and the last of 32 begins at 91 in an encoder, at 113 in "
+    "a decoder.",
     unit="subwords",
   )
 

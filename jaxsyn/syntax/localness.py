@@ -87,8 +87,6 @@ class _Localness(HeadsPart):
     self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     spec: Localness = self.spec
-    if not self.heads:
-      return score_BHQM
     # All in float32: in bfloat16 a centre beyond 128 would miss its subword.
     q_BQHK = q_BQHK.astype(jnp.float32) * self.where.head_width**0.5
     k_BMHK = k_BMHK.astype(jnp.float32)

@@ -70,7 +70,7 @@ RELATIONS: dict[str, Callable[[Array], Array]] = {
 
 class _NeighbourHeads(HeadsPart):
   def setup(self) -> None:
-    if self.spec.gate and self.heads:
+    if self.spec.gate:
       vector = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
       shape = len(self.heads), self.where.head_width
       self.gate_HK = self.param("gate_HK", vector, shape)
@@ -94,8 +94,6 @@ class _NeighbourHeads(HeadsPart):
     self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
     spec: NeighbourHeads = self.spec
-    if not self.heads:
-      return score_BHQM
     near_BSS = self._near_BSS(view)
     near_B1QM = view.if_parsed(near_BSS, jnp.ones_like(near_BSS))[:, None]
     publish(self, "near_BQM", near_B1QM[:, 0].astype(jnp.float32))

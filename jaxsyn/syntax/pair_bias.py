@@ -58,8 +58,6 @@ class PairBiasPart(HeadsPart):
   def rescore(
     self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
-    if not self.heads:
-      return score_BHQM
     spec: PairBias = self.spec
     if spec.shares:
       own_BHQM = view.told[self.where.part]

@@ -340,7 +340,14 @@ class Spec(Choice):
 
     Of a part that replaces dimensions of the embeddings: (-1, dimension).
     """
-    return set(itertools.product(range(layers), range(heads)))
+    return set(
+      itertools.product(filter(self.in_layer, range(layers)), range(heads))
+    )
+
+  def acts(self, site: Site) -> bool:
+    """Whether it does anything at a place; a model is made without those that do not."""
+    off = self.off and all(getattr(self, n) == v for n, v in self.off.items())
+    return not off and bool(self.cells(site.layers, site.heads))
 
   def make(self, where: Where) -> Part:
     """The module of this part at one place."""

@@ -153,14 +153,12 @@ class LabelledPart(HeadsPart):
         (spec.labels, self.where.head_width),
       )
 
-    some = len(self.heads) > 0
-    keys, values = spec.keys and some, spec.values and some
-    if spec.tie and (keys or values):
-      both_LK = table("both_LK")
-    self.key_LK = (both_LK if spec.tie else table("key_LK")) if keys else None
-    self.value_LK = (
-      (both_LK if spec.tie else table("value_LK")) if values else None
-    )
+    both_LK = table("both_LK") if spec.tie else None
+    self.key_LK = self.value_LK = None
+    if spec.keys:
+      self.key_LK = both_LK if spec.tie else table("key_LK")
+    if spec.values:
+      self.value_LK = both_LK if spec.tie else table("value_LK")
 
   def used(self, view: View) -> int:
     """Labels that pairs can have here: the first rows of a table."""

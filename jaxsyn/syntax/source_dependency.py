@@ -158,8 +158,7 @@ class Unit:
 class _SourceDependency(LastDimensionsPart):
   def setup(self) -> None:
     spec = self.spec
-    if spec.size:
-      self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
+    self.surroundings = Surroundings(spec.size, spec.length, spec.kernel)
 
   def own(self, x_BSD: Array, view: View) -> Array:
     return self.surroundings(x_BSD, view)

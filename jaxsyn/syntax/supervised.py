@@ -175,8 +175,6 @@ class SupervisedPart(HeadsPart):
   def rescore(
     self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> Array:
-    if not self.heads:
-      return score_BHQM
     # In float32 up to the last product: U and u of few heads cost little.
     q_BQHK, k_BMHK = (of_heads(self.heads, x) for x in (q_BQHK, k_BMHK))
     q_BQHK = q_BQHK.astype(jnp.float32)

@@ -134,8 +134,6 @@ class _TreePosition(Part):
       "laplacian": self._laplacian_BSD,
       "depth": self._depth_BSD,
     }
-    if self.spec.kind not in kinds:
-      return x_BSD
     code_BSD = view.if_parsed(kinds[self.spec.kind](view), 0.0)
     size_BS1 = jnp.sum(code_BSD**2, axis=-1, keepdims=True)
     unit_BSD = code_BSD * jax.lax.rsqrt(size_BS1 + 1e-12)
@@ -187,8 +185,7 @@ class TreePosition(Spec):
 
   @property
   def reads(self) -> tuple[str, ...]:
-    facts = {"laplacian": ("eigenvectors",), "none": ()}
-    return facts.get(self.kind, ("head",))
+    return ("eigenvectors",) if self.kind == "laplacian" else ("head",)
 
   @property
   def quiet(self) -> Mapping[str, Any]:

@@ -64,8 +64,6 @@ class _TreeRotary(Part):
     self, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> tuple[Array, Array]:
     heads = self.spec.heads
-    if heads == ():
-      return q_BQHK, k_BMHK
     angle_BQK, angle_BMK = (
       self._angle_BSK(view, at) for at in (view.position_Q, view.position_M)
     )
@@ -107,14 +105,12 @@ class TreeRotary(OnHeads):
 
   @property
   def reads(self) -> tuple[str, ...]:
-    if self.heads == ():
-      return ()
     facts = {"line": "", "depth": "head", "parent": "parent_mid"}
     return tuple(dict.fromkeys(facts[by] for by in self.by if facts[by]))
 
   def check(self, at: At, site: Site) -> None:
     super().check(at, site)
-    if site.place == "decoder" and self.reads:
+    if site.place == "decoder" and self.acts(site) and self.reads:
       raise (at / "by").error(
         f"={self.by}: what a decoder writes has no tree; take ('line', 'line')."
       )

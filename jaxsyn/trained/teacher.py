@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -149,7 +149,7 @@ def _opened(
     )
   run = workdir.open_run(loss.teacher)
   plan = resolve(run.config, run.manifest)
-  _check_alike(loss, at, config, manifest, run)
+  _check_alike(loss, at, config, manifest, run, plan.model_features)
   return run, plan, loss.asked(at, plan.spec)
 
 
@@ -189,6 +189,7 @@ def _check_alike(
   config: Config,
   manifest: Mapping[str, Any],
   run: workdir.Run,
+  reads: Collection[str],
 ) -> None:
   """Raises InputError for a teacher that would read a batch otherwise."""
 
@@ -215,7 +216,8 @@ def _check_alike(
       workdir.hashes(page)["parser"].get(side)
       for page in (manifest, run.manifest)
     )
-    if ours != theirs:
+    reads_side = any(name.startswith(f"{side}_") for name in reads)
+    if reads_side and ours != theirs:
       refuse(f"another parser of the {side}")
   ours, theirs = (
     (

@@ -15,7 +15,7 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from jaxsyn import addresses, cli, compare
+from jaxsyn import addresses, cli, compare, named_systems
 from jaxsyn.comparison import asked, results
 from jaxsyn.comparison.controls import control_of
 from jaxsyn.config import read_config
@@ -437,7 +437,7 @@ def given(monkeypatch):
     monkeypatch.setattr(sys, "argv", argv)  # where its overrides are read
     monkeypatch.chdir(ROOT)
     values(argv)
-    return compare._asked(values)[0]
+    return named_systems.read(values)[0]
 
   return make
 

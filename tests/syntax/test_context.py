@@ -189,7 +189,6 @@ def test_pads_and_the_rest_of_the_batch_change_nothing(kind):
     (Context(context="deep"), 0, 0),
     (Context(context="deep"), 2, 2),
     (Context(context="deep_global", heads=(0,)), 2, 3),
-    (Context(heads=()), 2, 0),
   ],
   ids=str,
 )

@@ -69,18 +69,6 @@ def test_a_sentence_without_a_tree_keeps_its_tokens():
   np.testing.assert_array_equal(out[1], embedded(LabelEmbedding(size=2))[1])
 
 
-def test_size_0_has_no_parameters():
-  out, made = (
-    LabelEmbedding(size=0)
-    .make(WHERE)
-    .init_with_output(
-      jax.random.key(0), jnp.asarray(TOKEN), VIEW, method="embed"
-    )
-  )
-  assert made == {}
-  np.testing.assert_array_equal(out, TOKEN)
-
-
 def test_labels_start_as_tokens_do():
   where = dataclasses.replace(WHERE, width=400, relations=49)
   x_BSD = jnp.zeros((2, 5, 400))

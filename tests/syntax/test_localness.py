@@ -211,7 +211,6 @@ def test_what_it_makes_and_publishes():
     out = part.apply(made, score, q, k, view, **call, mutable=[COLLECTION])
     return made, Maps.of(out[1])
 
-  assert made(Localness(heads=())) == ({}, Maps())
   fixed, _ = made(Localness(window="fixed"))
   assert set(fixed["params"]) == {"hidden_HKK", "centre_HK"}
   one, maps = made(Localness(window="layer", heads=(1,)))

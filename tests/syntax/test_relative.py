@@ -211,10 +211,6 @@ def test_only_the_chosen_heads_change():
     )
     np.testing.assert_array_equal(first[0], first[1])
     np.testing.assert_allclose(second[0], second[2], atol=1e-5)
-  none = Relative(heads=())
-  np.testing.assert_array_equal(rescored(none, {}), SCORE)
-  np.testing.assert_array_equal(mixed(none, {}), MIXED)
-  assert made(none) == {}
 
 
 def test_the_systems_have_it_in_encoder_and_decoder():

@@ -102,12 +102,6 @@ def test_a_sentence_without_a_tree_keeps_its_embeddings():
   )
 
 
-def test_size_0_has_no_parameters():
-  out, params = embedded(SourceDependency(size=0))
-  assert params == {}
-  np.testing.assert_array_equal(out, X_BSD)
-
-
 def test_every_parameter_learns():
   spec = SourceDependency(size=4)
   _, params = embedded(spec)
