@@ -18,6 +18,8 @@ from jaxsyn.config import read_config
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options.flags import list_flag
 
+flags.disclaim_key_flags()  # they show in the help of the command
+
 
 def define_flags() -> None:
   """--systems, --variant, --table."""
