@@ -28,7 +28,7 @@ _EQUAL = 1e-9  # eigenvalues that are no further apart are equal
 _SEEN = 1e-4  # the square of a component that counts
 _DIGITS = 6
 _CACHE = 1 << 14  # cells that are worked on together: what is near at hand
-_KEPT = 1 << 16  # trees
+_KEPT = 1 << 28  # bytes of vectors that are remembered
 
 
 def eigenvectors(
@@ -64,10 +64,14 @@ def eigenvectors(
 
 
 class Remembered:
-  """`eigenvectors`, made once of each tree while there is room."""
+  """`eigenvectors`, made once of each tree while there is room.
+
+  Args:
+    most: bytes of vectors that are kept; those asked for longest ago go first.
+  """
 
   def __init__(self, most: int = _KEPT):
-    self._most = most
+    self._room = most
     self._of: collections.OrderedDict[bytes, np.ndarray] = (
       collections.OrderedDict()
     )
@@ -82,10 +86,12 @@ class Remembered:
     known |= zip(new, eigenvectors([*new.values()]))
     with self._lock:
       for key in keys:
+        if key not in self._of:
+          self._room -= known[key].nbytes
         self._of[key] = known[key]
         self._of.move_to_end(key)
-      while len(self._of) > self._most:
-        self._of.popitem(last=False)
+      while self._room < 0:
+        self._room += self._of.popitem(last=False)[1].nbytes
     return [known[key] for key in keys]
 
 

@@ -170,11 +170,11 @@ def test_same_bits_on_every_machine(variables):
 
 
 def test_remembered():
-  own = Remembered(most=3)
+  own = Remembered(most=24 * 4 * EIGENVECTORS)  # 24 words
   trees = [controls.random(6, i) for i in range(3)]
   first = own(trees)
   again = own(trees[::-1])[::-1]
   assert all(one is other for one, other in zip(first, again))
-  own([controls.random(7, 0)])  # the one that was longest ago goes
+  own([controls.random(7, 0)] * 2)  # the one that was longest ago goes
   assert own(trees[:1])[0] is first[0]
   assert own(trees[2:])[0] is not first[2]
