@@ -284,11 +284,15 @@ def test_a_teacher_of_another_seeds_trees_or_parser_is_refused(
   parser = manifest["parser"]["source"] | {"sha256": "2"}
   with pytest.raises(InputError, match="has another parser of the source"):
     teacher.read(plan, {**manifest, "parser": {"source": parser}})
-  # To a teacher that reads no tree it is nothing.
+  # To a teacher that reads no tree they are nothing.
   config = tiny("distilled_words")
   config.losses.word_distillation.teacher = str(runs["gru_global"])
   plan = resolve(read_config(config), manifest)
-  assert teacher.read(plan, {**manifest, "parser": {"source": parser}})
+  relations = manifest["relations"] | {"source": ["other"]}
+  other = {"parser": {"source": parser}, "relations": relations}
+  assert teacher.read(plan, {**manifest, **other})
+  config.data.tree = "random"
+  assert taught(config)
 
 
 def test_a_run_goes_on_with_who_taught_it_alone(tiny, runs, tmp_path):

@@ -225,6 +225,11 @@ def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
   )
 
 
+def test_parts_of_a_system_do_something(system):
+  plan, _ = system
+  assert plan.spec.parts == plan.config.parts
+
+
 @pytest.mark.parametrize(
   "name, nowhere",
   [

@@ -76,7 +76,7 @@ class GaussianPart(HeadsPart):
 
   def setup(self) -> None:
     spec: Gaussian = self.spec
-    if spec.learn_sigma and self.heads:
+    if spec.learn_sigma:
       start = spec.sigma + math.log(-math.expm1(-spec.sigma))  # softplus⁻¹
       self.raw_sigma_H = self.param(
         "raw_sigma_H",
@@ -87,7 +87,7 @@ class GaussianPart(HeadsPart):
   def sigma_1H11(self) -> Array:
     """σ of every head, (1, H, 1, 1); a single one where it is fixed."""
     spec: Gaussian = self.spec
-    if not (spec.learn_sigma and self.heads):
+    if not spec.learn_sigma:
       return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
     sigma_H = jnp.full(self.where.heads, spec.sigma, jnp.float32)
     learnt_H = jax.nn.softplus(self.raw_sigma_H)

@@ -29,7 +29,7 @@ class PairBias(OnHeads):
 
   @property
   def shares(self) -> bool:
-    return self.share and self.heads != ()
+    return self.share
 
   @property
   def additive(self) -> bool:
@@ -41,7 +41,7 @@ class PairBiasPart(HeadsPart):
 
   def setup(self) -> None:
     shared = self.where.layer >= 0 and self.spec.shares
-    if self.heads and not shared:
+    if not shared:
       self.make_parameters()
 
   def make_parameters(self) -> None:

@@ -345,9 +345,11 @@ class Spec(Choice):
     )
 
   def acts(self, site: Site) -> bool:
-    """Whether it does anything at a place; a model is made without those that do not."""
+    """Whether it does anything at a place; else a model is made without it."""
     off = self.off and all(getattr(self, n) == v for n, v in self.off.items())
-    return not off and bool(self.cells(site.layers, site.heads))
+    # A part at the embeddings has cells only where it replaces dimensions.
+    cells = self.embeds or self.cells(site.layers, site.heads)
+    return bool(cells) and not off
 
   def make(self, where: Where) -> Part:
     """The module of this part at one place."""

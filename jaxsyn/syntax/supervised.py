@@ -138,8 +138,6 @@ class SupervisedPart(HeadsPart):
 
   def setup(self) -> None:
     heads, width = len(self.heads), self.where.head_width
-    if not heads:
-      return
     self.bilinear_HKK = self.param(
       "bilinear_HKK", self.initial(), (heads, width, width)
     )

@@ -205,6 +205,8 @@ def _check_alike(
     )
     if ours != theirs:
       refuse(f"another vocabulary of the {side}")
+    if not any(name.startswith(f"{side}_") for name in reads):
+      continue
     for name in ("relations", "labels"):
       ours, theirs = (
         dict(page.get(name) or {}).get(side)
@@ -216,8 +218,7 @@ def _check_alike(
       workdir.hashes(page)["parser"].get(side)
       for page in (manifest, run.manifest)
     )
-    reads_side = any(name.startswith(f"{side}_") for name in reads)
-    if reads_side and ours != theirs:
+    if ours != theirs:
       refuse(f"another parser of the {side}")
   ours, theirs = (
     (
@@ -232,7 +233,9 @@ def _check_alike(
       "has: train it with the same config.data.second and config.data.mixture."
     )
   trees = run.config.data.tree, config.data.tree
-  if any(tree.control for tree in trees) and trees[0] != trees[1]:
+  sees = reads or run.config.data.second.task.any
+  control = sees and any(tree.control for tree in trees)
+  if control and trees[0] != trees[1]:
     raise (at / "teacher").error(
       f"={loss.teacher!r} was trained with config.data.tree="
       f"{run.config.data.tree}, and this run has {config.data.tree}; set it as "

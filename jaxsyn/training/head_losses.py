@@ -39,11 +39,7 @@ def parses(maps: Maps, place: str) -> tuple[Published, ...]:
 
 def _check_parser(at: At, spec: ModelSpec, place: str) -> None:
   """Raises InputError unless a head of the place learns to parse."""
-  site = spec.site(place)
-  if not any(
-    part.supervised and part.cells(site.layers, site.heads)
-    for _, part in spec.parts.at(place)
-  ):
+  if not any(part.supervised for _, part in spec.parts.at(place)):
     raise at.error(
       f": no head of the {place} learns to parse; put a part that does into "
       f"config.parts.{place}: dbsa"

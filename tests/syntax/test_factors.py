@@ -1,5 +1,6 @@
 """Factors: their labels, their vectors by plain loops, and what clashes."""
 
+import dataclasses
 import math
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from finite_differences import agree_with_differences
 from models_under_test import (
+  JOINT,
   batch_of,
   check_part,
   logits,
@@ -19,6 +21,7 @@ from models_under_test import (
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
+from jaxsyn.plan import resolve
 from jaxsyn.syntax import View, Where
 from jaxsyn.syntax.factors import FACTORS, Factors
 
@@ -181,6 +184,10 @@ def test_summed_they_take_none():
   both = places(encoder={"factors": {"join": "sum"}, "label_embedding": {}})
   cells = [part.cells(1, 1) for _, part in both.at("encoder")]
   assert cells == [{(-1, -1)}, set()]
+  spec = resolve(
+    dataclasses.replace(plan_of("transformer").config, parts=both), JOINT
+  ).spec
+  assert spec.parts == both  # taking none, they are there
 
 
 @pytest.mark.parametrize(
