@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from jaxsyn.options import option, other_default
+from jaxsyn.options import At, option, other_default
 from jaxsyn.product import product
 from jaxsyn.syntax.heads import (
   Chosen,
@@ -25,7 +25,7 @@ from jaxsyn.syntax.heads import (
   onto_heads,
 )
 from jaxsyn.syntax.maps import publish
-from jaxsyn.syntax.part import Part, View
+from jaxsyn.syntax.part import Part, Site, View
 
 
 def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
@@ -82,13 +82,9 @@ class _Gated(nn.Module):
 
 class _Context(HeadsPart):
   def setup(self) -> None:
-    spec: Context = self.spec
     heads = len(self.heads)
-    first = spec.context == "deep" and self.where.layer == 0
-    self.works = not first
-    if self.works:
-      self.query = _Gated(heads, self.where.head_width)
-      self.key = _Gated(heads, self.where.head_width)
+    self.query = _Gated(heads, self.where.head_width)
+    self.key = _Gated(heads, self.where.head_width)
 
   def _context_BSD(self, view: View) -> Array:
     """C: its D is the model's, or up to l times that; S may be 1."""
@@ -102,8 +98,6 @@ class _Context(HeadsPart):
   def project(
     self, q_BQHK: Array, k_BMHK: Array, view: View
   ) -> tuple[Array, Array]:
-    if not self.works:
-      return q_BQHK, k_BMHK
     context_BSD = self._context_BSD(view).astype(q_BQHK.dtype)
 
     def gated(
@@ -152,3 +146,16 @@ class Context(OnHeads):
   )
 
   part: ClassVar[type[Part]] = _Context
+
+  def in_layer(self, layer: int) -> bool:
+    first = self.context == "deep" and layer == 0
+    return super().in_layer(layer) and not first
+
+  def check(self, at: At, site: Site) -> None:
+    super().check(at, site)
+    switched_off = () in (self.layers, self.heads)
+    if not switched_off and not self.acts(site):
+      raise (at / "context").error(
+        "='deep' is made of the layers before, and the first of the "
+        f"{site.place} has none; put the part into a layer above it."
+      )

@@ -45,8 +45,8 @@ class Taught(Loss):
 
   teacher: str = option(
     "",
-    "Folder of the run that teaches: on the same prepared data, with the same "
-    "trees. Only training reads it.",
+    "Folder of the run that teaches: on the same prepared data, and if it reads "
+    "trees, with the same. Only training reads it.",
   )
   checkpoint: str = option(
     "", 'Of the teacher: "best", "last" or a step; "": as it translates.'

@@ -12,12 +12,9 @@ import sys
 import time
 
 import pytest
-from absl import flags
-from ml_collections import config_flags
 
-from jaxsyn import addresses, cli, compare, named_systems
+from jaxsyn import cli, compare
 from jaxsyn.comparison import asked, results
-from jaxsyn.comparison.controls import control_of
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.errors import InputError
@@ -420,148 +417,6 @@ def test_what_changes_no_figure_may_change(straight, configs_of):
   asked.begin(straight[0], [asked.System("pascal_random_tree", config)])
   again = asked.job(straight[0], "pascal_random_tree", 1)
   assert (again.config.train.prefetch, again.config.seed) == (3, 1)
-
-
-@pytest.fixture
-def given(monkeypatch):
-  """A function words -> the systems of such a command line."""
-
-  def make(*words, config="quickstart.py"):
-    values = flags.FlagValues()
-    config_flags.DEFINE_config_file("config", flag_values=values)
-    flags.DEFINE_list("systems", [], "", flag_values=values)
-    flags.DEFINE_string("table", "", "", flag_values=values)
-    flags.DEFINE_multi_string("variant", [], "", flag_values=values)
-    argv = ["compare", "--config", str(ROOT.joinpath("configs", config))]
-    argv += words
-    monkeypatch.setattr(sys, "argv", argv)  # where its overrides are read
-    monkeypatch.chdir(ROOT)
-    values(argv)
-    return named_systems.read(values)[0]
-
-  return make
-
-
-def test_an_ablation_table_is_a_list_of_systems(given):
-  systems = given("--table=pascal/layers", "--config.model.width=64")
-  assert [s.name for s in systems] == [f"layer_{k}" for k in range(1, 7)]
-  third = systems[2]
-  assert third.config.system == "pascal_ignoring"
-  assert third.config.model.width == 64
-  assert dict(third.config.parts.encoder)["parent_scaled"].layers == (2,)
-  assert third.published["nc11_en_de validation"] == 22.5
-
-
-def test_a_paper_s_task_has_its_systems_and_its_rows(given):
-  """With what the paper sets for each: seven heads, q = 0.3, its own rates."""
-  task = {"config": "papers/pascal.py:wmt18_en_tr"}
-  plain, ignoring = (
-    system.config
-    for system in given("--systems=transformer,pascal_ignoring", **task)
-  )
-  assert plain.data == ignoring.data
-  assert plain.data.name == "paper_pascal_wmt18_en_tr"
-  rates = [c.optimiser.learning_rate for c in (plain, ignoring)]
-  assert rates == [1e-3, 7e-4]
-  last = given("--table=pascal/layers", **task)[-1].config
-  part = dict(last.parts.encoder)["parent_scaled"]
-  assert (part.layers, part.heads) == ((5,), tuple(range(7)))
-  assert part.ignore == 0.3
-  assert last.optimiser == ignoring.optimiser
-  with pytest.raises(InputError, match=r"wmt18_en_tr:pascal names a system"):
-    given("--systems=pascal", config=task["config"] + ":pascal")
-
-
-def test_tables_of_papers_are_there_for_a_config_anywhere(given, tmp_path):
-  """And what is known of the config is the name that it was called by."""
-  mine = tmp_path / "mine.py"
-  mine.write_text((ROOT / "configs" / "multi30k_de_en.py").read_text())
-  systems = given("--table=pascal/layers", config=str(mine))
-  assert [s.name for s in systems] == [f"layer_{k}" for k in range(1, 7)]
-  with pytest.raises(InputError, match=r"--config pud:pascal names a system"):
-    given("--systems=pascal", config=f"{addresses.FOLDER}/pud.py:pascal")
-
-
-def test_systems_have_the_overrides_all_of_them(given):
-  systems = given("--systems=transformer,pascal", "--config.train.steps=7")
-  assert [(s.name, s.config.train.steps) for s in systems] == [
-    ("transformer", 7),
-    ("pascal", 7),
-  ]
-
-
-def test_a_variant_has_options_of_its_own(given):
-  systems = given(
-    "--systems=transformer,dasa",
-    "--variant=random=dasa,data.tree=random",
-    "--variant=two=distilled,losses.distillation.heads=(2, 3),"
-    "losses.distillation.teacher=runs/a,train.freeze=('encoder',),"
-    "optimiser.learning_rate=1",
-    "--config.train.steps=7",
-  )
-  assert [s.name for s in systems] == ["transformer", "dasa", "random", "two"]
-  assert {s.config.train.steps for s in systems} == {7}
-  configs = {s.name: s.config for s in systems}
-  assert control_of("random", configs) == "dasa"
-  loss = dict(configs["two"].losses)["distillation"]
-  assert (loss.heads, loss.teacher) == ((2, 3), "runs/a")
-  assert configs["two"].train.freeze == ("encoder",)
-  assert configs["two"].optimiser.learning_rate == 1.0
-  assert configs["dasa"].data.tree == configs["two"].data.tree
-
-
-@pytest.mark.parametrize(
-  ("words", "message"),
-  [
-    (["--systems=pascal", "--config.seed=3"], "config.seed is set by --seeds"),
-    (
-      ["--systems=pascal_random_tree", "--config.data.tree=linear"],
-      "pascal_random_tree is pascal_random_tree because it has config.data.tree"
-      "='random'",
-    ),
-    (["--systems=pascal,pascal"], "name one twice: pascal, pascal"),
-    (
-      ["--systems=pascal", "--variant=pascal=dasa,data.tree=random"],
-      "name one twice: pascal, pascal",
-    ),
-    (
-      ["--systems=pascal", "--variant=x=dasa"],
-      "must be NAME=SYSTEM,OPTION=VALUE",
-    ),
-    (
-      ["--systems=pascal", "--variant=../x=dasa,data.tree=linear"],
-      "must be NAME",
-    ),
-    (
-      ["--systems=pascal", "--variant=x=dasa,parts.encoder.dasa.width=9"],
-      "--variant x: config.parts.encoder.dasa has no option 'width'",
-    ),
-    (
-      ["--systems=pascal", "--variant=x=dasa,train.steps=many"],
-      "--variant x: config.train.steps cannot be 'many'",
-    ),
-    (
-      [
-        "--systems=pascal",
-        "--variant=x=dasa,train.steps=9",
-        "--config.train.steps=8",
-      ],
-      "is for all systems, and --variant x has its own",
-    ),
-    (["--systems=pascall"], "no system 'pascall'"),
-    (
-      ["--table=pascal_layer"],
-      "no paper has a table 'pascal_layer'. Did you mean 'pascal/layers'",
-    ),
-    (
-      ["--table=pascal/layer"],
-      "papers/pascal.py has no table 'layer'. Did you mean 'layers'",
-    ),
-  ],
-)
-def test_command_lines_that_do_not_fit(given, words, message):
-  with pytest.raises(InputError, match=message):
-    given(*words)
 
 
 def test_an_option_of_one_system_is_led_to_variant():

@@ -10,9 +10,12 @@ import pytest
 from finite_differences import agree_with_differences
 from part_under_test import WHERE
 
+from jaxsyn.errors import InputError
+from jaxsyn.options import At
 from jaxsyn.syntax import View, Where
 from jaxsyn.syntax.context import Context
 from jaxsyn.syntax.maps import COLLECTION, Maps
+from jaxsyn.syntax.part import Site
 
 KINDS = ["global", "deep", "deep_global"]
 H, K, D = WHERE.heads, WHERE.head_width, WHERE.width  # 2, 4, 8
@@ -144,10 +147,16 @@ def test_the_formula_in_plain_loops(spec, layer):
 
 
 def test_the_first_layer_has_no_layer_before():
-  q, k, inputs, _ = drawn(Context(), 0)
-  out_q, out_k = run(Context(context="deep"), 0, q, k, inputs, {})
-  np.testing.assert_array_equal(out_q, q)
-  np.testing.assert_array_equal(out_k, k)
+  spec = Context(context="deep")
+  assert spec.cells(3, 1) == {(1, 0), (2, 0)}
+  assert Context(context="deep_global").cells(3, 1) == {(0, 0), (1, 0), (2, 0)}
+  at = At("config.parts.encoder.context")
+  spec.check(at, Site("encoder", 2, 1, 8))
+  for off in ({"layers": ()}, {"heads": ()}):
+    Context(context="deep", **off).check(at, Site("encoder", 2, 1, 8))
+  for alone, layers in ((spec, 1), (Context(context="deep", layers=(0,)), 3)):
+    with pytest.raises(InputError, match=r"context='deep' is made of the lay"):
+      alone.check(at, Site("encoder", layers, 1, 8))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,7 +195,6 @@ def test_pads_and_the_rest_of_the_batch_change_nothing(kind):
   "spec, layer, pieces",
   [
     (Context(context="global"), 2, 1),
-    (Context(context="deep"), 0, 0),
     (Context(context="deep"), 2, 2),
     (Context(context="deep_global", heads=(0,)), 2, 3),
   ],
@@ -199,9 +207,6 @@ def test_what_it_makes_and_publishes(spec, layer, pieces):
   call = dict(method="project")
   made = part.init(jax.random.key(0), q, k, view, **call)
   state = part.apply(made, q, k, view, **call, mutable=[COLLECTION])[1]
-  if not pieces:
-    assert made == state == {}
-    return
   heads = H if spec.heads is None else 1
   for name in ("query", "key"):
     assert {n: a.shape for n, a in made["params"][name].items()} == {

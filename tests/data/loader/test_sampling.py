@@ -231,6 +231,21 @@ def test_batches_are_planned_for_what_is_drawn(records):
   assert sum(each.source for each in dealt) == stored.source.sum()
 
 
+def test_a_shorter_draw_is_as_long_to_a_plan_as_what_is_stored(
+  request, records
+):
+  """Its words are as many as before, for which the shape must have room."""
+  sampler = drawing(records, alpha=0.6).sampler
+  stored, every = records.columns.lengths, np.arange(len(records))
+  beyond = 0
+  for epoch in range(4):
+    sizes = np.array(sampler.sizes((epoch, 0), every))
+    assert (sizes >= stored[:2]).all()
+    beyond += sizes.sum() - sum(sampler.subwords((epoch, 0), every))
+  kind = request.node.callspec.params["records"]
+  assert (beyond > 0) == (kind == "unigram")  # BPE-dropout never shortens
+
+
 def test_what_is_drawn_is_drawn_once(records, monkeypatch):
   """A window is kept while it is planned and used, with the one before."""
   split, count = drawing(records), collections.Counter()
