@@ -16,8 +16,8 @@ and counted:
 
 `scores` is the largest difference of what the two say of a subword, teacher
 forced. Then both translate the text again, in turns, and
-each figure is the median of the turns: tokens are output subwords with the end
-sign, "/cpu-s" is per second of processor time of both cores, and what is timed
+each figure is the median of the turns: tokens are output subwords with EOS,
+"/cpu-s" is per second of processor time of both cores, and what is timed
 goes from subwords to subwords. One line a figure: name=value unit.
 """
 
@@ -40,7 +40,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import set_up_jax
 
-LIMIT = 100  # subwords of a translation, the end sign included
+LIMIT = 100  # subwords of a translation, EOS included
 NEAR = 1e-4  # of scores
 BATCH = 64  # of CTranslate2, as config.decode.sentences
 
@@ -83,7 +83,7 @@ class Beside:
       self._tokens,
       beam_size=decode.beam,
       length_penalty=decode.alpha,
-      max_decoding_length=LIMIT - 1,  # without the end sign
+      max_decoding_length=LIMIT - 1,  # without EOS
       min_decoding_length=0,  # an empty one is a hypothesis too
       max_batch_size=BATCH,
       return_scores=True,

@@ -8,7 +8,7 @@ The text is parsed, searched, and translated: `parse` and `search` alone, and
 processes that parse; `ratio` is both over the slower of the two. Programs are
 compiled before. With --latency so many sentences are then translated one at a
 time, from the raw line to the text. One line a figure: name=value unit; tokens
-are output subwords with the end sign, "/cpu-s" is per second of processor time,
+are output subwords with EOS, "/cpu-s" is per second of processor time,
 all processes together. With --steps each pass prints "STEP n tokens=T sents=S"
 for ever, for a timer that pairs it with other programs.
 """

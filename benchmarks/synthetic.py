@@ -51,7 +51,7 @@ class Text:
   """Sentences with random words, lengths and trees.
 
   Attributes:
-    longest: subwords of a side, the end sign included; the shortest has an
+    longest: subwords of a side, EOS included; the shortest has an
       eighth less.
     vocabulary: ids of a side.
     distinct: pairs; more of them are the same again.

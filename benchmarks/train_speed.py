@@ -5,7 +5,7 @@
 
 The systems take turns on the same batches, so that the ratio holds on a busy
 machine. One line a figure: name=value unit; tokens are real target subwords,
-the end sign included, and "/cpu-s" is per second of processor time.
+EOS included, and "/cpu-s" is per second of processor time.
 
 With --steps_of SYSTEM it trains that one for ever and prints "STEP n tokens=T"
 after each step, for a timer that pairs it with other programs.

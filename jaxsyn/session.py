@@ -285,8 +285,8 @@ class Session:
 
     Args:
       sources: raw lines or parses; an empty one is a sentence too.
-      targets: a translation of each, as text, or as subwords without the end
-        sign (`Translation.ids`): what a search found may be cut into others
+      targets: a translation of each, as text, or as subwords without EOS
+        (`Translation.ids`): what a search found may be cut into others
         than the vocabulary would.
       tell: called with how many more are scored.
     """
@@ -311,7 +311,7 @@ class Session:
     return scored
 
   def subwords(self, translation: str) -> list[int]:
-    """A translation as the vocabulary cuts it, without the end sign."""
+    """A translation as the vocabulary cuts it, without EOS."""
     return self.sources.vocabularies[1].ids(self._normal(translation))
 
   @property

@@ -162,8 +162,8 @@ class Counted:
     lines: that have something to see.
     unparsed: of them, without a tree.
     trees: of at least 8 words.
-    flat: of them, those where all words hang on one.
-    chains: of them, those where each word hangs on a neighbour.
+    flat: of them, those where all words depend on one.
+    chains: of them, those where each word depends on a neighbour.
     relations: label, without its subtype -> words that have it.
     characters: of all words.
     uncut: of them, those of words of more than 20.

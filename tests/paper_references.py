@@ -38,7 +38,7 @@ class Sentence:
   """Words and their heads.
 
   Attributes:
-    word: of each subword; -1 for the end sign, the last one.
+    word: of each subword; -1 for EOS, the last one.
     head: of each word; a root is its own.
   """
 
@@ -71,7 +71,7 @@ class Sentence:
     return [i for i, of in enumerate(self.word) if of == word]
 
   def parent_middle(self, i: int) -> float:
-    """The mean of the places of the parent's subwords; the end sign's own."""
+    """The mean of the places of the parent's subwords; EOS's own."""
     if self.word[i] < 0:
       return i
     parts = self.subwords(self.head[self.word[i]])
@@ -302,7 +302,7 @@ class Sdatt(Whole):
   position: str = "interp"
 
   def edges(self, sentence: Sentence, i: int, j: int) -> int:
-    """The end sign hangs on the root."""
+    """EOS depends on the root."""
     found = sentence.edges(i, j)
     if found is not None:
       return found

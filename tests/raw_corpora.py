@@ -20,7 +20,7 @@ def sentences(count, seed):
 
 
 def chain(line):
-  """CoNLL-U of a line in which each word hangs on the one before it."""
+  """CoNLL-U of a line in which each word depends on the one before it."""
   rows = [
     f"{i}\t{w}\t_\t_\t_\t_\t{i - 1}\t{'dep' if i > 1 else 'root'}\t_\t_\n"
     for i, w in enumerate(line.split(), 1)

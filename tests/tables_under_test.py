@@ -2,7 +2,7 @@
 
 The next subword depends on a hash of the source and of everything before it,
 so that each hypothesis has a future of its own and a search is tested without
-any network. The search is fairseq's: a hypothesis ends where an end sign is
+any network. The search is fairseq's: a hypothesis ends where EOS is
 among the N best of the 2N best continuations, and a sentence is finished when
 N have ended.
 """
@@ -61,7 +61,7 @@ def drawn(vocabulary: int, end: float, seed: int = 0) -> dict[str, jax.Array]:
 
   Args:
     vocabulary: V.
-    end: what is added to the logits of the end sign.
+    end: what is added to the logits of EOS.
     seed: of the draw.
   """
   rng = np.random.default_rng(seed)
@@ -95,7 +95,7 @@ def by(beam: int, penalty: str = "fairseq", **fields) -> Decode:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-  """A hypothesis with its end sign."""
+  """A hypothesis with its EOS."""
 
   tokens: tuple[int, ...]
   log_p: float
@@ -123,7 +123,7 @@ def search_by_loops(
   Args:
     params: of `Tables`.
     ids: source subwords, without pads.
-    limit: longest output, the end sign included.
+    limit: longest output, EOS included.
     decode: how.
   """
   log_p, state, step = stepped(params, ids)

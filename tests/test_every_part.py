@@ -31,7 +31,7 @@ from jaxsyn.shapes import split
 from jaxsyn.syntax import PARTS, WINDOWS, Part, Where
 
 # One sentence has far more words than subwords, one has a single word, one has
-# none but the end sign, and one is longer than all others together.
+# none but EOS, and one is longer than all others together.
 PAIRS = [
   sentence(5, 6, 1),
   sentence(3, 4, 226, bare=17),  # its three words are neighbours in the tree
@@ -128,7 +128,7 @@ def test_a_sentence_is_scored_by_its_own_tree(system):
   for name in plan.translation_features:
     changed = dict(batch)
     name = f"{name}_B{FEATURES[name].axes}"
-    if name == "source_head_BW":  # another tree: each word hangs on the last
+    if name == "source_head_BW":  # another tree: each word depends on the last
       new = jnp.full_like(batch[name][0], batch["source_word_BS"][0].max())
     else:
       new = batch[name][0] + 1

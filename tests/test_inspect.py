@@ -111,7 +111,7 @@ def test_all_that_is_seen_of_a_sentence(session):
     assert "".join(cross.rows) == seen.translation.replace(" ", "") + "</s>"
     decoder = seen.find("decoder", 0)
     assert decoder.columns == ("<s>", *cross.rows[:-1])
-    # The row of word w reads the begin sign and the words up to w.
+    # The row of word w reads BOS and the words up to w.
     above = np.triu(np.ones(decoder.value_HQM.shape[1:], bool), 2)
     assert (decoder.value_HQM[:, above] == 0).all()
     (weighting,) = seen.weightings
@@ -294,7 +294,7 @@ def test_what_a_part_adds_to_embeddings(prepared, tmp_path):
     True,
   )
   assert alike.rows == alike.columns == seen.source.subwords
-  # Each word is like itself, but for the root and the end sign, which have none.
+  # Each word is like itself, but for the root and EOS, which have none.
   roots = {w for w, head in enumerate(seen.source.head_W) if w == head}
   words = [seen.source.units.words[unit] for unit in seen.source.units.unit_S]
   expected = [float(word >= 0 and word not in roots) for word in words]

@@ -275,6 +275,6 @@ def test_a_search_that_is_added_searches(follow):
   found = searched(
     *(Tables(12), drawn(12, 9.0), sources), decode=decode, length=9
   )
-  # The end sign is likely at once; the second has room for two before it.
+  # EOS is likely at once; the second has room for two before it.
   sizes = np.count_nonzero(np.asarray(found.token_BNT), axis=-1)
   assert sizes.min(1).tolist() == [5, 3]

@@ -41,7 +41,7 @@ class Batcher:
     ]
 
   def subwords(self, example: Example) -> int:
-    """S of an example, the end sign included; that of the longest member."""
+    """S of an example, EOS included; that of the longest member."""
     return max(len(own["source_id"]) for own in _members(example))
 
   def words(self, example: Example) -> int:

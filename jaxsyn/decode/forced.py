@@ -65,12 +65,12 @@ class Forced:
     targets: Sequence[Sequence[int]],
     tell: Tell = untold,
   ) -> list[np.ndarray]:
-    """log_p_T of each target: of its subwords and, last, of the end sign.
+    """log_p_T of each target: of its subwords and, last, of EOS.
 
     Args:
       params: of the model.
       examples: of `jaxsyn.data.sentence.example.encode`.
-      targets: subwords of each, without the end sign.
+      targets: subwords of each, without EOS.
       tell: called with how many more are scored.
     """
     found: list[np.ndarray] = [np.empty(0)] * len(examples)
@@ -109,7 +109,7 @@ class Scored:
   """How probable a given translation is.
 
   Attributes:
-    subwords: as the vocabulary writes them, the end sign last.
+    subwords: as the vocabulary writes them, EOS last.
     log_p: of each of them, given the source and those before.
     total: their sum.
     score: that over the length penalty.

@@ -23,7 +23,7 @@ NEVER = -1e30
 CHUNK = 64  # subwords of which the best is found first
 
 # name -> penalty(length, alpha): scores are log probabilities divided by it.
-# Lengths are in subwords and count the end sign.
+# Lengths are in subwords and count EOS.
 PENALTIES: dict[str, Callable[[Array, float], Array]] = {
   # fairseq, used by papers 000 and 004: length ** alpha.
   "fairseq": lambda length, alpha: length**alpha,
@@ -36,7 +36,7 @@ def score(log_p: Array, length: Array, decode: Decode) -> Array:
   """What hypotheses are compared by: log probability over the length penalty.
 
   Args:
-    log_p: of their subwords, the end sign included.
+    log_p: of their subwords, EOS included.
     length: how many these are.
     decode: names the penalty and its alpha; 0 compares log probabilities.
   """
@@ -59,7 +59,7 @@ def continuations(
 ) -> tuple[Array, Array, Array]:
   """The best continuations by one subword of a sentence's hypotheses together.
 
-  PAD and BOS are never produced, and in a last position only the end sign is;
+  PAD and BOS are never produced, and in a last position only EOS is;
   log probabilities are over the whole vocabulary, as in training. Ties go to
   the earlier hypothesis, then to the lower subword.
 
@@ -105,7 +105,7 @@ def continuations(
   from_BC = taken(chunk_BC, where_BC // chunk)
   beam_BC, token_BC = from_BC // J, from_BC % J * chunk + where_BC % chunk
 
-  # At the last position the end signs of all hypotheses, and no more.
+  # At the last position EOS of all hypotheses, and no more.
   end_BN, end_beam_BN = jax.lax.top_k(end_BN, min(C, N))
   last_B1 = last_B[:, None]
 

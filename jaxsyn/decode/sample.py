@@ -10,7 +10,7 @@ of these, in this order,
             or the most probable where none has it;
 
 each of what the one before has left, renormalised. PAD and BOS are never drawn;
-at a sentence's limit the end sign is. Of equally probable subwords at the edge of
+at a sentence's limit EOS is. Of equally probable subwords at the edge of
 a set all are in it.
 
 Sample n of a sentence depends on the seed, the sentence's place in the input and n

@@ -27,7 +27,7 @@ class Asked:
   """What is asked of the translations of some sentences.
 
   Attributes:
-    limit_B: longest output of each in subwords, the end sign included, from 1 to
+    limit_B: longest output of each in subwords, EOS included, from 1 to
       the length of the search: hypotheses that reach it are ended there.
     place_B: place of each in the input, from 0: what is drawn depends on it.
     prefix: what each begins with; None where nothing is asked.
@@ -82,10 +82,10 @@ class Hypotheses:
   """Ended hypotheses, best first.
 
   Attributes:
-    token_BNT: subwords, the end sign included, then PAD.
+    token_BNT: subwords, EOS included, then PAD.
     score_BN: log probability divided by the length penalty; at most NEVER
       where fewer than N hypotheses have ended.
-    log_p_BN: log probability of the subwords, the end sign included.
+    log_p_BN: log probability of the subwords, EOS included.
   """
 
   token_BNT: Array
@@ -102,7 +102,7 @@ class Search:
 
   Attributes:
     encoded: what the model remembers of the sources.
-    limit_B: longest output of each in subwords, the end sign included.
+    limit_B: longest output of each in subwords, EOS included.
     at_B: subwords that were written so far.
     open_B: still searching.
     token_BNT: open hypotheses; before the first subword one, not N.

@@ -45,7 +45,7 @@ class Terms:
 
   @property
   def least(self) -> int:
-    """Subwords that its prefix and phrases need at most, the end sign too."""
+    """Subwords that its prefix and phrases need at most, EOS too."""
     return len(self.prefix) + sum(map(len, self.must)) + 1
 
 

@@ -51,8 +51,8 @@ class Translation:
   Attributes:
     text: detokenised.
     score: log probability divided by the length penalty.
-    log_p: log probability of its subwords, the end sign included.
-    ids: its subwords, without the end sign.
+    log_p: log probability of its subwords, EOS included.
+    ids: its subwords, without EOS.
     links: (word of the source, word of the text) between blanks, from 0, where
       they were asked for: see `jaxsyn.translating.alignments`.
   """
@@ -138,7 +138,7 @@ class Translator:
     )
 
   def subwords(self, example: Example) -> int:
-    """Of the source as the model reads it, the end sign included."""
+    """Of the source as the model reads it, EOS included."""
     return self._batcher.subwords(example)
 
   def __call__(
@@ -329,11 +329,11 @@ class Translator:
 
 
 def longest_output(config: Decode, subwords: int) -> int:
-  """Limit of a translation in subwords, the end sign included; at least 1.
+  """Limit of a translation in subwords, EOS included; at least 1.
 
   Args:
     config: its factor and offset.
-    subwords: of the source as the model reads it: the end sign and tags count.
+    subwords: of the source as the model reads it: EOS and tags count.
   """
   factor, offset = config.max_length_factor, config.max_length_offset
   return max(1, math.ceil(factor * subwords) + offset)

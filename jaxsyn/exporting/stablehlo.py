@@ -8,7 +8,7 @@
 
 docs/exporting.md has a script that translates with it. Before this file: `model`.
 
-Letters: L subword of the longest output, the end sign included.
+Letters: L subword of the longest output, EOS included.
 """
 
 from __future__ import annotations

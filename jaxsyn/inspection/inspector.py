@@ -24,7 +24,7 @@ from jaxsyn.inspection.sentence import ReadSource, Sentence, gathered, pooled
 from jaxsyn.session import Session
 from jaxsyn.trained.sources import SourceReader
 
-TAG = symbols([])[TRANSLATE]  # pooled with the end sign, where there are tags
+TAG = symbols([])[TRANSLATE]  # pooled with EOS, where there are tags
 
 
 class TooLong(InputError):
@@ -114,7 +114,7 @@ def read_source(
   if not any(word >= 0 for word in word_S):
     return None
   words = tuple(line[a:b] for a, b in zip(parse.start_W, parse.end_W))
-  # What stands around the subwords: the end sign, and the task's tags.
+  # What stands around the subwords: EOS, and the task's tags.
   tags = [] if tag is None else [TAG]
   no_word = [NO_WORD] * len(tags)
   example = sources.example(parse)

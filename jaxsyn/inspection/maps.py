@@ -127,7 +127,7 @@ class MapReader:
     Args:
       params: of the model.
       examples: of `jaxsyn.data.sentence.example.encode`.
-      targets: subwords of a translation of each, the end sign last; None: the
+      targets: subwords of a translation of each, EOS last; None: the
         encoder alone is run.
 
     Yields: the number of the sentence, from 0, and its maps.

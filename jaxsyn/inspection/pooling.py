@@ -41,9 +41,9 @@ class TargetUnits(NamedTuple):
   """Units of a translation, which has no parse.
 
   Attributes:
-    rows: of decoder and cross-attention: words being predicted, the end sign.
+    rows: of decoder and cross-attention: words being predicted, EOS.
     columns: of decoder self-attention: the sign it begins with, words it read.
-    subwords: their texts, the end sign last.
+    subwords: their texts, EOS last.
   """
 
   rows: Units
@@ -52,14 +52,14 @@ class TargetUnits(NamedTuple):
 
 
 def source_units(words: Sequence[str], word_S: Sequence[int]) -> Units:
-  """Units of a parsed source: its words, then the end sign.
+  """Units of a parsed source: its words, then EOS.
 
   A word that no subword begins in (the model cannot tell it from another) has
   no unit.
 
   Args:
     words: of the parse.
-    word_S: word of each subword, the end sign, -1, last.
+    word_S: word of each subword, EOS, -1, last.
   """
   there = sorted(set(word_S) - {NO_WORD})
   unit = {word: number for number, word in enumerate(there)}
@@ -79,7 +79,7 @@ def target_units(
   the subwords are exactly those that the search found.
 
   Args:
-    ids: subwords of the translation, without the end sign.
+    ids: subwords of the translation, without EOS.
     decode: of the target's vocabulary.
   """
   texts = [decode(ids[:i]) for i in range(len(ids) + 1)]

@@ -1,8 +1,8 @@
 """Which word a head looks at most, held against the tree, over many sentences.
 
 For each word the strongest other word: the largest pooled weight among all
-words but itself. The end sign is no candidate either. How much weight goes to
-the word itself and to the end sign stands in columns of its own, so that a head
+words but itself. EOS is no candidate either. How much weight goes to
+the word itself and to EOS stands in columns of its own, so that a head
 that rests there is seen. Ties share the point.
 
 A rate counts only words that can score: a root has no parent, a leaf no child,
@@ -55,7 +55,7 @@ class Probe:
     """Adds a sentence.
 
     Args:
-      attention: of each layer, pooled: (H, words + 1, words + 1), the end sign
+      attention: of each layer, pooled: (H, words + 1, words + 1), EOS
         last.
       head_W: parent of each word; its own number if it has none.
       size_W: subwords of each word; None: one each.

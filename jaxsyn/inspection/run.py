@@ -138,5 +138,5 @@ def _read(
 
 def _add(probe: Probe, source: ReadSource, encoder: Sequence[Map]) -> None:
   if source.parsed:
-    size_W = np.bincount(source.units.unit_S)[:-1]  # without the end sign
+    size_W = np.bincount(source.units.unit_S)[:-1]  # without EOS
     probe.add(encoder, source.head_of_units(), size_W)

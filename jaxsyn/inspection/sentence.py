@@ -27,7 +27,7 @@ class ReadSource:
     tree: which tree the system reads: "parsed", the control "linear" or
       "random", or "none".
     given_head_W: the parents of that tree; None where it reads none.
-    subwords: their texts, "▁" for a blank before them; the end sign last.
+    subwords: their texts, "▁" for a blank before them; EOS last.
     units: rows and columns of a pooled map.
     example: arrays of `jaxsyn.data.sentence.example.encode`.
   """

@@ -117,7 +117,7 @@ class Bidirectional(nn.Module):
   """A GRU from each end; h_j is what both know at j.
 
   Padding stands on the right: the backward GRU passes it over, so that it
-  begins at the end sign.
+  begins at EOS.
 
   Attributes:
     units: G of each direction.

@@ -31,7 +31,7 @@ def prepare(
 
   Args:
     desks: of the runs.
-    longest: subwords of a sentence, the end sign included; 0: nothing.
+    longest: subwords of a sentence, EOS included; 0: nothing.
     tell: called with how many sizes are compiled, and how many will be: at the
       beginning, and after each. Not called where there are none.
   """

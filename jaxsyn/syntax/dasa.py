@@ -24,7 +24,7 @@ from jaxsyn.syntax.part import Part, View
 
 
 def nearness_BSS(view: View, normalise: str) -> Array:
-  """From 0, far, to 1, the same word; 0 without a path and of the end sign.
+  """From 0, far, to 1, the same word; 0 without a path and of EOS.
 
   Args:
     view: with word_BS and tree_distance_BWW.
@@ -66,7 +66,7 @@ class Dasa(OnHeads):
   """score · (1 + α b), where b falls from 1 to 0 with the distance in the tree.
 
   As of Deps-SAN a product makes a negative score of a near pair more negative;
-  unlike there, far pairs keep theirs. A pair of two trees or with the end sign
+  unlike there, far pairs keep theirs. A pair of two trees or with EOS
   has b = 0.
   """
 

@@ -60,7 +60,7 @@ class _Dbsa(SupervisedPart):
     log_p_BQM = jnp.pad(log_p_BQM[:, 1:, 1:], shift, constant_values=-jnp.inf)
     if view.word_BS is None:
       return log_p_BQM
-    # Of the end sign's own row there is one only where pads follow it.
+    # Of EOS's own row there is one only where pads follow it.
     return jnp.where(view.is_word_BS[:, :, None], log_p_BQM, -jnp.inf)
 
 

@@ -60,7 +60,7 @@ class _DependencyRelative(LabelledPart):
 class DependencyRelative(Labelled):
   """The label is a distance on the tree of the sentence.
 
-  Subwords of a word have its place in the tree. A pair with the end sign has a
+  Subwords of a word have its place in the tree. A pair with EOS has a
   label of its own, the last one; the paper, of whole words, is silent on both.
   """
 

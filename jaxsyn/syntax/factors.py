@@ -149,7 +149,7 @@ class _Factors(Part):
 class Factors(Spec):
   """Annotations of a word, embedded and joined with its subwords' embeddings.
 
-  All subwords of a word bear the word's labels. The end sign and pads have a
+  All subwords of a word bear the word's labels. EOS and pads have a
   label of their own in every factor; a sentence without a tree keeps its token
   embeddings whole. Positions and dropout come afterwards.
   """

@@ -42,7 +42,7 @@ class _GivenWeighting(Part):
 class GivenWeighting(OnHeads):
   """Scores of the chosen heads times the batch's own weighting matrix.
 
-  Rows are querying, columns remembered subwords of the source, the end sign
+  Rows are querying, columns remembered subwords of the source, EOS
   and pads included; pads are masked afterwards, whatever stands there.
   """
 

@@ -180,8 +180,8 @@ class GraphBlock(Spec):
   """Each word is told by its parent, its children and itself, L times.
 
   Every layer is added to what it was given. All subwords of a word are told the
-  same, unless `nodes` says otherwise; the end sign, and a sentence without a
-  tree, nothing. A word without subwords is passed over: its children hang on its
+  same, unless `nodes` says otherwise; EOS, and a sentence without a
+  tree, nothing. A word without subwords is passed over: its children depend on its
   own parent. Nothing is normalised by the number of edges, as in the sources; b̂
   begins at 0. Marcheggiani & Titov's own code (recalled) drops edges in training,
   begins b̂ of parents and children at 1, and has no bias of a word itself.

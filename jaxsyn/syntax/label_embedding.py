@@ -37,7 +37,7 @@ class _LabelEmbedding(LastDimensionsPart):
 class LabelEmbedding(LastDimensions):
   """The last dimensions of a token embedding become those of its label.
 
-  All subwords of a word bear the word's label. The end sign, pads and labels
+  All subwords of a word bear the word's label. EOS, pads and labels
   that training never saw share a label of their own; a sentence without a tree
   keeps its token embeddings whole. Positions and dropout come afterwards. The
   dimensions of the token table that are overwritten learn nothing from the

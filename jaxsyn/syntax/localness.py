@@ -115,7 +115,7 @@ class Localness(OnHeads):
   """score + G, where G = -(m - P)² / 2σ² and σ = D / 2, in subwords.
 
   P = I · sigmoid(u_p · tanh(W_p q)) is the centre that a query predicts and I
-  the length of the sentence, its end sign included. q is the query before it is
+  the length of the sentence, its EOS included. q is the query before it is
   divided by √K. It reads no tree.
 
   What sources leave open, and what stands here: positions count from 0; every

@@ -39,7 +39,7 @@ from jaxsyn.syntax.part import Part, Site, View
 
 
 def _siblings(parent_BWX: Array) -> Array:
-  """Whether w and x hang on one word; roots hang on none."""
+  """Whether w and x have one parent; roots have none."""
   one_BWX = parent_BWX.astype(jnp.float32)
   return jnp.einsum("BWY,BXY->BWX", one_BWX, one_BWX) > 0
 
@@ -128,8 +128,8 @@ class NeighbourHeads(OnHeads):
   """Chosen heads see words of one relation to the query's word, and that word.
 
   All subwords of a word see all of those. A word without subwords is passed over:
-  its children hang on its own parent; but `hops` are edges of the whole tree. The end
-  sign sees itself, and so does
+  its children depend on its own parent; but `hops` are edges of the whole tree. EOS
+  sees itself, and so does
   a word without such a relation; a sentence without a tree is seen whole. With a
   gate, of the query q of its head before it is divided by √K,
 

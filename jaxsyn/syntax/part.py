@@ -54,8 +54,8 @@ class View:
   not carry are None. Indices are right-padded and count from 0.
 
   Attributes:
-    real_BS: True for subwords, the end sign included; False for pads.
-    word_BS: word a subword belongs to; -1 for the end sign and pads.
+    real_BS: True for subwords, EOS included; False for pads.
+    word_BS: word a subword belongs to; -1 for EOS and pads.
     head_BW: parent word of each word; a root is its own parent.
     relation_BW: dependency relation of each word.
     parent_mid_BS: middle of the parent word's subwords, in subwords.
@@ -96,7 +96,7 @@ class View:
 
   @property
   def is_word_BS(self) -> Array:
-    """True for subwords of words; False for the end sign and pads."""
+    """True for subwords of words; False for EOS and pads."""
     return self.word_BS >= 0
 
   @property

@@ -28,7 +28,7 @@ from jaxsyn.syntax.part import Part, Site, View
 def membership(view: View) -> Array:
   """Which word each subword belongs to; boolean BSW, a word more than heads.
 
-  That last word is nobody: the one of the end sign and of pads.
+  That last word is nobody: the one of EOS and of pads.
   """
   nobody = view.head_BW.shape[1]
   word_BS = jnp.where(view.real_BS & view.is_word_BS, view.word_BS, nobody)
@@ -95,7 +95,7 @@ class Surroundings(nn.Module):
 
   @nn.compact
   def __call__(self, x_BSD: Array, view: View) -> Array:
-    """v_BSP of embeddings; the end sign's and pads' is that of an empty unit."""
+    """v_BSP of embeddings; EOS's and pads' is that of an empty unit."""
     D = x_BSD.shape[-1]
     kernel_ODP = self.param(
       "kernel", nn.initializers.lecun_normal(), (self.kernel, D, self.size)

@@ -140,7 +140,7 @@ class TreeBias(PairBias):
   """score + b_h[φ(q, m)] + c_hqm of the path in the tree from q's word to m's.
 
   Subwords of a word stand where it does. Two words of different trees have a
-  number of their own, and a pair with the end sign another; a sentence without a
+  number of their own, and a pair with EOS another; a sentence without a
   tree has none. The paper's virtual node and its centrality of nodes are left
   out.
   """
@@ -173,7 +173,7 @@ class TreeBias(PairBias):
 
   @property
   def kinds(self) -> int:
-    """How many φ tells apart, without a path and the end sign included."""
+    """How many φ tells apart, without a path and EOS included."""
     one = self.clip + 1
     return (one if self.kind == "distance" else one * one) + 2
 

@@ -146,7 +146,7 @@ class _TreePosition(Part):
 class TreePosition(Spec):
   """x + code: a vector of where the subword's word stands in its tree.
 
-  All subwords of a word have its vector; the end sign and pads have none, and
+  All subwords of a word have its vector; EOS and pads have none, and
   neither has a sentence without a tree. Positions in the line, and dropout, come
   afterwards. The root has the vector 0 of "path". Published beside it is the
   cosine of two subwords' vectors.

@@ -94,7 +94,7 @@ class TreeRotary(OnHeads):
   ] = option(
     ("line", "depth"),
     'Places of the first, third, ... pair of channels and of the others: "line", '
-    'in subwords; "depth", edges below the root, and 1 (0 of the end sign); '
+    'in subwords; "depth", edges below the root, and 1 (0 of EOS); '
     '"parent", the middle of the parent in subwords.',
   )
   base: Positive = option(10000.0, "Of θ: pair i of K / 2 has base^(-2i / K).")

@@ -25,7 +25,7 @@ from jaxsyn.syntax.part import Part, View
 def edges_BSS(view: View) -> tuple[Array, Array]:
   """Edges between the words of two subwords, and which pairs are far.
 
-  Subwords of one word are 0 edges apart. The end sign is far from everything
+  Subwords of one word are 0 edges apart. EOS is far from everything
   but itself: the authors' code gives it the largest distance of the batch,
   even to itself; a constant makes a sentence independent of its batch.
 
@@ -92,10 +92,10 @@ class TreeScaled(Gaussian):
 
   The distance is the number of edges between two words (section 2, Eq. 5),
   so σ is in edges. A subword itself has the highest weight; pairs without a
-  path, and the end sign, have weight 0.
+  path, and EOS, have weight 0.
 
   The sparse techniques drop what the tree says: D^s is of words. So pairs with
-  the end sign, and of two trees, are never dropped; they keep weight 0 in
+  EOS, and of two trees, are never dropped; they keep weight 0 in
   training and evaluation, whatever `fill` says.
   """
 

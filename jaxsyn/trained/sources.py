@@ -65,7 +65,7 @@ class SourceReader:
   """Makes examples of raw lines and parses.
 
   Attributes:
-    longest: subwords that are read of a source, the end sign included.
+    longest: subwords that are read of a source, EOS included.
     features: of the source side that the model reads.
     vocabularies: of source and target.
   """

@@ -149,7 +149,7 @@ class Synchronisation(Loss):
 
     Σ over t, q of (D′ - D)²,
 
-  as a mean over target subwords (the end sign included). The paper's softmax
+  as a mean over target subwords (EOS included). The paper's softmax
   of entries between 0 and 1 makes nearly even rows of long sentences: see
   `normalise`.
   """

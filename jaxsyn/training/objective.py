@@ -41,7 +41,7 @@ Shares = dict[str, Ratio]
 
 
 def real_targets(batch: Batch) -> Array:
-  """1.0 for target subwords, the end sign included; 0.0 for padding (BT)."""
+  """1.0 for target subwords, EOS included; 0.0 for padding (BT)."""
   return (batch["target_id_BT"] != PAD).astype(jnp.float32)
 
 

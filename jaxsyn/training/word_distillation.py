@@ -6,7 +6,7 @@ made to add up to 1. With p those of the student, which reads the same past,
 
   -Σ over k of q_k log p_k
 
-as a mean over target subwords, the end sign included. Hinton et al. 2015
+as a mean over target subwords, EOS included. Hinton et al. 2015
 (arXiv:1503.02531) at temperature 1; word by word in translation: Kim & Rush 2016
 (arXiv:1606.07947), section 3.1; the k most probable alone: Tan et al. 2019
 (arXiv:1902.10461). The three are recalled. That the teacher reads trees, and the

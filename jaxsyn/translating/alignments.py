@@ -4,7 +4,7 @@ Words are what stands between blanks, in the raw source and in the translation. 
 model reads source and translation once more; attention of one layer, the mean of its
 heads (of a recurrent decoder, of its contexts), is pooled as `jaxsyn.inspect` does
 it: a row is the mean of a word's subwords, a column the sum. Each word of the
-translation is linked with the source word of the largest weight; the end sign is
+translation is linked with the source word of the largest weight; EOS is
 none. By default it is the head that a run was taught alignments with
 (`jaxsyn.training.guided_alignment`); of any other run the last layer but one, whose
 attention is nearest to alignments (Garg et al. 2019, section 4.1).

@@ -5,7 +5,7 @@ each hypothesis, in order; LINE counts from 0, as in n-best lists:
 
   LINE <tab> log p <tab> log p over the length penalty <tab> subwords
 
-or, as JSON, one object a line with each subword and its log p. The end sign is
+or, as JSON, one object a line with each subword and its log p. EOS is
 one of the subwords. With --alignments links come last.
 """
 

@@ -1,7 +1,7 @@
 """Random English sentences as dependency trees: the productions.
 
 The words between a word and its parent (relative clauses with verbs of their
-own, attributes) are there to mislead. Yet who hangs on whom can be told from
+own, attributes) are there to mislead. Yet who depends on whom can be told from
 the English words alone: a tool belongs to the verb ("fed the dog with the
 spoon"), a part to the noun ("with the collar"). What becomes of a tree:
 `preprocess.toy.translation`.

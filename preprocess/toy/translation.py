@@ -2,11 +2,10 @@
 
 The English order is that of the tree (`preprocess.toy.grammar`). In the target
 the verb ends its clause, articles and prepositions follow their noun, and the
-form of almost every word depends on the word it hangs on, however far away that
-is:
+form of almost every word depends on its parent, however far away that is:
 
   noun       case by its role and by the class of its VERB (three classes, a
-             property of the verb alone, to be learnt), or, hanging on a noun,
+             property of the verb alone, to be learnt), or, below a noun,
              by the gender of that NOUN
   adverb     one of three unrelated words, by the class of its VERB
   auxiliary  ending by the class of its VERB
@@ -37,7 +36,7 @@ TARGET_ORDER = (
   *("advmod", "obl", "nsubj", "obj", "amod", ""),
   *("aux", "case", "det", "nmod", "acl:relcl", "cc", "conj", "punct"),
 )
-# Endings by the class of the verb a word hangs on.
+# Endings by the class of the verb a word depends on.
 CASES = {
   "nsubj": ("ak", "ost", "em"),
   "obj": ("un", "il", "ard"),
@@ -87,8 +86,8 @@ class Pair:
   def conllu(self, sentence_id: str, side: str = "source") -> str:
     """The gold tree of a side: a CoNLL-U block, blank line included.
 
-    In the target a word hangs on the translation of the word above it; where
-    that has none, of the nearest one above that has. The full stop hangs on the
+    In the target a word depends on the translation of the word above it; where
+    that has none, of the nearest one above that has. The full stop depends on the
     root, as in Universal Dependencies.
     """
     text, order = self.source, tuple(range(len(self.heads)))

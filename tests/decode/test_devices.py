@@ -23,7 +23,7 @@ def source(words: int, seed: int) -> dict[str, np.ndarray]:
     name.rpartition("_")[0]: array
     for name, array in sentence(words, 3, seed).items()
   }
-  if seed == 4:  # without a parse: each word hangs on itself
+  if seed == 4:  # without a parse: each word depends on itself
     own_W = np.arange(words)
     apart_WW = np.where(own_W[:, None] == own_W, 0, 255).astype(np.uint8)
     arrays |= {"source_parsed": np.uint8(0), "source_head": own_W}

@@ -119,7 +119,7 @@ def test_samples_are_as_frequent_as_they_are_probable(options):
     for middle in itertools.product((1, 4, 5), repeat=size):
       ids, p = (*middle, EOS), 1.0
       for i, token in enumerate(ids):
-        if i < limit - 1:  # in the last place the end sign is, whatever
+        if i < limit - 1:  # in the last place EOS is, whatever
           p *= truncated(log_p(SOURCES[0], ids[:i]), **options).get(token, 0)
       expected[ids] = p * number
   assert sum(expected.values()) == pytest.approx(number)

@@ -99,7 +99,7 @@ def test_a_beam_of_one_takes_the_likeliest_subword_each_time(model):
   out_BTV[..., [PAD, BOS]] = NEVER
   for row, tokens in enumerate(token_BT):
     length = np.count_nonzero(tokens)
-    free = length - (length == 9)  # its last is the end sign, whatever
+    free = length - (length == 9)  # its last is EOS, whatever
     np.testing.assert_array_equal(tokens[:free], out_BTV[row, :free].argmax(-1))
 
 

@@ -55,7 +55,7 @@ def found_by(terms, decode, sources=SOURCES, limit=LENGTH, ranks=None):
 
 
 def all_outputs(ids, limit=LENGTH):
-  """log p of all there are; the end sign is the last of any."""
+  """log p of all there are; EOS is the last of any."""
   log_p, state, step = stepped(drawn(SIZE, 0.5), ids)
   outputs = {}
   for size in range(limit):

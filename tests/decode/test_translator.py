@@ -35,7 +35,7 @@ def make(prepared):
 
 
 def source(subwords: int, words: int = 0) -> dict[str, np.ndarray]:
-  """So many subwords with the end sign, and words that hang on the first."""
+  """So many subwords with EOS, and words that depend on the first."""
   rng = np.random.default_rng(subwords)
   return {
     "source_id": np.r_[rng.integers(4, SIZE, subwords - 1), EOS],

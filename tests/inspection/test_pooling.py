@@ -6,7 +6,7 @@ from jaxsyn.inspection.pooling import Units, pool, source_units, target_units
 
 
 def test_a_row_is_a_mean_and_a_column_a_sum():
-  # Word a has subwords 0 and 1, word b has subword 2; 3 is the end sign.
+  # Word a has subwords 0 and 1, word b has subword 2; 3 is EOS.
   units = source_units(("a", "b"), [0, 0, 1, -1])
   assert units.labels == ("a", "b", "</s>")
   assert units.unit_S == (0, 0, 1, 2)
@@ -57,7 +57,7 @@ def test_words_of_a_translation_begin_at_blanks():
   rows, columns, subwords = target_units([0, 1, 2, 3], decoder(pieces))
   assert rows.labels == ("the", "dog.", "</s>")
   assert rows.unit_S == (0, 1, 1, 1, 2)
-  # The decoder reads the begin sign and all but the end sign.
+  # The decoder reads BOS and all but EOS.
   assert columns.labels == ("<s>", "the", "dog.")
   assert columns.unit_S == (0, 1, 2, 2, 2)
   assert subwords == ("the", " d", "og", ".", "</s>")

@@ -24,7 +24,7 @@ def layer(weight_HQM, *parts):
 
 
 def attention(*rows, parts=()):
-  """One layer of one head; the last row is the end sign's."""
+  """One layer of one head; the last row is EOS's."""
   return layer(np.array([[*rows, (0.0, 0.0, 0.0, 1.0)]]), *parts)
 
 
@@ -93,7 +93,7 @@ def test_even_attention_favours_words_of_many_subwords():
 def test_sentences_of_different_length_add_up():
   probe = Probe()
   probe.add(attention((0, 1, 0, 0), (0, 0, 1, 0), (1, 0, 0, 0)), HEADS)
-  # Two words: the second hangs on the first; both look at each other.
+  # Two words: the second depends on the first; both look at each other.
   two = np.array([[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
   probe.add(layer(two), (0, 0))
   result = probe.result()

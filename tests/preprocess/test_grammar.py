@@ -61,7 +61,7 @@ def test_relative_clause_by_hand():
     "spoonoru usinge thee kingost thea feedolin "
     "sleepotin willol."
   )
-  # Each hangs on the translation of its English parent; "that" (3) is gone.
+  # Each depends on the translation of its English parent; "that" (3) is gone.
   # words:   glad-z oldon dogirem theon spoonoru usinge thee kingost thea
   # token:   12     1     2       0     9        7      8    5       4
   # here:    0      1     2       3     4        5      6    7       8

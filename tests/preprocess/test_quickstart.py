@@ -76,7 +76,7 @@ def test_model_parses_raw_text(made):
   words = list(sentence.words)[1:]
   forms = ["Today", ",", "an", "old", "king", "slept", "."]
   assert [w.form for w in words] == forms
-  # Numbers from 1: the commas and the king hang on "slept" (6).
+  # Numbers from 1: the commas and the king depend on "slept" (6).
   assert [w.head for w in words] == [6, 6, 5, 5, 6, 0, 6]
 
 

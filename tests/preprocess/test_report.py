@@ -18,7 +18,7 @@ def example(ids, word, head, parsed=1):
 
 def counted():
   counts = report.Counts(["source"])
-  # Words 0 1 2, of 2, 1 and 1 subwords; 2 hangs on 0 hangs on 1.
+  # Words 0 1 2, of 2, 1 and 1 subwords; 2 depends on 0 depends on 1.
   counts.add(example([5, 6, 1, 8, 3], [0, 0, 1, 2, -1], [1, 1, 0]))
   counts.add(example([3], [-1], [], parsed=0))
   return counts

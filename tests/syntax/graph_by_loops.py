@@ -9,7 +9,7 @@ from jaxsyn.data.sentence import tree as trees
 from jaxsyn.syntax import View, Where
 
 # Of each: parent of each word, its relation (0: never seen in training), the word
-# of each subword (-1: the end sign), and whether it has a tree.
+# of each subword (-1: EOS), and whether it has a tree.
 SENTENCES = [
   # "The monkey eats a ripe banana", "eats" and "banana" in two subwords.
   ([1, 2, 2, 5, 5, 2], [2, 3, 5, 2, 1, 4], [0, 1, 2, 2, 3, 4, 5, 5, -1], True),

@@ -19,7 +19,7 @@ from jaxsyn.syntax.part import Site
 
 KINDS = ["global", "deep", "deep_global"]
 H, K, D = WHERE.heads, WHERE.head_width, WHERE.width  # 2, 4, 8
-# Four subwords and two, the end sign included, then pads.
+# Four subwords and two, EOS included, then pads.
 REAL = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], bool)
 
 

@@ -68,7 +68,7 @@ def labels_of(spec, view=VIEW):
 
 
 def example():
-  """The paper's sentence, its third word of two subwords, an end sign, a pad."""
+  """The paper's sentence, its third word of two subwords, EOS, a pad."""
   word_BS = jnp.array([[0, 1, 2, 2, 3, 4, 5, 6, -1, -1]])
   position = jnp.arange(10)
   return View(
@@ -93,7 +93,7 @@ def test_my_father_bought_a_red_car():
   assert rows[1, keep].tolist() == [1, 0, -1, 1, 1, 0, 0]
   for bought in (2, 3):
     assert rows[bought, keep].tolist() == [2, 1, 0, 2, 2, 1, 1]
-  # With l = 2 nothing is clipped: labels are 2 more. The end sign and the pad
+  # With l = 2 nothing is clipped: labels are 2 more. EOS and the pad
   # have label 5 with everything.
   label = labels_of(DependencyRelative(), view)[0]
   assert label[2].tolist() == [4, 3, 2, 2, 4, 4, 3, 3, 5, 5]

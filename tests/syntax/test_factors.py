@@ -33,8 +33,8 @@ WHERE = Where(
   relations=2,
   labels=(("upos", 3), ("feats", 2), ("lemma", 4)),
 )
-# Words of 1, 3 and 2 subwords, the end sign, a pad; of 2 and 1, of which the
-# first has what no table knows, the end sign and pads. Word 1 of the second has
+# Words of 1, 3 and 2 subwords, EOS, a pad; of 2 and 1, of which the
+# first has what no table knows, EOS and pads. Word 1 of the second has
 # no subword: another's piece holds it.
 VIEW = View(
   real_BS=jnp.array([[1] * 7 + [0], [1] * 4 + [0] * 4], bool),

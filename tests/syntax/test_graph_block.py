@@ -131,8 +131,8 @@ def test_what_is_drawn_is_who_is_heard():
 
 
 def test_a_parent_without_subwords_is_passed_over():
-  # Words 0, 2, 5, 6, 7 of the third sentence have subwords; 2 hangs on 1, that on
-  # 0; 5 hangs on 4, 3, and so on 2.
+  # Words 0, 2, 5, 6, 7 of the third sentence have subwords; 2 depends on 1, that on
+  # 0; 5 depends on 4, 3, and so on 2.
   parent_WX = np.asarray(parents_BWX(VIEW)[2])
   found = {w: np.flatnonzero(row).tolist() for w, row in enumerate(parent_WX)}
   assert {w: x for w, x in found.items() if x} == {

@@ -22,7 +22,7 @@ from jaxsyn.syntax.label_embedding import LabelEmbedding
 
 WHERE = Where("encoder", -1, heads=2, width=4, dtype="float32", relations=2)
 
-# Two words, the first of two subwords; then the end sign and a pad. The second
+# Two words, the first of two subwords; then EOS and a pad. The second
 # sentence has one word, whose relation the table does not know.
 VIEW = View(
   real_BS=jnp.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], bool),

@@ -17,7 +17,7 @@ from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 
 WINDOWS = ["fixed", "layer", "query"]
 H, K = WHERE.heads, WHERE.head_width  # 2, 4
-# Five subwords and three, the end sign included, then pads.
+# Five subwords and three, EOS included, then pads.
 REAL = np.array([[1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0]], bool)
 
 

@@ -10,7 +10,7 @@ from jaxsyn.syntax.heads import of_heads, onto_heads
 from jaxsyn.syntax.part import looked_up
 
 # "The monkey eats a banana": heads of The, monkey, eats, a, banana. The word
-# monkey has two subwords; the end sign and one pad follow.
+# monkey has two subwords; EOS and one pad follow.
 HEAD_W = np.array([1, 2, 2, 4, 2])
 WORD_S = np.array([0, 1, 1, 2, 3, 4, -1, -1])
 

@@ -27,7 +27,7 @@ UNITS = {  # parent, siblings, children
 
 
 def view_of_words(word_S, head_W=HEAD_W, pads=0) -> View:
-  """A sentence whose subwords belong to these words; then the end sign."""
+  """A sentence whose subwords belong to these words; then EOS."""
   word_S = [*word_S, -1, *[-1] * pads]
   return View(
     real_BS=jnp.array([[True] * (len(word_S) - pads) + [False] * pads]),

@@ -19,7 +19,7 @@ ENCODER = Where("encoder", 0, heads=H, width=H * K, dtype="float32")
 DECODER = Where("decoder", 0, heads=H, width=H * K, dtype="float32")
 RNG = np.random.default_rng(0)
 
-# a@@ b | c@@ d | e, an end sign, a pad; the second word is the root.
+# a@@ b | c@@ d | e, EOS, a pad; the second word is the root.
 EXAMPLE = View(
   real_BS=jnp.array([[True] * 6 + [False]]),
   word_BS=jnp.array([[0, 0, 1, 1, 2, -1, -1]]),
@@ -33,7 +33,7 @@ CHAIN = [1, 2, 3, 3, 2, -1, -1]
 
 def test_chain_of_the_worked_example():
   # a@@ to b; b to the first subword of its parent, c@@; c@@ to d; d, the last
-  # subword of the root, to itself; e to c@@. The end sign and pads to nobody.
+  # subword of the root, to itself; e to c@@. EOS and pads to nobody.
   assert chain_BS(EXAMPLE).tolist() == [CHAIN]
 
 
@@ -61,8 +61,8 @@ def test_whom_to_find_against_loops():
 
 
 def test_a_parent_without_subwords_is_passed_over():
-  # Words 0 to 4; 1 and 2 have no subword: 0 hangs on 1, 1 on 2, 2 on 3, the
-  # root; 4 hangs on 2. So 0 and 4 are to find word 3.
+  # Words 0 to 4; 1 and 2 have no subword: 0 depends on 1, 1 on 2, 2 on 3, the
+  # root; 4 depends on 2. So 0 and 4 are to find word 3.
   word_BS = jnp.array([[0, 0, 3, 3, 4, -1, -1]])
   view = EXAMPLE.replace(word_BS=word_BS, head_BW=jnp.array([[1, 2, 3, 3, 2]]))
   assert first_of_parent_BS(view).tolist() == [[2, 2, 2, 2, 2, -1, -1]]

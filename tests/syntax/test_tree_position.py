@@ -100,7 +100,7 @@ def test_path_against_loops(branches, levels):
     lambda b, head, word: path_code(head, word, branches, levels, decays)
   )
   np.testing.assert_allclose(real(out), real(expected), atol=3e-6)
-  np.testing.assert_array_equal(  # pads, the end sign, and no tree
+  np.testing.assert_array_equal(  # pads, EOS, and no tree
     np.asarray(out)[np.asarray(VIEW.word_BS) < 0],
     X[np.asarray(VIEW.word_BS) < 0],
   )
@@ -116,7 +116,7 @@ def test_branches_by_hand():
   assert way[0, 0].tolist() == [0, 0, -1]
   assert way[0, 2].tolist() == way[0, 3].tolist() == [-1, -1, -1]  # eats
   assert way[0, 5].tolist() == [1, 1, -1]  # ripe
-  assert way[0, 8].tolist() == [-1, -1, -1]  # the end sign
+  assert way[0, 8].tolist() == [-1, -1, -1]  # EOS
   # A forest: word 3 is of word 4, and 5 of 3. Pads have heads of 0.
   assert np.asarray(branch_BW(VIEW.head_BW)[1, :6]).tolist() == [
     *(0, -1, 1, 0, -1, 0)

@@ -10,7 +10,7 @@ from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.syntax.tree_scaled import TreeScaled
 
-# "The monkey eats a banana", one subword a word, the end sign and one pad.
+# "The monkey eats a banana", one subword a word, EOS and one pad.
 HEAD_W = np.array([1, 2, 2, 4, 2])
 FACTS = {
   "word_BS": [[0, 1, 2, 3, 4, -1, -1]],
@@ -26,7 +26,7 @@ def rescored(spec, score_BHQM=SCORE, **more):
 
 
 def reference(score_BHQM, sigma, how, heads, peak1=False):
-  """The formula, pair by pair, on the words and the end sign of FACTS."""
+  """The formula, pair by pair, on the words and EOS of FACTS."""
   distance_WW = trees.tree_distance(HEAD_W)
   out = np.array(score_BHQM, np.float64)
   for h in heads:
@@ -37,7 +37,7 @@ def reference(score_BHQM, sigma, how, heads, peak1=False):
         elif i < 5 and j < 5:
           d = int(distance_WW[i][j])
         else:
-          d = math.inf  # the end sign and pads are far from the rest
+          d = math.inf  # EOS and pads are far from the rest
         weight = math.exp(-d * d / (2 * sigma**2))
         if not peak1:
           weight /= math.sqrt(2 * math.pi * sigma**2)
@@ -62,7 +62,7 @@ def test_the_distances_and_the_row_of_eats():
     [3, 2, 1, 1, 0],
   ]
   weight_SS = rescored(TreeScaled(**BOTH), np.ones_like(SCORE))[0, 1]
-  # φ(2), φ(1), φ(0), φ(2), φ(1); the end sign and the pad are far.
+  # φ(2), φ(1), φ(0), φ(2), φ(1); EOS and the pad are far.
   np.testing.assert_allclose(
     weight_SS[2],
     [0.05399, 0.24197, 0.39894, 0.05399, 0.24197, 0, 0],
@@ -140,7 +140,7 @@ def test_what_dropping_means():
     for fill in ("far", "one", "mask")
   )
   distance_WW = trees.tree_distance(HEAD_W)
-  # Of the end sign and pads the tree says nothing that could be dropped: their
+  # Of EOS and pads the tree says nothing that could be dropped: their
   # weight is 0 whether pairs are dropped or not.
   dropped = np.zeros((7, 7), bool)
   dropped[:5, :5] = distance_WW > 2
@@ -196,7 +196,7 @@ def test_the_end_sign_is_the_same_in_training_and_evaluation(noise, fill):
   spec = TreeScaled(**BOTH | noise, fill=fill)
   trained, evaluated = rescored(spec, train=True), rescored(spec)
   assert not np.allclose(trained[..., :5, :5], evaluated[..., :5, :5])
-  # Row and column of the end sign, number 5: weight 0, its own φ(0) / σ.
+  # Row and column of EOS, number 5: weight 0, its own φ(0) / σ.
   own = 0.398942 / spec.sigma
   for out in (trained, evaluated):
     wanted = np.where(np.arange(6) == 5, own * SCORE[0, :, 5, :6], 0)

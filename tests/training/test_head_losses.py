@@ -101,7 +101,7 @@ def test_two_layers_that_parse_count_alike():
 
 
 def test_share_of_words_whose_parent_is_found():
-  # Words 0 1 1 2 of subwords 0 to 3, an end sign, a pad; word 1 is the root.
+  # Words 0 1 1 2 of subwords 0 to 3, EOS, a pad; word 1 is the root.
   batch = {
     f"target_{name}": jnp.array([values])
     for name, values in {

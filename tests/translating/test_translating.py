@@ -134,7 +134,7 @@ def test_links_are_those_of_the_pooled_maps(runs, system):
     weight_RC = np.concatenate([m.value_HQM for m in maps]).mean(0)
     words = len(best.text.split())
     assert words > 1
-    expected = weight_RC[:words, :-1].argmax(1)  # without end signs
+    expected = weight_RC[:words, :-1].argmax(1)  # without EOS
     assert best.links == tuple((int(i), j) for j, i in enumerate(expected))
 
 

@@ -67,7 +67,7 @@ def spans(text: str) -> tuple[list[int], list[int]]:
 
 
 def units(text: str, pieces: Pieces) -> list[int]:
-  """The word between blanks of each subword, that of the end sign last.
+  """The word between blanks of each subword, that of EOS last.
 
   A word that comes after more words than there are subwords, as only where
   others have nothing to see, counts as none.

@@ -70,7 +70,7 @@ class Sampled(Parsed):
 
 @dataclasses.dataclass(frozen=True)
 class Linear(Tree):
-  """Each word hangs on the word before it."""
+  """Each word depends on the word before it."""
 
   def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
     return linear(len(head_W))

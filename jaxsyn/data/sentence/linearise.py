@@ -44,7 +44,7 @@ def linearise(
   """The bracketing of a dependency tree, between whose brackets words stand.
 
   A word is a bracket of its relation, and in it, in the order of the sentence,
-  the brackets of the words that hang on it, and at its own place itself:
+  the brackets of the words that depend on it, and at its own place itself:
 
     (root (nsubj (det The ) monkey ) eats (obj (det a ) banana ) )
 
@@ -94,7 +94,7 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
   Args:
     bracketing: of a tree.
     heads: whether HEAD marks where a head stands among its dependents. A word
-      that nothing hangs on needs no mark. False for constituents.
+      that nothing depends on needs no mark. False for constituents.
 
   Returns: numbers of symbols.
   """

@@ -32,7 +32,7 @@ _OF_SIDE = ("W", "WW", "P", "X")  # axes of which each side has its own size
 
 
 class Lengths(NamedTuple):
-  """Subwords, the end sign included, and words of each example.
+  """Subwords, EOS included, and words of each example.
 
   Integers; 0 words: the data has no trees there.
   """

@@ -29,11 +29,11 @@ from jaxsyn.syntax.windows.window import (
 def distances(view: View) -> Array:
   """Edges between the words of two subwords, total and finite; float32 BSS.
 
-  The end sign hangs on the root, so it is 1 + depth from every word; words of
+  EOS depends on the root, so it is 1 + depth from every word; words of
   two trees of one sentence meet there: depth + depth + 2. Subwords of one word
   are 0 apart.
   """
-  depth_BS = view.depth_BS  # -1 at the end sign: it stands above all roots
+  depth_BS = view.depth_BS  # -1 at EOS: it stands above all roots
   around_BSS = depth_BS[:, :, None] + depth_BS[:, None, :] + 2
   distance_BSS = view.tree_distance_BSS
   return jnp.where(distance_BSS == OTHER_TREE, around_BSS, distance_BSS).astype(
@@ -97,8 +97,8 @@ class SyntaxDirected(WindowSpec):
 
   M counts edges of the tree. Left open by the paper, and taken here: the sum
   in Eq. 11 runs over tree distance in both its places; p falls on subword
-  ⌊p⌋, which is always seen; subwords of a word share its distances; the end
-  sign hangs on the root.
+  ⌊p⌋, which is always seen; subwords of a word share its distances; EOS
+  depends on the root.
 
   The index p lets no gradient through, so taken at its word ("hard") the
   predictor stays as it was drawn.

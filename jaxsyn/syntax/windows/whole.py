@@ -26,6 +26,6 @@ class WholeWindow(Window):
 
 @dataclasses.dataclass(frozen=True)
 class Whole(WindowSpec):
-  """The softmax of the scores of all subwords, the end sign included."""
+  """The softmax of the scores of all subwords, EOS included."""
 
   window: ClassVar[type[Window]] = WholeWindow

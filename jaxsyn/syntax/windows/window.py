@@ -118,7 +118,7 @@ class PredictedPosition(nn.Module):
   """The source position that a step is about, predicted from its state.
 
   p = J · σ(vᵀ tanh(W q + b)): Luong et al. 2015, Eq. 9; Chen et al. 2018,
-  Eq. 5. J counts the source's subwords, the end sign included, so p is in
+  Eq. 5. J counts the source's subwords, EOS included, so p is in
   (0, J), positions counting from 0.
   """
 

@@ -192,7 +192,7 @@ def test_the_length_is_that_of_the_longer_side_with_all_signs(records):
 def test_control_trees_reach_the_second_task(records):
   linear = data(tree="linear")
   found, _ = made(records, linear)
-  # Word 1 hangs on word 0: (det ^ (root ) ), relations as they were.
+  # Word 1 depends on word 0: (det ^ (root ) ), relations as they were.
   assert found[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
 
 

@@ -50,7 +50,7 @@ def test_a_simple_tree():
 
 
 def test_a_multi_word_token_is_one_word():
-  # "zum" = "zu" + "dem", both on "Bahnhof", which hangs on "geht".
+  # "zum" = "zu" + "dem", both on "Bahnhof", which depends on "geht".
   text = rows(
     "1 Er 2 nsubj",
     "2 geht 0 root",
@@ -73,14 +73,14 @@ def test_a_multi_word_token_is_one_word():
 
 
 def test_a_multi_word_token_that_holds_the_root():
-  # Spanish "dámelo": the clitics hang on the verb inside the token.
+  # Spanish "dámelo": the clitics depend on the verb inside the token.
   text = rows("1-3 dámelo _ _", "1 da 0 root", "2 me 1 iobj", "3 lo 1 obj")
   (block,) = blocks(text)
   assert (block.head_W, block.relation_W) == ((0,), ("root",))
 
 
 def test_heads_inside_and_into_a_multi_word_token():
-  # "can't": "ca" and "n't" hang on "go"; "really" hangs on "n't" within.
+  # "can't": "ca" and "n't" depend on "go"; "really" depends on "n't" within.
   text = rows(
     "1 I 4 nsubj",
     "2-3 can't _ _",
@@ -95,7 +95,7 @@ def test_heads_inside_and_into_a_multi_word_token():
 
 
 def test_the_member_nearest_to_the_root_counts():
-  # Joined, "ab" must not hang on "c" because of "a": "c" hangs on "ab".
+  # Joined, "ab" must not depend on "c" because of "a": "c" depends on "ab".
   #   a -> c -> b -> root
   text = rows("1-2 ab _ _", "1 a 3 dep", "2 b 0 root", "3 c 2 dep")
   (block,) = blocks(text)

@@ -91,7 +91,7 @@ def test_words_of_several_subwords(characters):
 
 def test_whole_words_with_their_punctuation(whole_words):
   # None of them is in the vocabulary: they stay apart and keep their places.
-  # ( and ) hang on "old", "." on "sleeps".
+  # ( and ) depend on "old", "." on "sleeps".
   parse = conllu_text.Parse(
     "The (old) fox sleeps.",
     start_W=(0, 4, 5, 8, 10, 14, 20),
@@ -109,7 +109,7 @@ def test_whole_words_with_their_punctuation(whole_words):
 
 
 def test_a_fractional_parent(characters):
-  # "a" is ▁ a = 0 1; "bc" hangs on it.
+  # "a" is ▁ a = 0 1; "bc" depends on it.
   parse = conllu_text.Parse("a bt", (0, 2), (1, 4), (0, 0), ("root", "obj"))
   facts = encode(parse, characters)
   assert facts["source_parent_mid"].tolist() == [0.5] * 5 + [5]

@@ -89,7 +89,7 @@ def test_the_worked_example():
     shown(signs, words)
     == "(root (nsubj (det The ) monkey ) eats (obj (det a ) banana ) )"
   )
-  # A word that nothing hangs on needs no mark of where it stands.
+  # A word that nothing depends on needs no mark of where it stands.
   assert shown(signs) == "(root (nsubj (det ) ^ ) ^ (obj (det ) ^ ) )"
   head_W, relation_W = delinearise(skeleton(signs, heads=True))
   assert head_W.tolist() == [1, 2, 2, 4, 2]
@@ -117,7 +117,7 @@ def test_no_words_no_brackets():
 
 
 def test_words_of_arcs_that_cross_stand_with_their_heads():
-  # b hangs on d over the root c; a hangs on c: the order is a c b d.
+  # b depends on d over the root c; a depends on c: the order is a c b d.
   head_W, relation_W = [2, 3, 2, 2], [1, 2, 4, 3]
   signs = linearise(head_W, relation_W)
   assert shown(signs, "abcd") == "(root (det a ) c (obj (nsubj b ) d ) )"

@@ -38,7 +38,7 @@ def facts(head_W, word_S):
 
 
 def test_distances_by_hand():
-  """The end sign is 1 + depth away: depths are 2, 1, 0, 2, 1."""
+  """EOS is 1 + depth away: depths are 2, 1, 0, 2, 1."""
   view = View(
     real_BS=jnp.ones((1, 6), bool), **facts(MONKEY, [0, 1, 2, 3, 4, -1])
   )

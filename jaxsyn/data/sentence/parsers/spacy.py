@@ -116,7 +116,7 @@ class SpacyParser(Parser):
         continue
       head = word.head
       while head.i not in number and head.head.i != head.i:
-        head = head.head  # what hangs on a blank hangs where that does
+        head = head.head  # what depends on a blank goes where that does
       root = head.i == word.i or head.i not in number
       columns = (
         *(number[word.i], word.text, word.lemma_, word.pos_, word.tag_),

@@ -18,7 +18,7 @@ from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
 from jaxsyn.options import CONFIG
 
-# A tree of words that all hang on the first; `answer` is what is done with it.
+# A tree of words that all depend on the first; `answer` is what is done with it.
 TOY = """
 import os, sys, time
 def tree(words):
