@@ -68,6 +68,7 @@ def _main(values: flags.FlagValues) -> None:
   url = server.url_of(listening)
 
   def compiled(done: int, sizes: int) -> None:
+    service.compiled = (done, sizes)  # before a line that says so is read
     if not done:
       print(
         f"listening at {url}; compiling {sizes} sizes, until then it answers "
@@ -75,7 +76,6 @@ def _main(values: flags.FlagValues) -> None:
         file=sys.stderr,
         flush=True,
       )
-    service.compiled = (done, sizes)
 
   def ready() -> None:
     names = ", ".join(service.runs)

@@ -31,7 +31,8 @@ from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter
 from jaxsyn.training.step import TrainState, train_step
 
-SMALL = dict(encoder_layers=1, decoder_layers=1)
+# A deep context has something to be made of in the second layer only.
+SMALL = dict(encoder_layers=2, decoder_layers=1)
 # Sixteen pairs, long ones first; only the first eight, of which one has a
 # single word, have trees.
 PAIRS = [sentence(1 if i == 7 else 9 - i % 4, 8 - i % 3, i) for i in range(8)]
