@@ -176,6 +176,8 @@ def test_it_starts_and_ends_amid_work(runs, environment, number):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
+    # The tests may run under nohup, which a server heeds.
+    preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
   )
   try:
     line = process.stdout.readline()
