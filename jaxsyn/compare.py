@@ -16,38 +16,48 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
+import functools
 import itertools
+import json
 import pathlib
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from absl import flags, logging
 
+import jaxsyn
 from jaxsyn import addresses, cli, commands, exits, named_systems, train
 from jaxsyn.comparison import (
   analysis,
   asked,
+  examples,
   facts,
   looks,
+  measure,
   page,
   progress,
   report,
   results,
+  run_result,
 )
 from jaxsyn.comparison.runner import Runner, watch_parent
-from jaxsyn.config import Config, read_config
+from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.options import Data
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import look
-from jaxsyn.options import Range
+from jaxsyn.options import MEASURED, At, Range, from_config
 from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.plan import check_trees
 from jaxsyn.progress import Bar
+from jaxsyn.scoring.metrics import of_likelihoods
+from jaxsyn.scoring.scorers import Measured
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
 from jaxsyn.storage import files, lock
@@ -106,17 +116,16 @@ def run(
   check_trees([asked.check(system, folder) for system in systems])
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   with lock.alone(folder):
-    asked.begin(folder, systems)
+    asked.begin(folder, systems, origin)
     jobs = asked.jobs(folder, systems, range(seeds))
     board = progress.Board(folder)
     try:
-      worked = Runner(jobs, _command, board, each * processes).work()
+      command = functools.partial(_command, settings=settings)
+      worked = Runner(jobs, command, board, each * processes).work()
       if worked.signal:
         return Compared(worked.signal, None)
       board.say("scoring")
-      scores = analysis.analyse(
-        jobs, worked.failed, settings, origin or results.Origin()
-      )
+      scores = _analyse(jobs, worked.failed, settings)
       _write(folder, scores)
       if left_out := asked.others(folder, jobs):
         board.say(f"not in this report: {', '.join(left_out)}")
@@ -126,8 +135,16 @@ def run(
   return Compared("", scores)
 
 
-def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
-  """Trains and translates with one run of a comparison that was begun."""
+def one(
+  folder: str | pathlib.Path, system: str, seed: int, settings: Settings
+) -> None:
+  """Trains and translates with one run of a comparison that was begun.
+
+  Args:
+    folder: Folder of the comparison.
+    system, seed: Name and seed of the run.
+    settings: How to score, with the tokenizer named.
+  """
   job = asked.job(pathlib.Path(folder), system, seed)
   # The process of a comparison that was killed may be saving still.
   with lock.alone(job.run, wait=True):
@@ -138,12 +155,48 @@ def one(folder: str | pathlib.Path, system: str, seed: int) -> None:
       print(f"stopped at step {outcome.step} ({outcome.reason})", flush=True)
       return
     session = Session(job.run)
+    likelihoods = {}
     for split in job.config.data.test:
       if not job.hypotheses(split).is_file():
         _translate(session, split, job.hypotheses(split))
+      likelihoods[split] = _likelihoods(session, split)
     if job.look:
       _look(session, job.config.data, job.look)
-    job.finish(facts.of_run(job, outcome, session.params, session.notes))
+    measurer = measure.Measurer(measure.without_sources(settings))
+    result = run_result.RunResult(
+      format=run_result.FORMAT,
+      version=jaxsyn.__version__,
+      commit=facts.commit(),
+      finished=datetime.datetime.now(datetime.UTC).isoformat(
+        timespec="seconds"
+      ),
+      system=system,
+      seed=seed,
+      config=as_dict(job.config),
+      published=dict(job.system.published),
+      origin=asked.read_origin(job.folder),
+      data=facts.dataset(job),
+      facts=facts.of_run(job, outcome, session.params, session.notes),
+      curve=facts.curve(job),
+      tests=measurer(job, likelihoods),
+      files=job.output_sums(),
+    )
+    run_result.write(job.result_file, result)
+
+
+def _analyse(
+  jobs: Sequence[asked.Job], failed: Mapping[asked.Job, str], settings: Settings
+) -> results.Comparison:
+  """The comparison of all runs that finished, with examples."""
+  measurer = measure.Measurer(settings)
+  runs = {job: measurer.completed(job) for job in jobs if job.finished}
+  found = analysis.of_runs(
+    list(runs.values()),
+    settings,
+    list(dict.fromkeys(job.system.name for job in jobs)),
+    asked.failures(failed),
+  )
+  return examples.add(found, runs, settings.metrics)
 
 
 def _write(folder: pathlib.Path, scores: results.Comparison) -> None:
@@ -158,22 +211,26 @@ def _write(folder: pathlib.Path, scores: results.Comparison) -> None:
 
 
 def child() -> None:
-  """`one` as a process of its own: FOLDER SYSTEM SEED."""
+  """Runs `one` in a process: FOLDER SYSTEM SEED SETTINGS (as JSON)."""
 
   def work() -> None:
     watch_parent()
     logging.set_verbosity(logging.WARNING)
     set_up_jax()
-    folder, system, seed = sys.argv[1:]
-    one(folder, system, int(seed))
+    folder, system, seed, scoring = sys.argv[1:]
+    settings = from_config(
+      Settings, json.loads(scoring), At("settings"), MEASURED
+    )
+    one(folder, system, int(seed), settings)
 
   exits.guarded(work)
 
 
-def _command(job: asked.Job) -> list[str]:
+def _command(job: asked.Job, settings: Settings) -> list[str]:
+  scoring = json.dumps(dataclasses.asdict(settings))
   return [
     *(sys.executable, "-c", _CHILD),
-    *(str(job.folder), job.system.name, str(job.seed)),
+    *(str(job.folder), job.system.name, str(job.seed), scoring),
   ]
 
 
@@ -193,6 +250,24 @@ def _translate(session: Session, split: str, path: pathlib.Path) -> None:
     while chunk := list(itertools.islice(examples, together)):
       for best in session.search(chunk, tell=bar.advance):
         write(best[0].text if best else "")
+
+
+def _likelihoods(session: Session, split: str) -> Measured:
+  """Log-likelihoods of the references, read with the trees of the run."""
+  config = session.run.config
+  records = PreparedSplit(config.data.directory, split)
+  examples = list(Examples(records, config.data, config.seed))
+  # Without EOS, which is added.
+  targets = [example["target_id"][:-1].tolist() for example in examples]
+  bar = Bar(
+    f"scoring references of {split}", total=len(examples), unit="sentence"
+  )
+  with contextlib.closing(bar):
+    log_p = session.force_examples(examples, targets, bar.advance)
+  sum_B = np.array([one.sum(dtype=np.float64) for one in log_p])
+  # Half the bytes in the result; the error is below 1e-7 of a sum.
+  sum_B = sum_B.astype(np.float32).astype(np.float64)
+  return of_likelihoods(sum_B, np.array([len(one) for one in log_p], float))
 
 
 def _look(session: Session, data: Data, folder: pathlib.Path) -> None:

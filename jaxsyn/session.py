@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.schema import EOS, SPECIAL
@@ -300,8 +301,7 @@ class Session:
     keys = {_key(source): source for source in given}
     read = dict(zip(keys, self.begin_examples(list(keys.values()))()))
     examples = [read[_key(source)] for source in given]
-    with enough_memory("scoring", "the number of other programs that run here"):
-      log_p = self._forced(self.params, examples, ids, tell)
+    log_p = self.force_examples(examples, ids, tell)
     scored = []
     for own, log_p_T in zip(ids, log_p, strict=True):
       total = float(log_p_T.sum(dtype="float64"))
@@ -309,6 +309,22 @@ class Session:
       pieces = (*vocabulary.pieces(own), SPECIAL[EOS])
       scored.append(Scored(pieces, tuple(log_p_T.tolist()), total, score))
     return scored
+
+  def force_examples(
+    self,
+    examples: Sequence[Example],
+    targets: Sequence[Sequence[int]],
+    tell: Tell = untold,
+  ) -> list[np.ndarray]:
+    """Returns the log probability of each subword of targets, EOS last.
+
+    Args:
+      examples: Examples of `begin_examples`.
+      targets: Subwords of each target, without EOS.
+      tell: Called with the number of further targets that are scored.
+    """
+    with enough_memory("scoring", "the number of other programs that run here"):
+      return self._forced(self.params, examples, targets, tell)
 
   def subwords(self, translation: str) -> list[int]:
     """A translation as the vocabulary cuts it, without EOS."""

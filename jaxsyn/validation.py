@@ -26,7 +26,8 @@ from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.progress import Bar
-from jaxsyn.scoring.selection import LIKELIHOOD, Selector, settled
+from jaxsyn.scoring.metrics import LIKELIHOOD
+from jaxsyn.scoring.selection import Selector, settled
 from jaxsyn.training import hosts
 from jaxsyn.training.log import Pictures, Sample
 from jaxsyn.training.mesh import Layout

@@ -37,11 +37,13 @@ from jaxsyn.options import as_dict
 from jaxsyn.preprocess import (
   alternatives,
   beam,
+  clean,
   publish,
   records,
   report,
   shards,
   stages,
+  subset,
   verify,
 )
 from jaxsyn.preprocess.corpus import Split, Tools
@@ -194,6 +196,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
   from jaxsyn.data.store import tfds_builder
 
   job, config = tools.job, inputs.config
+  data = config.data
   written = {
     split.name: _facts(tools, "tables", [number])[0]
     for number, split in enumerate(job.splits)
@@ -218,10 +221,11 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     if split.alternatives:
       trees = _facts(tools, "trees", tools.chunks(split.name))
       facts[split.name]["alternatives"] = alternatives.counted(trees)
+    if config.prepare.subset.pairs and split.name == data.train:
+      facts[split.name]["subset"] = _subset(tools)
     if split.alignments:
       facts[split.name]["linked"] = sum(fact["linked"] for fact in own)
-  models = _copy_models(inputs, tools)
-  known, data = tools.known, config.data
+  models, known = _copy_models(inputs, tools), tools.known
   title = _title(inputs, models["vocabulary"])
   with files.filled(job.new) as here:
     tfds_builder.write_metadata(
@@ -252,6 +256,24 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     "key": inputs.key,
     "files": {name: sums[name] for name in names},
     "downloads": inputs.downloads,
+  }
+
+
+def _subset(tools: Tools) -> dict[str, Any]:
+  """Writes the drawn line numbers; returns what the manifest says of them."""
+  options, name = tools.config.prepare.subset, tools.config.data.train
+  lines = [
+    tools.chunk(number).lines[row]
+    for number in tools.chunks(name)
+    for row in clean.kept_rows(tools, number)
+  ]
+  subset.write(tools.job.new, name, lines)
+  dropped = tools.work.read_page("dropped.page")[name]
+  return {
+    "pairs": options.pairs,
+    "of": options.pairs + dropped["subset"],
+    "seed": options.seed,
+    "lines": subset.file_of(name),
   }
 
 

@@ -20,7 +20,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.options import Clean
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import links
+from jaxsyn.preprocess import links, subset
 from jaxsyn.preprocess.corpus import Chunk, Split, Tools
 from jaxsyn.preprocess.work import Facts, Output
 
@@ -111,14 +111,23 @@ def again(tools: Tools) -> int:
 
 
 def kept_rows(tools: Tools, number: int) -> list[int]:
-  """Which lines of a chunk stay, as numbers in it."""
+  """Returns the rows of a chunk that are clean and, in training, drawn."""
+  rows = _clean_rows(tools, number)
+  chunk = tools.chunk(number)
+  if tools.is_train(chunk.split):
+    rows = rows[subset.is_drawn(tools, rows + chunk.lines.start)]
+  return rows.tolist()
+
+
+def _clean_rows(tools: Tools, number: int) -> np.ndarray:
+  """Returns the rows of a chunk that cleaning keeps."""
   chunk = tools.chunk(number)
   name = f"clean/{number}.kept"
   if _repeats(tools, chunk.split):
     first = tools.chunks(chunk.split.name).start
     name = f"language/{number - first}.kept"
   kept = tools.work.read_arrays(name)["kept"]
-  return np.flatnonzero(kept).tolist()
+  return np.flatnonzero(kept)
 
 
 def after_clean(tools: Tools, facts: Sequence[Facts]) -> None:
@@ -128,6 +137,8 @@ def after_clean(tools: Tools, facts: Sequence[Facts]) -> None:
     if not _repeats(tools, split):
       own = [facts[number] for number in tools.chunks(split.name)]
       dropped[split.name] = tell(tools, split, own)
+  if train := dropped.get(tools.config.data.train):
+    train |= _draw(tools, train)
   tools.work.write_page("dropped.page", dropped)
 
 
@@ -139,7 +150,28 @@ def after_language(tools: Tools, facts: Sequence[Facts]) -> None:
     all_of_them = [page["facts"] for page in before if page] + [*facts]
     dropped = tools.work.read_page("dropped.page")
     found = tell(tools, train, all_of_them)
+    found |= _draw(tools, found)
     tools.work.write_page("dropped.page", {**dropped, train.name: found})
+
+
+def _draw(tools: Tools, dropped: Mapping[str, int]) -> dict[str, int]:
+  """Draws config.prepare.subset, if it is set, from the clean pairs.
+
+  Args:
+    tools: of the job.
+    dropped: reason -> training pairs that cleaning dropped.
+
+  Returns: "subset" -> number of clean pairs that were not drawn.
+  """
+  if not tools.config.prepare.subset.pairs:
+    return {}
+  cut = tools.cuts[0]
+  count = cut.last - cut.first - sum(dropped.values())
+  lines = (
+    _clean_rows(tools, number) + tools.chunk(number).lines.start
+    for number in tools.chunks(tools.config.data.train)
+  )
+  return {"subset": subset.draw(tools, count, lines)}
 
 
 def _repeats(tools: Tools, split: Split) -> bool:

@@ -360,6 +360,8 @@ def _key(
   said = as_dict(config.prepare)
   for name in ("raw_dir", "downloads", "workers"):
     del said[name]
+  if not config.prepare.subset.pairs:
+    del said["subset"]  # its seed changes nothing
   for side in schema.SIDES:  # their content counts, below
     del said["parse"][side], said["parse"][f"{side}_conllu"]
     del said["parse"][f"{side}_alternatives"]

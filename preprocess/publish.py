@@ -35,7 +35,7 @@ def check_room(
   folders = {
     "columns": r".+\.arrow",
     "conllu": rf".+\.(source|target){shard}\.conllu\.gz",
-    "text": rf".+\.(source|target){shard}\.gz",
+    "text": rf".+\.((source|target){shard}|drawn)\.gz",
     name: r"\d+\.\d+\.\d+",
   }
   for path in used:

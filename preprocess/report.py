@@ -117,8 +117,8 @@ def write(
     folder: where to.
     title: what the data set is, one line.
     facts: of each split: "lines", "examples", "dropped", "unparsed", "blank",
-      and perhaps "doubts" about the trees of its sides, and how many pairs are
-      "linked".
+      and perhaps "doubts" about the trees of its sides, how many pairs are
+      "linked", and the "subset" that was drawn.
     counts: of each split.
     train: the training split, which the histograms show.
   """
@@ -142,6 +142,11 @@ def text_report(
       f"  dropped    {_listed(dropped)}",
       f"  unparsed   {fact['unparsed']:,}",
     ]
+    if drawn := fact.get("subset"):
+      rows.append(
+        f"  subset     {drawn['pairs']:,} of {drawn['of']:,} clean pairs, seed"
+        f" {drawn['seed']}; their lines: {drawn['lines']}"
+      )
     if blank := {k: n for k, n in fact["blank"].items() if n}:
       rows.append(f"  no text    {_listed(blank)}")
     if "linked" in fact:

@@ -29,6 +29,7 @@ from jaxsyn.data.store import (
 from jaxsyn.data.store.records import Records
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
+from jaxsyn.preprocess import subset
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 
@@ -137,6 +138,9 @@ def _split(
     InputError: its text, trees or records cannot be read.
   """
   records = Records(directory, name)
+  drawn = None
+  if "subset" in manifest["splits"][name]:
+    drawn = subset.read(directory, name)
   sentences = [
     integrity.sentences(directory, manifest, name, side)
     for side in schema.SIDES
@@ -172,6 +176,13 @@ def _split(
               f"split {name}, record {number + i}: {side}_text is not its line"
             )
             return
+      if drawn is not None and (bad := ~np.isin(lines, drawn)).any():
+        i = int(np.argmax(bad))
+        yield (
+          f"split {name}, record {number + i}: line {lines[i]} is not in"
+          f" {subset.file_of(name)}"
+        )
+        return
       before = np.append(last, lines[:-1])
       if (bad := lines <= before).any():
         i = int(np.argmax(bad))

@@ -1,185 +1,221 @@
-"""From translations to results: scores, differences, buckets, over all seeds.
+"""From results of runs to a comparison: scores, differences, buckets.
 
-Letters: Y seed of a run; J resample.
+Letters: J resample; L run.
 """
 
 from __future__ import annotations
 
 import collections
-import datetime
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 import jaxsyn
-from jaxsyn.comparison import examples, progress, results
-from jaxsyn.comparison.asked import Job, System
+from jaxsyn.comparison import results
 from jaxsyn.comparison.controls import control_of, controls, pairs
 from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
-from jaxsyn.config import as_dict
-from jaxsyn.data.schema import SIDES
-from jaxsyn.data.sentence.text import read_lines
-from jaxsyn.data.store import integrity, layout, manifests
-from jaxsyn.errors import InputError
+from jaxsyn.comparison.run_result import RunResult, TestStatistics
+from jaxsyn.config import Config
+from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.options import flat, neutral
 from jaxsyn.scoring import buckets, significance
-from jaxsyn.scoring.results import Score
-from jaxsyn.scoring.scorers import Scored
+from jaxsyn.scoring.scorers import Scored, mean_of_sets
 from jaxsyn.scoring.settings import Settings
-from jaxsyn.trained import workdir
 
-Scores = dict[str, tuple[Score, ...]]  # of each test split
-Translations = dict[str, dict[int, list[str]]]  # system -> seed -> lines
+MEAN = "mean of test sets"
 
 # A system, what it is compared with, and the seeds that both have.
 Pair = tuple[str, str, tuple[int, ...]]
 
 
-def analyse(
-  jobs: Sequence[Job],
-  failed: Mapping[Job, str],
+def of_runs(
+  runs: Sequence[RunResult],
   settings: Settings,
-  origin: results.Origin,
+  systems: Sequence[str],
+  failed: Sequence[results.Failed] = (),
 ) -> results.Comparison:
-  """Scores all runs that finished.
+  """Compares runs.
 
   Args:
-    jobs: all runs; the system of the first is the baseline.
-    failed: message of each run that was given up.
-    settings: how to score, settled.
-    origin: where the systems came from.
+    runs: Results of finished runs.
+    settings: How to score.
+    systems: Systems to compare, the baseline first; runs of others are left
+      out.
+    failed: Runs that did not finish.
 
   Raises:
-    InputError: no run of the baseline finished; systems have other test sets;
-      a file of translations, or of the test sets, was changed.
+    InputError: No run of the baseline; runs with other test sets, signatures
+      or configs; a metric that a result lacks.
   """
-  first, done = jobs[0].system, [job for job in jobs if job.finished]
-  if all(job.system.name != first.name for job in done):
-    said = "; ".join(failed.values()) or "none has"
+  order = {name: number for number, name in enumerate(systems)}
+  runs = [run for run in runs if run.system in order]
+  runs.sort(key=lambda run: (run.seed, order[run.system]))
+  first = next((run for run in runs if run.system == systems[0]), None)
+  if first is None:
+    said = "; ".join(one.message for one in failed) or "none has"
     raise InputError(
-      f"no run of {first.name}, which all are compared with, has ended: {said}"
+      f"no run of {systems[0]}, which all are compared with, has ended: {said}"
     )
-  splits: list[results.TestSet] = []
-  scores: dict[Job, Scores] = collections.defaultdict(dict)
-  for name in first.config.data.test:
-    split, scored = _split(name, first.name, done, settings=settings)
-    splits.append(split)
-    for job in done:
-      measured = scored[job.system.name][job.seed]
-      scores[job][name] = tuple(m.score for m in measured)
-  systems = list(dict.fromkeys(job.system for job in jobs))
-  now = datetime.datetime.now(datetime.UTC)
+  _check(runs, first, settings.metrics)
+  present = dict.fromkeys(
+    sorted((r.system for r in runs), key=order.__getitem__)
+  )
+  configs = {
+    name: next(run.config for run in runs if run.system == name)
+    for name in present
+  }
+  asked = pairs(configs, first.system)
+  by_split: dict[str, Scored] = {
+    split: _scored(runs, split, settings.metrics) for split in first.tests
+  }
+  tables = {
+    split: buckets.in_buckets(test.sentence_facts(), settings.edges)
+    for split, test in first.tests.items()
+  }
+  if len(by_split) > 1:
+    by_split[MEAN] = _mean_of_splits([*by_split.values()])
+  splits = tuple(
+    _test_set(name, scored, asked, tables.get(name, ()), settings=settings)
+    for name, scored in by_split.items()
+  )
   return results.Comparison(
     format=results.FORMAT,
-    made=now.isoformat(timespec="seconds"),
+    made=max(run.finished for run in runs),
     version=jaxsyn.__version__,
-    baseline=first.name,
-    seeds=tuple(dict.fromkeys(job.seed for job in jobs)),
+    baseline=first.system,
+    seeds=tuple(dict.fromkeys(run.seed for run in runs)),
     metrics=tuple(splits[0].signatures),
     samples=settings.draws.resamples,
-    systems=tuple(_system(system, systems) for system in systems),
-    runs=tuple(_run(job, scores[job]) for job in done),
-    failed=tuple(
-      results.Failed(job.system.name, job.seed, text)
-      for job, text in failed.items()
+    systems=tuple(
+      _system(next(run for run in runs if run.system == name), configs)
+      for name in present
     ),
-    splits=tuple(splits),
-    **vars(origin),
+    runs=tuple(_run(run, by_split) for run in runs),
+    failed=tuple(failed),
+    splits=splits,
+    **vars(first.origin),
   )
 
 
-def _system(system: System, others: Sequence[System]) -> results.Entry:
-  data, manifest = system.config.data, system.manifest
-  configs = {other.name: other.config for other in others}
-  return results.Entry(
-    name=system.name,
-    config=as_dict(system.config),
-    data=results.DataSet(
-      name=data.name,
-      directory=data.directory,
-      source_language=data.source_language,
-      target_language=data.target_language,
-      pairs={
-        split: entry["examples"] for split, entry in manifest["splits"].items()
-      },
-      hashes=workdir.hashes(manifest),
-    ),
-    controls=controls(system.name, configs),
-    control_of=control_of(system.name, configs),
-    published=dict(system.published),
-  )
-
-
-def _run(job: Job, scores: Scores) -> results.SeedRun:
-  curve = []
-  for record in progress.validations(job):
-    values = {
-      name: float(value)
-      for name, value in record.items()
-      if name not in ("kind", "step", "time", "minutes", "seconds", "tokenizer")
-    }
-    curve.append(
-      results.Point(record["step"], float(record["minutes"]), values)
-    )
-  return results.SeedRun(
-    system=job.system.name,
-    seed=job.seed,
-    folder=str(job.run.relative_to(job.folder)),
-    facts=job.facts,
-    curve=tuple(curve),
-    hypotheses={
-      split: str(job.hypotheses(split).relative_to(job.folder))
-      for split in scores
-    },
-    scores=scores,
-  )
-
-
-def _split(
-  name: str, baseline: str, done: Sequence[Job], *, settings: Settings
-) -> tuple[results.TestSet, Scored]:
-  """Everything about one test split."""
-  folders = dict.fromkeys(job.system.config.data.directory for job in done)
-  texts = {folder: _texts(folder, name) for folder in folders}
-  first = next(iter(texts))
-  for folder, text in texts.items():
-    if text != texts[first]:
+def _check(
+  runs: Sequence[RunResult], first: RunResult, metrics: Collection[str]
+) -> None:
+  """Raises InputError where runs cannot be compared with the first."""
+  same_system: dict[str, RunResult] = {}
+  for run in runs:
+    other = same_system.setdefault(run.system, run)
+    if changed := _differences(other.config, run.config):
       raise InputError(
-        f"split {name} of {folder} is other text than that of {first}: their "
-        "scores cannot be compared."
+        f"{other.name} and {run.name} have other configs: "
+        f"{', '.join(changed[:5])}."
       )
-  sources, references = texts[first]
-  scorers = settings.scorers([references], sources)
+    for split, test in first.tests.items():
+      found = run.tests.get(split)
+      if found is None:
+        raise InputError(f"{run.name} was not scored on test set {split}.")
+      _check_test(f"{run.name} and {first.name}, {split}", found, test)
+      for metric in metrics:
+        if metric not in found.metrics:
+          raise InputError(
+            f"{run.name} has no statistics of {metric!r} on {split}. "
+            f"{did_you_mean(metric, found.metrics)} Where the translations are, "
+            f"jaxsyn compare --metrics {metric} adds them."
+          )
+        signature = test.metrics[metric].signature
+        if found.metrics[metric].signature != signature:
+          raise InputError(
+            f"{run.name} and {first.name} have other signatures of {metric} on "
+            f"{split}: {found.metrics[metric].signature} and {signature}."
+          )
+
+
+def _check_test(names: str, one: TestStatistics, other: TestStatistics) -> None:
+  for what in ("reference", "source"):
+    if getattr(one, f"{what}_sha256") != getattr(other, f"{what}_sha256"):
+      raise InputError(
+        f"{names}: their {what}s differ (SHA-256), so their scores cannot be "
+        "compared."
+      )
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+  """Names of options that differ and change figures."""
+  free = {name.removeprefix("config.") for name in neutral(Config)} | {"seed"}
+  was, now = flat(one), flat(other)
+  return [
+    f"{name} is {was.get(name)!r} and {now.get(name)!r}"
+    for name in sorted(was | now)
+    if was.get(name) != now.get(name)
+    and not any(f"{name}.".startswith(f"{one}.") for one in free)
+  ]
+
+
+def _scored(
+  runs: Sequence[RunResult], split: str, metrics: Sequence[str]
+) -> Scored:
   scored: Scored = collections.defaultdict(dict)
-  translations: Translations = collections.defaultdict(dict)
-  for job in done:
-    job.check()
-    lines = read_lines(job.hypotheses(name))
-    measured = [scorer.measure(lines) for scorer in scorers]
-    scored[job.system.name][job.seed] = measured
-    translations[job.system.name][job.seed] = lines
-  configs = {job.system.name: job.system.config for job in done}
-  asked = pairs(configs, baseline)
-  manifest = manifests.read(first)
-  parses = integrity.read_trees(first, manifest, name, "source")
-  tables = buckets.tables(
-    sources,
-    parses,
-    edges=settings.edges,
-    language=done[0].config.data.source_language,
+  for run in runs:
+    test = run.tests[split]
+    scored[run.system][run.seed] = [test.measured(name) for name in metrics]
+  return scored
+
+
+def _mean_of_splits(scored: Sequence[Scored]) -> Scored:
+  """The mean over test sets, as if they were one."""
+  return {
+    system: {
+      seed: list(map(mean_of_sets, zip(*(s[system][seed] for s in scored))))
+      for seed in seeds
+    }
+    for system, seeds in scored[0].items()
+  }
+
+
+def _system(
+  run: RunResult, configs: Mapping[str, Mapping[str, Any]]
+) -> results.Entry:
+  return results.Entry(
+    name=run.system,
+    config=run.config,
+    data=run.data,
+    controls=controls(run.system, configs),
+    control_of=control_of(run.system, configs),
+    published=run.published,
   )
-  example_metric, chosen = examples.choose(
-    sources, references, scored=scored, translations=translations
+
+
+def _run(run: RunResult, by_split: Mapping[str, Scored]) -> results.SeedRun:
+  return results.SeedRun(
+    system=run.system,
+    seed=run.seed,
+    commit=run.commit,
+    version=run.version,
+    folder=f"{run.system}/seed_{run.seed}",
+    facts=run.facts,
+    curve=run.curve,
+    scores={
+      split: tuple(m.score for m in scored[run.system][run.seed])
+      for split, scored in by_split.items()
+    },
   )
-  split = results.TestSet(
+
+
+def _test_set(
+  name: str,
+  scored: Scored,
+  asked: Sequence[tuple[str, str]],
+  tables: Sequence[buckets.Buckets],
+  *,
+  settings: Settings,
+) -> results.TestSet:
+  """Everything about one test set, except for examples."""
+  first = next(iter(next(iter(scored.values())).values()))
+  return results.TestSet(
     name=name,
-    sentences=len(references),
-    source=str(layout.text_file(first, name, "source")),
-    reference=str(layout.text_file(first, name, "target")),
-    conllu=""
-    if parses is None
-    else str(layout.conllu_file(first, name, "source")),
-    signatures={scorer.name: scorer.signature() for scorer in scorers},
+    sentences=first[0].scorer.sentences,
+    signatures={m.scorer.name: m.scorer.signature() for m in first},
     scores=summaries(scored),
     over_sentences=over_sentences(scored, asked, settings),
     over_seeds=over_seeds(scored, asked, settings.draws),
@@ -188,19 +224,9 @@ def _split(
       for table in tables
       for bucket in in_buckets(table, scored, asked, draws=settings.draws)
     ),
-    example_metric=example_metric,
-    examples=chosen,
+    example_metric="",
+    examples=(),
   )
-  return split, scored
-
-
-def _texts(folder: str, split: str) -> tuple[list[str], list[str]]:
-  """Sources and references, as they were prepared."""
-  manifest = manifests.read(folder)
-  source, target = (
-    integrity.read_text(folder, manifest, split, side) for side in SIDES
-  )
-  return source, target
 
 
 def summaries(scored: Scored) -> tuple[results.Summary, ...]:

@@ -4,7 +4,7 @@
   SYSTEM/seed_N/           one run, as `jaxsyn.trained.workdir` says, with
     test/SPLIT.txt           its translations
     look/                    of the first seed: `jaxsyn.comparison.looks`
-    finished.json            what is known of its training; written last
+    result.json              all that a report needs; written last
     output.txt               what its processes said
   log.txt                  what happened when
   lock                     who works there: see `jaxsyn.storage.lock`
@@ -16,12 +16,13 @@ Systems and seeds may be added later; nothing that is there may change.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxsyn.comparison import results
+from jaxsyn.comparison import results, run_result
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
@@ -32,7 +33,6 @@ from jaxsyn.storage import checksums, files
 from jaxsyn.trained import teacher, workdir
 
 FILE = "comparison.json"
-FINISHED = "finished.json"
 FORMAT = 2
 
 
@@ -85,47 +85,50 @@ class Job:
     return None if self.seed else self.run / "look"
 
   @property
+  def result_file(self) -> pathlib.Path:
+    return self.run / run_result.FILE
+
+  @functools.cached_property
   def facts(self) -> results.RunFacts:
-    """What is known of its training; of a job that is finished.
+    """Facts of the training of a finished job, read once.
 
     Raises:
-      InputError: that page is damaged.
+      InputError: The file is corrupt.
     """
-    at = At(str(self.run / FINISHED))
-    return from_config(results.RunFacts, self._page()["facts"], at, MEASURED)
+    return self.read_result().facts
+
+  def read_result(self) -> run_result.RunResult:
+    """Reads the result of a finished job.
+
+    Raises:
+      InputError: The file is corrupt, or a translation or picture was changed.
+    """
+    try:
+      result = run_result.read(self.result_file)
+    except InputError as error:
+      raise InputError(
+        f"{error} Delete it, and run the same command again."
+      ) from None
+    if wrong := checksums.damaged(self.run, result.files):
+      raise InputError(
+        f"{wrong}. Delete it, and {self.result_file}, and run the same "
+        "command again: what is trained is not trained again."
+      )
+    return result
 
   @property
   def finished(self) -> bool:
     """Trained, all test splits translated, and looked at."""
     made = [self.hypotheses(split) for split in self.config.data.test]
-    made += [self.run / FINISHED, self.look or self.run]
+    made += [self.result_file, self.look or self.run]
     return all(path.exists() for path in made)
 
-  def finish(self, facts: results.RunFacts) -> None:
-    """Says that all is made, with the sums of what the report will read."""
+  def output_sums(self) -> dict[str, dict[str, Any]]:
+    """Returns the checksums of the translations and pictures."""
     paths = [self.hypotheses(split) for split in self.config.data.test]
     paths += sorted(self.look.iterdir()) if self.look else []
     names = [path.relative_to(self.run).as_posix() for path in paths]
-    content = {
-      "facts": dataclasses.asdict(facts),
-      "files": checksums.sums(self.run, names),
-    }
-    files.write_json(self.run / FINISHED, checksums.sealed(content))
-
-  def check(self) -> None:
-    """Raises InputError unless what it has made is as it was written."""
-    page = self._page()
-    if page and (wrong := checksums.damaged(self.run, page["files"])):
-      raise InputError(
-        f"{wrong}. Delete it, and {self.run / FINISHED}, and run the same "
-        "command again: what is trained is not trained again."
-      )
-
-  def _page(self) -> dict[str, Any]:
-    """{} before there is one."""
-    path = self.run / FINISHED
-    advice = "Delete it, and run the same command again."
-    return _sealed(path, advice) if path.is_file() else {}
+    return checksums.sums(self.run, names)
 
 
 def jobs(
@@ -171,8 +174,17 @@ def check(system: System, folder: pathlib.Path) -> Plan:
   return plan
 
 
-def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
+def begin(
+  folder: pathlib.Path,
+  systems: Sequence[System],
+  origin: results.Origin | None = None,
+) -> None:
   """Makes a comparison's folder, or adds to what is there.
+
+  Args:
+    folder: Folder of the comparison.
+    systems: Systems to compare.
+    origin: Where the systems came from; None keeps what is there.
 
   Raises:
     InputError: the folder is that of a single run; or it has a system of this
@@ -182,7 +194,8 @@ def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
     raise InputError(
       f"{folder} is the folder of a single run; name another for a comparison."
     )
-  there = _read(folder)
+  page = _read(folder)
+  there = page["systems"]
   for system in systems:
     hashes = workdir.hashes(system.manifest)
     if old := there.get(system.name):
@@ -190,10 +203,20 @@ def begin(folder: pathlib.Path, systems: Sequence[System]) -> None:
     there[system.name] = {
       "config": as_dict(system.config),
       "hashes": hashes,
+      "published": dict(system.published),
     }
   folder.mkdir(parents=True, exist_ok=True)
-  content = {"format": FORMAT, "systems": there}
+  content = {**page, "format": FORMAT, "systems": there}
+  if origin:
+    content["origin"] = dataclasses.asdict(origin)
   files.write_json(folder / FILE, checksums.sealed(content))
+
+
+def failures(failed: Mapping[Job, str]) -> list[results.Failed]:
+  """Returns the runs that were given up, for a report."""
+  return [
+    results.Failed(j.system.name, j.seed, why) for j, why in failed.items()
+  ]
 
 
 def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
@@ -201,30 +224,38 @@ def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
   runs = {job.run for job in jobs}
   return [
     f"{system} {path.parent.name.replace('_', ' ')}"
-    for system in _read(folder)
-    for path in sorted((folder / system).glob(f"seed_*/{FINISHED}"))
+    for system in _read(folder)["systems"]
+    for path in sorted((folder / system).glob(f"seed_*/{run_result.FILE}"))
     if path.parent not in runs
   ]
 
 
 def job(folder: pathlib.Path, system: str, seed: int) -> Job:
   """A run of a comparison that was begun."""
-  config = read_config(_read(folder)[system]["config"])
-  return Job(folder, System(system, config), seed)
+  entry = _read(folder)["systems"][system]
+  config = read_config(entry["config"])
+  # Comparisons of earlier versions do not have what papers published.
+  return Job(folder, System(system, config, entry.get("published", {})), seed)
+
+
+def read_origin(folder: pathlib.Path) -> results.Origin:
+  """Returns where the systems of a comparison came from."""
+  page = _read(folder).get("origin", {})
+  return from_config(results.Origin, page, At(FILE) / "origin", MEASURED)
 
 
 def _read(folder: pathlib.Path) -> dict[str, Any]:
-  """Name -> config and hashes of the systems that are there."""
+  """Reads comparison.json: config and hashes of "systems", and "origin"."""
   path = folder / FILE
   if not path.is_file():
-    return {}
+    return {"systems": {}}
   page = _sealed(path, "Use another --workdir.")
   if page.get("format") != FORMAT:
     raise InputError(
       f"{path} has format {page.get('format')}; this version reads {FORMAT}. "
       "Use another --workdir."
     )
-  return page["systems"]
+  return page
 
 
 def _sealed(path: pathlib.Path, advice: str) -> dict[str, Any]:

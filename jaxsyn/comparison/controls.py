@@ -7,39 +7,42 @@ differs in config.data.tree alone.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
-from jaxsyn.config import Config
-from jaxsyn.data.sentence.controls import Parsed
+from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.options import flat
+
+Configs = Mapping[str, Mapping[str, Any]]  # of JSON, by system
+
+# What may differ between a control and its system: names, also of sections.
+_FREE = ("system", "seed", *(f"data.{name}" for name in ("tree", *TREES)))
 
 
-def control_of(system: str, configs: Mapping[str, Config]) -> str:
+def control_of(system: str, configs: Configs) -> str:
   """The first system whose control this is; "" for others.
 
   Args:
     system: its name.
     configs: of all systems that are compared, by name.
   """
-  if not configs[system].data.tree.control:
+  if not _reads_control(configs[system]):
     return ""
-  own = _on_parses(configs[system])
+  own = _but_trees(configs[system])
   others = (
     name
     for name, config in configs.items()
-    if not config.data.tree.control and _on_parses(config) == own
+    if not _reads_control(config) and _but_trees(config) == own
   )
   return next(others, "")
 
 
-def controls(system: str, configs: Mapping[str, Config]) -> tuple[str, ...]:
+def controls(system: str, configs: Configs) -> tuple[str, ...]:
   """The controls of a system; arguments as of `control_of`."""
   return tuple(name for name in configs if control_of(name, configs) == system)
 
 
-def pairs(
-  configs: Mapping[str, Config], baseline: str
-) -> list[tuple[str, str]]:
+def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
   """Every system with the baseline, and with its own controls."""
   others = [(system, baseline) for system in configs if system != baseline]
   return others + [
@@ -50,7 +53,14 @@ def pairs(
   ]
 
 
-def _on_parses(config: Config) -> Config:
+def _reads_control(config: Mapping[str, Any]) -> bool:
+  return TREES[config["data"]["tree"]].control
+
+
+def _but_trees(config: Mapping[str, Any]) -> dict[str, Any]:
   """What a control has in common with what it controls."""
-  data = dataclasses.replace(config.data, tree=Parsed())
-  return dataclasses.replace(config, system="", seed=0, data=data)
+  return {
+    name: list(value) if isinstance(value, tuple) else value
+    for name, value in flat(config).items()
+    if not any(f"{name}.".startswith(f"{free}.") for free in _FREE)
+  }

@@ -6,11 +6,13 @@ import os
 import pathlib
 import platform
 import statistics
+import subprocess
 from importlib import metadata
 from typing import Any
 
 import jax
 
+import jaxsyn
 from jaxsyn.comparison import progress, results
 from jaxsyn.comparison.asked import Job
 from jaxsyn.scoring import selection
@@ -52,6 +54,36 @@ def of_run(
   )
 
 
+def dataset(job: Job) -> results.DataSet:
+  """Returns the dataset of a run."""
+  data, manifest = job.config.data, job.system.manifest
+  return results.DataSet(
+    name=data.name,
+    directory=data.directory,
+    source_language=data.source_language,
+    target_language=data.target_language,
+    pairs={
+      split: entry["examples"] for split, entry in manifest["splits"].items()
+    },
+    hashes=workdir.hashes(manifest),
+  )
+
+
+def curve(job: Job) -> tuple[results.Point, ...]:
+  """Returns the validations of a run."""
+  points = []
+  for record in progress.validations(job):
+    values = {
+      name: float(value)
+      for name, value in record.items()
+      if name not in ("kind", "step", "time", "minutes", "seconds", "tokenizer")
+    }
+    points.append(
+      results.Point(record["step"], float(record["minutes"]), values)
+    )
+  return tuple(points)
+
+
 def machine() -> results.Machine:
   """This one, with the devices and packages that JAX uses."""
   return results.Machine(
@@ -63,6 +95,34 @@ def machine() -> results.Machine:
     python=platform.python_version(),
     packages={name: metadata.version(name) for name in PACKAGES},
   )
+
+
+def commit() -> str | None:
+  """Returns the Git commit of this code, with "+changes" if files were changed.
+
+  Returns:
+    None where the code is not under version control.
+  """
+  file = pathlib.Path(jaxsyn.__file__).resolve()
+  try:
+    # A package that is installed inside another checkout is not in its index.
+    _git(file.parent, "ls-files", "--error-unmatch", file.name)
+    found = _git(file.parent, "rev-parse", "HEAD")
+    changed = _git(file.parent, "status", "--porcelain", "-uno", "--", ".")
+  except (OSError, subprocess.SubprocessError):
+    return None
+  return found + ("+changes" if changed else "")
+
+
+def _git(folder: pathlib.Path, *words: str) -> str:
+  done = subprocess.run(
+    ["git", "-C", str(folder), *words],
+    capture_output=True,
+    text=True,
+    check=True,
+    timeout=30,
+  )
+  return done.stdout.strip()
 
 
 def _processor() -> str:

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 
 from jaxsyn.comparison import looks, plots, report, tables
 from jaxsyn.comparison.results import Comparison, Example, TestSet
-from jaxsyn.scoring.metrics import heading
-from jaxsyn.scoring.selection import LIKELIHOOD, name_of
+from jaxsyn.scoring.metrics import LIKELIHOOD, heading
+from jaxsyn.scoring.selection import name_of
 from jaxsyn.scoring.tables import Rows
 
 PIXELS = 96  # of CSS in an inch

@@ -16,7 +16,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import MEASURED, At, from_config
 from jaxsyn.scoring.results import Bucket, Difference, Score
 
-FORMAT = 2
+FORMAT = 3
 FILE = "report.json"
 
 
@@ -51,7 +51,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-  """What is known of one trained run beside its scores: finished.json.
+  """Facts of the training of one run.
 
   Attributes:
     step: where it ended.
@@ -85,19 +85,21 @@ class SeedRun:
 
   Attributes:
     system, seed: which.
+    commit, version: Git commit of the code (None outside a checkout) and
+      version of jaxsyn.
     folder: of the run, in the comparison's.
     facts: of its training.
     curve: of its validations.
-    hypotheses: test split -> file, in the comparison's folder.
     scores: test split -> scores with signatures.
   """
 
   system: str
   seed: int
+  commit: str | None
+  version: str
   folder: str
   facts: RunFacts
   curve: tuple[Point, ...]
-  hypotheses: dict[str, str]
   scores: dict[str, tuple[Score, ...]]
 
 
@@ -128,7 +130,7 @@ class Entry:
 
   Attributes:
     name: as asked for; of an ablation table the row's.
-    config: whole, with the seed of the file.
+    config: Complete config of its first run.
     data: what it was trained and tested on.
     controls: those of its controls that are in the comparison, to be shown
       beside it.
@@ -206,28 +208,24 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class TestSet:
-  """Everything about one test split.
+  """Everything about one test set, or about the mean over all of them.
 
   Attributes:
     name: of the split.
     sentences: in it.
-    source, reference, conllu: files in the prepared folder; conllu is "" where
-      there are no trees.
     signatures: metric -> signature.
     scores: of all systems.
     over_sentences: against the baseline and own controls, seed by seed.
     over_seeds: the same over seeds and sentences.
     buckets: by length and tree of the source.
-    example_metric: what `examples` are chosen by and scored with.
+    example_metric: what `examples` are chosen by and scored with; "" without
+      examples.
     examples: the sentences whose scores, means over seeds, are the furthest
-      apart.
+      apart; none in a report that was made without the text.
   """
 
   name: str
   sentences: int
-  source: str
-  reference: str
-  conllu: str
   signatures: dict[str, str]
   scores: tuple[Summary, ...]
   over_sentences: tuple[OneSeed, ...]
@@ -279,11 +277,11 @@ class Comparison:
 
   Attributes:
     format: of this file.
-    made: day and time (UTC) it was written.
+    made: Time (UTC) when the last of its runs finished.
     version: of jaxsyn, that wrote it.
     config_file, overrides, ablation: see `Origin`.
     baseline: the system others are compared with.
-    seeds: asked for.
+    seeds: of the finished runs.
     metrics: in the order asked for, as printed.
     samples: resamples of each test.
     systems, runs, failed: in the order asked for.

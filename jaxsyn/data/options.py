@@ -20,6 +20,7 @@ from jaxsyn.options.bounds import (
   Name,
   NameOf,
   Range,
+  Seed,
   Text,
 )
 
@@ -284,6 +285,22 @@ class Subwords:
 
 
 @dataclasses.dataclass(frozen=True)
+class Subset:
+  """A random subset of the training pairs, for experiments with less data."""
+
+  pairs: CountOrOff = option(
+    0,
+    "Training pairs, drawn uniformly without replacement from those that "
+    "config.prepare.clean keeps; 0: all. The vocabulary is trained on them "
+    "alone; other splits stay complete. With the same seed a smaller subset is "
+    "part of a larger one. Pairs that config.prepare.max_subwords drops "
+    "afterwards are not replaced.",
+    unit="pairs",
+  )
+  seed: Seed = option(1, "Seed of the draw.")
+
+
+@dataclasses.dataclass(frozen=True)
 class Prepare:
   """Offline preparation (jaxsyn prepare)."""
 
@@ -324,6 +341,7 @@ class Prepare:
     later=True,
   )
   clean: Clean = section(Clean)
+  subset: Subset = section(Subset, later=True)
   parse: Trees = section(Trees)
   vocabulary: Subwords = section(Subwords)
   max_subwords: Annotated[int, Range(2, MOST)] = option(  # one, and EOS

@@ -35,7 +35,12 @@ EDGES = (10, 20, 30, 40, 50)  # words; upper ends of buckets, inclusive
 # Universal Dependencies' relations of clauses, with their subtypes (acl:relcl).
 CLAUSES = ("csubj", "ccomp", "xcomp", "advcl", "acl", "parataxis")
 NO_TREE = "no tree"
+LENGTH = "source length"
 FEWEST = 10  # sentences that an interval is drawn from
+
+
+# Name of a fact -> its value for each sentence, None where it is unknown.
+Facts = dict[str, list[float | None]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Buckets:
 def by_length(
   words_B: Sequence[int],
   edges: Sequence[int] = EDGES,
-  by: str = "source length",
+  by: str = LENGTH,
 ) -> Buckets:
   """Buckets of whole numbers: 0 (where there is one), 1-10, 11-20, ..., >50.
 
@@ -72,23 +77,69 @@ def by_length(
 
 def by_tree(parses: Sequence[Parse]) -> list[Buckets]:
   """Depth, dependency length, clauses and projectivity of source trees."""
+  return in_buckets(_tree_facts(parses))
+
+
+def in_buckets(facts: Facts, edges: Sequence[int] = EDGES) -> list[Buckets]:
+  """Returns the buckets of sentence facts, in their order.
+
+  Args:
+    facts: Facts of `sentence_facts`.
+    edges: Upper ends of the buckets by length, in words.
+
+  Raises:
+    InputError: an unknown fact.
+  """
+  found = []
+  for by, values in facts.items():
+    if by.startswith(LENGTH):
+      found.append(by_length([int(v or 0) for v in values], edges, by))
+    elif by == "tree depth":
+      found.append(_whole(by, values, (2, 4, 6, 8), first=0))
+    elif by == "dependency length":
+      found.append(_real(by, values, (1.5, 2.0, 2.5, 3.0)))
+    elif by == "clauses":
+      found.append(_whole(by, values, (1, 2, 3), first=1))
+    elif by == "projectivity":
+      labels = ["projective", "non-projective"]
+      found.append(_table(by, values, labels, ends=[0]))
+    else:
+      raise InputError(f"unknown sentence fact {by!r}.")
+  return found
+
+
+def sentence_facts(
+  lines: Sequence[str],
+  parses: Sequence[Parse] | None = None,
+  language: str = "",
+) -> Facts:
+  """Returns what buckets are made of: values of each source sentence.
+
+  Arguments as of `tables`.
+  """
+  if parses is not None:
+    words: list[float | None] = [len(parse.head_W) for parse in parses]
+    return {f"{LENGTH} in words of the trees": words, **_tree_facts(parses)}
+  by = LENGTH
+  cut: Callable[[str], list[str]] = str.split
+  tokenizer = tokenizers.default(language)
+  if tokenizer not in tokenizers.OF_BLANKS:
+    by, cut = f"{by} in words of {tokenizer}", tokenizers.cutter(tokenizer)
+  return {by: [len(cut(line)) for line in lines]}
+
+
+def _tree_facts(parses: Sequence[Parse]) -> Facts:
+  """Values of each parse, None where it holds no tree."""
 
   def each(fact: Callable[[Parse], float]) -> list[float | None]:
-    """A fact of each parse, None where it holds no tree."""
     return [fact(p) if p.parsed and p.head_W else None for p in parses]
 
-  depth = each(lambda p: int(tree.depth(np.array(p.head_W)).max()))
-  length = each(dependency_length)
-  clauses = each(_clauses)
-  crossing = each(lambda p: not tree.projective(np.array(p.head_W)))
-  return [
-    _whole("tree depth", depth, (2, 4, 6, 8), first=0),
-    _real("dependency length", length, (1.5, 2.0, 2.5, 3.0)),
-    _whole("clauses", clauses, (1, 2, 3), first=1),
-    _table(
-      "projectivity", crossing, ["projective", "non-projective"], ends=[0]
-    ),
-  ]
+  return {
+    "tree depth": each(lambda p: int(tree.depth(np.array(p.head_W)).max())),
+    "dependency length": each(dependency_length),
+    "clauses": each(_clauses),
+    "projectivity": each(lambda p: not tree.projective(np.array(p.head_W))),
+  }
 
 
 def tables(
@@ -110,16 +161,7 @@ def tables(
     edges: upper ends of the buckets by length.
     language: of the sources.
   """
-  by = "source length"
-  if parses is not None:
-    words = [len(parse.head_W) for parse in parses]
-    by_words = by_length(words, edges, f"{by} in words of the trees")
-    return [by_words, *by_tree(parses)]
-  cut: Callable[[str], list[str]] = str.split
-  tokenizer = tokenizers.default(language)
-  if tokenizer not in tokenizers.OF_BLANKS:
-    by, cut = f"{by} in words of {tokenizer}", tokenizers.cutter(tokenizer)
-  return [by_length([len(cut(line)) for line in lines], edges, by)]
+  return in_buckets(sentence_facts(lines, parses, language), edges)
 
 
 def parts(table: Buckets, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:

@@ -30,6 +30,7 @@ from jaxsyn.scoring.scorers import (
   References,
   Scorer,
   mean_of_scores,
+  no_text,
 )
 from jaxsyn.storage import files
 
@@ -111,6 +112,15 @@ class Comet(Metric):
       *(self, len(references), scores),
       references=int(program.reads_references),
       said=f"case:mixed|model:{name}|sha256:{program.sha256[:12]}|comet:{version}",
+    )
+
+  def stored(self, sentences: int, signature: str) -> Scorer:
+    # Without the model, which would be loaded for nothing.
+    references, _, rest = signature.partition("|")
+    return mean_of_scores(
+      *(self, sentences, no_text),
+      references=int(references.removeprefix("nrefs:")),
+      said=rest,
     )
 
 

@@ -6,21 +6,27 @@ A metric is a class that says what it is and makes its scorer
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import sacrebleu
 
+from jaxsyn.errors import InputError
 from jaxsyn.options import At, Table
 from jaxsyn.scoring.ribes import Ribes
 from jaxsyn.scoring.scorers import (
   Lines,
+  Measured,
   Metric,
   References,
   Scorer,
   mean_of,
+  no_text,
   of_sacrebleu,
+  with_resampling,
 )
 from jaxsyn.scoring.tokenizers import OF_BLANKS, bleu_of, cutter
 
@@ -101,6 +107,48 @@ class Exact(Metric):
     cut = str.lower if references.lowercase else str
     said = f"{references.case}|tok:none"
     return mean_of(self, references, operator.contains, cut=cut, said=said)
+
+
+class Likelihood(Metric):
+  """Log-likelihood of the references, in nats per target subword (with EOS).
+
+  A trained run measures it by forced decoding; see `of_likelihoods`.
+  """
+
+  title = "log-likelihood"
+  digits = 4
+
+  def scorer(self, references: References) -> Scorer:
+    raise InputError(
+      f"{LIKELIHOOD} is measured by a trained run, not from translations: use "
+      "jaxsyn compare, or jaxsyn score --force."
+    )
+
+  def stored(self, sentences: int, signature: str) -> Scorer:
+    return Scorer(
+      *(self, sentences, no_text),
+      of_sum=_per_subword,
+      of_sentence=_per_subword,
+      signature=functools.partial(with_resampling, signature),
+    )
+
+
+LIKELIHOOD = "log_likelihood"
+
+
+def of_likelihoods(sum_B: np.ndarray, subwords_B: np.ndarray) -> Measured:
+  """Returns the statistics of the log-likelihood of a test set's references.
+
+  Args:
+    sum_B: Sum of the log probabilities of the subwords of each reference.
+    subwords_B: Number of these subwords, EOS included.
+  """
+  scorer = Likelihood().stored(len(sum_B), "nrefs:1|unit:nats per subword")
+  return Measured(scorer, np.stack([sum_B, subwords_B], axis=1))
+
+
+def _per_subword(sum_I: np.ndarray) -> float:
+  return float(sum_I[0] / max(1, sum_I[1]))
 
 
 METRICS: Table[Metric] = Table(

@@ -11,6 +11,8 @@ Letters: I statistic of a sentence.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -73,12 +75,14 @@ class Metric(Choice):
       0 to 100, unless it is not.
     of_words: whether a tokeniser cuts what it counts.
     reads_sources: whether it must have `References.sources`.
+    digits: Number of decimals that tables print.
   """
 
   title: ClassVar[str]
   larger_is_better: ClassVar[bool] = True
   of_words: ClassVar[bool] = False
   reads_sources: ClassVar[bool] = False
+  digits: ClassVar[int] = 2
 
   def check(self) -> None:
     """Raises InputError where what it needs is not installed."""
@@ -90,6 +94,22 @@ class Metric(Choice):
   def ranking(self, references: References) -> Scorer:
     """What ranks checkpoints when it selects, where smoothing would mislead."""
     return self.scorer(references)
+
+  def stored(self, sentences: int, signature: str) -> Scorer:
+    """Returns the scorer of statistics that were measured earlier.
+
+    It reads no text: it turns sums of stored statistics into scores.
+
+    Args:
+      sentences: Number of sentences of the test set.
+      signature: Signature of the scorer that measured the statistics.
+    """
+    return dataclasses.replace(
+      self.scorer(References([[""]])),
+      sentences=sentences,
+      statistics=no_text,
+      signature=functools.partial(with_resampling, signature),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +153,22 @@ class Scorer:
         "of one must translate line N of the other."
       )
     return Measured(self, self.statistics(hypotheses))
+
+
+def no_text(hypotheses: Lines) -> np.ndarray:
+  """Raises ValueError: a scorer of stored statistics cannot measure text."""
+  raise ValueError("a scorer of stored statistics cannot measure translations.")
+
+
+def with_resampling(signature: str, **resampling: int) -> str:
+  """Returns a signature with the resampling of a significance test.
+
+  >>> with_resampling("nrefs:1|case:mixed", bs=1000, seed=12345)
+  'nrefs:1|bs:1000|seed:12345|case:mixed'
+  """
+  first, _, rest = signature.partition("|")
+  added = [f"{key}:{value}" for key, value in resampling.items()]
+  return "|".join([first, *added, rest])
 
 
 def of_sacrebleu(
@@ -238,15 +274,11 @@ def mean_of_scores(
   def of_sum(sum_I: np.ndarray) -> float:
     return float(100 * sum_I[0] / max(1, sum_I[1]))
 
-  def signature(**resampling: int) -> str:
-    extra = "".join(f"{key}:{value}|" for key, value in resampling.items())
-    return f"nrefs:{references}|{extra}{said}"
-
   return Scorer(
     *(metric, sentences, statistics),
     of_sum=of_sum,
     of_sentence=of_sum,
-    signature=signature,
+    signature=functools.partial(with_resampling, f"nrefs:{references}|{said}"),
   )
 
 
@@ -274,7 +306,7 @@ class Measured:
     """The score of all sentences."""
     return self.scorer.of_sum(self.statistic_BI.sum(axis=0))
 
-  @property
+  @functools.cached_property
   def sentence_B(self) -> np.ndarray:
     """The score of each sentence by itself.
 
@@ -286,6 +318,38 @@ class Measured:
   def part(self, chosen_B: np.ndarray) -> Measured:
     """The same for some of the sentences, a mask or indices."""
     return dataclasses.replace(self, statistic_BI=self.statistic_BI[chosen_B])
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanOfSets(Measured):
+  """A system's translations of several test sets: the mean of their scores.
+
+  Attributes:
+    parts: Translations of each test set.
+    statistic_BI: Empty; the parts have the statistics.
+  """
+
+  parts: tuple[Measured, ...] = ()
+
+  @property
+  def value(self) -> float:
+    """The mean of the scores of the test sets."""
+    return statistics.fmean(part.value for part in self.parts)
+
+  @functools.cached_property
+  def sentence_B(self) -> np.ndarray:
+    """The score of each sentence of all test sets."""
+    return np.concatenate([part.sentence_B for part in self.parts])
+
+
+def mean_of_sets(parts: Sequence[Measured]) -> MeanOfSets:
+  """Returns the mean of test sets under one metric."""
+  scorer = dataclasses.replace(
+    parts[0].scorer,
+    sentences=sum(part.scorer.sentences for part in parts),
+    in_sacrebleu=False,
+  )
+  return MeanOfSets(scorer, np.empty((0, 0)), tuple(parts))
 
 
 # System -> seed -> its translations of one test set, under each metric. What has

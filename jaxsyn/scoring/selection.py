@@ -14,18 +14,10 @@ from typing import Any, NamedTuple
 from jaxsyn.config import Config
 from jaxsyn.options import Table
 from jaxsyn.scoring import tokenizers
-from jaxsyn.scoring.metrics import METRICS
+from jaxsyn.scoring.metrics import LIKELIHOOD, METRICS, Likelihood
 from jaxsyn.scoring.scorers import Metric, References
 from jaxsyn.train_options import Train
 
-
-class Likelihood(Metric):
-  """Of the references themselves; translations have none."""
-
-  title = "log-likelihood"
-
-
-LIKELIHOOD = "log_likelihood"
 SELECTIONS: Table[Metric] = Table("metric", {**METRICS, LIKELIHOOD: Likelihood})
 
 

@@ -15,14 +15,16 @@ from jaxsyn.options.flags import list_flag, number_flag
 from jaxsyn.scoring import tokenizers
 from jaxsyn.scoring.buckets import EDGES, by_length
 from jaxsyn.scoring.comet import Comet
-from jaxsyn.scoring.metrics import METRICS
+from jaxsyn.scoring.metrics import LIKELIHOOD, METRICS, Likelihood
 from jaxsyn.scoring.scorers import Lines, Metric, References, Scorer
 from jaxsyn.scoring.significance import CHOICES, SEED, Draws
 
 flags.disclaim_key_flags()  # they show in the help of the command
 
-# With those that read more than references, which cannot select checkpoints.
-SCORED: Table[Metric] = Table("metric", {**METRICS, "comet": Comet})
+# With those that read more than references and translations.
+SCORED: Table[Metric] = Table(
+  "metric", {**METRICS, "comet": Comet, LIKELIHOOD: Likelihood}
+)
 
 
 @dataclasses.dataclass(frozen=True)

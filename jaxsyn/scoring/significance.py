@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from jaxsyn.scoring.results import Difference, PairedTest
-from jaxsyn.scoring.scorers import Measured, Scored
+from jaxsyn.scoring.scorers import MeanOfSets, Measured, Scored
 
 SEED = 12345  # sacreBLEU's
 SAME = 1e-6  # score points; differences below are rounding
@@ -128,7 +128,12 @@ def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
   """Scores of systems on the same resamples of the test set, one row a system.
 
   Draws what sacreBLEU draws, row by row, so memory does not grow with samples.
+  Of several test sets, each is resampled independently.
   """
+  means = [system for system in systems if isinstance(system, MeanOfSets)]
+  if means:
+    parts = zip(*(mean.parts for mean in means))
+    return _mean_over_sets([bootstrap(part, draws) for part in parts])
   table: list[np.ndarray] = [
     m.statistic_BI.astype(m.scorer.dtype) for m in systems
   ]
@@ -144,6 +149,9 @@ def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
 
 def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
   """Differences after swapping the translations of random sentences."""
+  if isinstance(baseline, MeanOfSets) and isinstance(system, MeanOfSets):
+    pairs = zip(baseline.parts, system.parts)
+    return _mean_over_sets([shuffled(*pair, draws) for pair in pairs])
   a_BI, b_BI = baseline.statistic_BI, system.statistic_BI
   of_sum = baseline.scorer.of_sum
   gain_J = []
@@ -155,6 +163,16 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
     ):
       gain_J.append(of_sum(one_I) - of_sum(other_I))
   return np.array(gain_J)
+
+
+def _mean_over_sets(drawn: Sequence[np.ndarray]) -> np.ndarray:
+  """The mean over test sets of what was drawn of each; samples are the last axis.
+
+  Each test set is drawn with the same random numbers. Shifting one set's samples
+  against those of another pairs samples that were drawn independently.
+  """
+  shifted = [np.roll(one, shift, axis=-1) for shift, one in enumerate(drawn)]
+  return np.mean(shifted, axis=0)
 
 
 def sentences(baseline: Measured, system: Measured) -> tuple[int, int, int]:

@@ -1,12 +1,13 @@
-"""Results of a comparison that never was, to write reports of."""
+"""Results of runs and of a comparison that never was, to write reports of."""
 
 import dataclasses
 
 from models_under_test import config_of
 
-from jaxsyn.comparison import results
+from jaxsyn.comparison import results, run_result
 from jaxsyn.comparison.controls import control_of, controls
 from jaxsyn.comparison.hierarchical import Bootstrap, Hierarchical
+from jaxsyn.config import as_dict
 from jaxsyn.scoring.results import Difference, PairedTest, Score
 
 DECODE = {
@@ -50,11 +51,11 @@ def made(**changes):
     "m_30", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
   )
   names = ("transformer", "pascal", "pascal_random_tree")
-  configs = {name: config_of(name) for name in names}
+  configs = {name: as_dict(config_of(name)) for name in names}
   scores = ((30.0, 31.0), (31.0, 32.0), (29.0, 30.0))
   test = PairedTest("bootstrap", 0.04, 0.02, 100, "bs:100")
   split = results.TestSet(
-    *("test", 20, "s.gz", "t.gz", ""),
+    *("test", 20),
     {"BLEU": "case:mixed"},
     tuple(summary(n, *v) for n, v in zip(names, scores)),
     (
@@ -96,9 +97,8 @@ def made(**changes):
     *(9, "steps", "BLEU (13a)", 6, 29.5, 1.5, 900, 700.0, 5000, MACHINE)
   )
   run = results.SeedRun(
-    *("transformer", 0, "transformer/seed_0", facts),
+    *("transformer", 0, "c0ffee", "9.9", "transformer/seed_0", facts),
     (results.Point(6, 1.0, {"bleu": 29.5}),),
-    {"test": "transformer/seed_0/test/test.txt"},
     {"test": (Score("BLEU", 30.0, "case:mixed"),)},
   )
   content = results.Comparison(
@@ -120,5 +120,34 @@ def made(**changes):
     (results.Failed("pascal", 2, "why"),),
     (split,),
     None,
+  )
+  return dataclasses.replace(content, **changes)
+
+
+def run_made(system="transformer", seed=0, tests=None, **changes):
+  """The result of a run without any training."""
+  content = run_result.RunResult(
+    format=run_result.FORMAT,
+    version="9.9",
+    commit="c0ffee",
+    finished="2026-01-01T00:00:00+00:00",
+    system=system,
+    seed=seed,
+    config={
+      "seed": seed,
+      "system": system,
+      "data": {"tree": "parsed"},
+      "decode": DECODE,
+      "train": TRAIN,
+    },
+    published={},
+    origin=results.Origin(),
+    data=results.DataSet("m", "data/m", "en", "de", {"test": 20}, {}),
+    facts=results.RunFacts(
+      *(6, "steps", "BLEU (13a)", 3, 1.5, 0.5, 9, 2.0, 7, MACHINE)
+    ),
+    curve=(),
+    tests=tests or {},
+    files={},
   )
   return dataclasses.replace(content, **changes)

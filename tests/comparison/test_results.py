@@ -9,8 +9,9 @@ from results_made import made, summary
 
 from jaxsyn.comparison import report, results
 from jaxsyn.comparison.controls import control_of, controls
+from jaxsyn.config import as_dict
 from jaxsyn.configs import systems
-from jaxsyn.data.sentence.controls import Random
+from jaxsyn.data.sentence.controls import Random, Sampled
 from jaxsyn.errors import InputError
 
 
@@ -22,7 +23,7 @@ def test_results_come_back_from_json():
 @pytest.mark.parametrize(
   ("old", "new", "message"),
   [
-    ('"format": 2', '"format": 9', "has format 9; this version reads 2"),
+    ('"format": 3', '"format": 9', "has format 9; this version reads 3"),
     ('"samples": 100', '"smaples": 100', "no option 'smaples'"),
     ("{", "", "is damaged"),
   ],
@@ -115,7 +116,8 @@ def test_one_seed_has_no_spread_and_says_so():
 
 def test_a_control_differs_in_its_trees_alone():
   """All *_tree of the table are controls of what they are named after."""
-  configs = {name: config_of(name) for name in systems.SYSTEMS}
+  typed = {name: config_of(name) for name in systems.SYSTEMS}
+  configs = {name: as_dict(config) for name, config in typed.items()}
   for name in systems.SYSTEMS:
     of = re.fullmatch(r"(.*)_(linear|random)_tree", name)
     assert control_of(name, configs) == (of[1] if of else "")
@@ -123,11 +125,17 @@ def test_a_control_differs_in_its_trees_alone():
     *("pascal_linear_tree", "pascal_random_tree"),
   )
   # What is named otherwise too, and never what has other options.
-  data = dataclasses.replace(configs["dasa"].data, tree=Random())
-  configs["mine"] = dataclasses.replace(configs["dasa"], data=data, seed=7)
+  data = dataclasses.replace(typed["dasa"].data, tree=Random())
+  mine = dataclasses.replace(typed["dasa"], data=data, seed=7)
+  configs["mine"] = as_dict(mine)
   assert control_of("mine", configs) == "dasa"
-  train = dataclasses.replace(configs["dasa"].train, steps=9)
-  configs["mine"] = dataclasses.replace(configs["mine"], train=train)
+  # The tree's own options are no difference either.
+  tree = Sampled(rate=0.3)
+  data = dataclasses.replace(typed["dasa"].data, tree=tree)
+  configs["dasa"] = as_dict(dataclasses.replace(typed["dasa"], data=data))
+  assert control_of("mine", configs) == "dasa"
+  train = dataclasses.replace(typed["dasa"].train, steps=9)
+  configs["mine"] = as_dict(dataclasses.replace(mine, train=train))
   assert control_of("mine", configs) == ""
 
 

@@ -1,5 +1,6 @@
 """Runs in processes of their own, and how they are shown: small real programs."""
 
+import dataclasses
 import io
 import json
 import os
@@ -12,24 +13,16 @@ import threading
 import time
 
 import pytest
+from results_made import run_made
 
-from jaxsyn.comparison import asked, progress, results
+from jaxsyn.comparison import asked, progress, run_result
 from jaxsyn.comparison.progress import Board, RunState
 from jaxsyn.comparison.runner import STARTS, Runner
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
 from jaxsyn.storage import checksums, files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-
-FACTS = (
-  '{"step": 6, "reason": "steps", "selection": "BLEU (13a)",'
-  ' "best_step": 3, "best_score": 1.5,'
-  ' "minutes": 0.5, "tokens": 9, "tokens_per_s": 2.0, "parameters": 7,'
-  ' "machine": {"device": "cpu", "devices": 1, "processor": "", "cores": 1,'
-  ' "system": "", "python": "", "packages": {}}}'
-)
 
 
 @pytest.fixture
@@ -64,9 +57,9 @@ FINISHES = f"""
 sys.path.insert(0, {str(ROOT)!r})
 import json
 from jaxsyn.storage import checksums, files
-page = {{"facts": json.loads('''{FACTS}''')}}
+page = json.loads({json.dumps(dataclasses.asdict(run_made()))!r})
 page["files"] = checksums.sums(run, ["test/test.txt"])
-files.write_json(run / "finished.json", checksums.sealed(page))
+files.write_json(run / "result.json", checksums.sealed(page))
 """
 
 
@@ -79,7 +72,9 @@ def finish(job):
   for folder in (job.run / "test", job.run / "look"):
     folder.mkdir(parents=True)
   job.hypotheses("test").write_text("a")
-  job.finish(from_config(results.RunFacts, json.loads(FACTS), At("facts")))
+  result = run_made(job.system.name, job.seed)
+  result = dataclasses.replace(result, files=job.output_sums())
+  run_result.write(job.result_file, result)
 
 
 def test_all_are_done_once_each_first_seeds_first(jobs, board, tmp_path):
@@ -163,19 +158,22 @@ def test_what_a_comparison_keeps_is_as_it_was_written(jobs, harm):
   """Or it is named: no score is made of other lines than were translated."""
   job = jobs[1]
   finish(job)
-  job.check()
+  job.read_result()
   asked.begin(job.folder, [job.system])
-  for path in (job.run / asked.FINISHED, job.folder / asked.FILE):
+  for path, fault in (
+    (job.run / run_result.FILE, "corrupt"),
+    (job.folder / asked.FILE, "damaged"),
+  ):
     text = path.read_text()
     path.write_text(HARMS[harm](text.replace('"name"', '"mane"', 1)))
-    with pytest.raises(InputError, match=rf"{path} is damaged"):
+    with pytest.raises(InputError, match=rf"{path} is {fault}"):
       assert job.facts.minutes == 0.5
       asked.begin(job.folder, [job.system])
     path.write_text(text)
   lines = job.hypotheses("test")
   lines.write_text({"flip": "b"}.get(harm, ""))
   with pytest.raises(InputError, match=rf"{lines} has .*Delete it, and"):
-    job.check()
+    job.read_result()
 
 
 def test_a_run_that_fails_is_given_up_and_the_others_go_on(jobs, board):

@@ -72,6 +72,7 @@ class SplitFacts:
   brackets: dict[str, Any] = dataclasses.field(default_factory=dict)
   linked: Number = 0
   alternatives: dict[str, Any] = dataclasses.field(default_factory=dict)
+  subset: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
