@@ -15,27 +15,35 @@ so that an interim look cannot show which system leads.
 
 from __future__ import annotations
 
+import ast
+import collections
 import dataclasses
+import functools
+import json
 import os
 import pathlib
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from absl import flags, logging
-from ml_collections import ConfigDict
+from absl import flags
 
-from jaxsyn import cli, compare, exits, variants
-from jaxsyn.comparison import asked, progress, records
-from jaxsyn.comparison.runner import Runner, watch_parent
+from jaxsyn import cli, compare, variants
+from jaxsyn.comparison import asked, progress, run_result
+from jaxsyn.comparison.results import Point
+from jaxsyn.comparison.run_result import RunResult
+from jaxsyn.comparison.runner import Runner
 from jaxsyn.config import read_config
+from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options.flags import list_flag, number_flag
-from jaxsyn.options import Range
-from jaxsyn.preprocess import build
+from jaxsyn.options.flags import list_flag
+from jaxsyn.preprocess import build, quickstart
+from jaxsyn.scoring.settings import Settings
+from jaxsyn.scoring.tables import aligned
 from jaxsyn.storage import files, lock
-from jaxsyn.training.mesh import set_up_jax
+
+METRICS = ("chrf", "bleu", "log_likelihood")  # the first is primary
 
 TRIALS = {
   "default": "optimiser.learning_rate=0.01",
@@ -121,8 +129,8 @@ BLOCKS = {
     1,
     tuple(
       f"{system}_{name}={system},{option}"
-      for name, option in TRIALS.items()
       for system in ("transformer", "neighbour_heads")
+      for name, option in TRIALS.items()
     ),
   ),
   "E1a": Block(
@@ -197,10 +205,10 @@ class Experiment:
     tuning = "_tuning" if name == "E0" else ""
     return self.work / "runs" / f"{block.corpus}_{block.updates}{tuning}"
 
-  def result_files(self, names: Iterable[str]) -> list[pathlib.Path]:
-    """Collected result files of the named blocks."""
-    folders = (self.results / name for name in names)
-    return sorted(path for f in folders for path in f.glob("*.json"))
+  def read_results(self, name: str) -> list[RunResult]:
+    """Reads the collected results of a block."""
+    folder = self.results / name
+    return run_result.read_all([folder]) if any(folder.glob("*.json")) else []
 
 
 def prepare(corpus: str, experiment: Experiment) -> None:
@@ -278,95 +286,182 @@ def best_trial(experiment: Experiment) -> str:
   """Returns the trial of E0 with the best sum over both systems.
 
   Raises:
-    InputError: block E0 is not complete.
+    InputError: Block E0 is not complete.
   """
-  sums = dict.fromkeys(TRIALS, 0.0)
-  results = _complete("E0", experiment)
-  for result in results:
-    trial = next(t for t in TRIALS if result.system.endswith(f"_{t}"))
-    sums[trial] += result.facts.best_score
-  return max(sums, key=sums.__getitem__)
+  scores = _validation_scores("E0", experiment)
+  return max(
+    TRIALS,
+    key=lambda trial: sum(
+      score for system, score in scores.items() if system.endswith(f"_{trial}")
+    ),
+  )
 
 
 def best_system(candidates: Sequence[str], experiment: Experiment) -> str:
   """Returns the candidate with the best mean validation log-likelihood.
 
   Raises:
-    InputError: blocks E1a and E1b are not complete.
+    InputError: Block E1a or E1b is not complete.
   """
-  results = [
-    *_complete("E1a", experiment),
-    *_complete("E1b", experiment),
-  ]
   scores = {
-    name: statistics.fmean(
-      r.facts.best_score for r in results if r.system == name
-    )
-    for name in candidates
+    **_validation_scores("E1a", experiment),
+    **_validation_scores("E1b", experiment),
   }
-  return max(scores, key=scores.__getitem__)
+  return max(candidates, key=scores.__getitem__)
 
 
-def run(names: Sequence[str], experiment: Experiment) -> str:
-  """Trains what is missing of the named blocks and collects the results.
+def _validation_scores(name: str, experiment: Experiment) -> dict[str, float]:
+  """Mean best validation log-likelihood of each system of a complete block."""
+  block, results = BLOCKS[name], experiment.read_results(name)
+  expected = len(block.systems) * block.seeds
+  if len(results) < expected:
+    raise InputError(
+      f"It needs block {name}, which has {len(results)} of {expected} results."
+    )
+  by_system = collections.defaultdict(list)
+  for result in results:
+    by_system[result.system].append(result.facts.best_score)
+  return {system: statistics.fmean(s) for system, s in by_system.items()}
+
+
+def run(name: str, experiment: Experiment) -> str:
+  """Trains what is missing of a block and collects the results.
 
   Returns:
-    Name of the signal that stopped it; "" if it came to its end.
+    Name of the signal that stopped it; "" when the block is complete.
+
+  Raises:
+    InputError: The block depends on results that do not exist yet, its data
+      cannot be prepared, or runs failed.
   """
-  for name in names:
-    block = BLOCKS[name]
+  systems = systems_of(name, experiment)
+  prepare(BLOCKS[name].corpus, experiment)
+  folder = experiment.runs(name)
+  for system in systems:
+    asked.check(system, folder)
+  language = systems[0].config.data.target_language
+  settings = Settings(metrics=METRICS).settled(language)
+  places = [{_CORE: str(core)} for core in sorted(os.sched_getaffinity(0))]
+  with lock.alone(folder):
+    asked.begin(folder, systems)
+    jobs = asked.jobs(folder, systems, range(BLOCKS[name].seeds))
+    command = functools.partial(_command, settings=settings)
+    board = progress.Board(folder)
     try:
-      systems = systems_of(name, experiment)
-    except InputError as error:
-      print(f"{name}: not started. {error}", flush=True)
-      continue
-    print(f"{name}: preparing the data", flush=True)
-    prepare(block.corpus, experiment)
-    folder = experiment.runs(name)
-    for system in systems:
-      asked.check(system, folder)
-    with lock.alone(folder):
-      asked.begin(folder, systems)
-      jobs = asked.jobs(folder, systems, range(block.seeds))
-      board = progress.Board(folder)
-      cores = sorted(os.sched_getaffinity(0))
-      places = [{_CORE: str(core)} for core in cores]
-      try:
-        worked = Runner(jobs, _command, board, places).work()
-      finally:
-        board.close()
-        collect(name, jobs, experiment)
-    if worked.signal:
-      return worked.signal
-  return ""
+      worked = Runner(jobs, command, board, places).work()
+    finally:
+      board.close()
+      _collect(jobs, experiment.results / name)
+  if worked.failed and not worked.signal:
+    failed = ", ".join(job.name for job in worked.failed)
+    raise InputError(f"these runs failed: {failed}. See {folder}/log.txt.")
+  return worked.signal
+
+
+def _collect(jobs: Sequence[asked.Job], folder: pathlib.Path) -> None:
+  """Copies the result files of finished runs."""
+  folder.mkdir(parents=True, exist_ok=True)
+  for job in jobs:
+    if job.finished:
+      name = f"{job.system.name}.seed_{job.seed}.json"
+      files.copy(job.result_file, folder / name)
+
+
+def _command(job: asked.Job, settings: Settings) -> list[str]:
+  return [
+    *(sys.executable, "-c", _CHILD, str(job.folder), job.system.name),
+    *(str(job.seed), json.dumps(dataclasses.asdict(settings))),
+  ]
 
 
 def child() -> None:
-  """Trains one run in a process of its own: FOLDER SYSTEM SEED."""
-
-  def work() -> None:
-    watch_parent()
-    logging.set_verbosity(logging.WARNING)
-    os.sched_setaffinity(0, {int(os.environ[_CORE])})
-    _lower_priority()
-    set_up_jax()
-    folder, system, seed = sys.argv[1:]
-    compare.one(folder, system, int(seed))
-
-  exits.guarded(work)
-
-
-def _lower_priority() -> None:
-  """Gives way to all other processes."""
+  """Trains one run in a process of its own: see `compare.child`."""
+  os.sched_setaffinity(0, {int(os.environ[_CORE])})
   os.nice(19)
   # Where Linux schedules by session, nice values count within a session only.
   group = pathlib.Path("/proc/self/autogroup")
   if group.exists():
     group.write_text("19")
+  compare.child()
 
 
-def _command(job: asked.Job) -> list[str]:
-  return [
-    *(sys.executable, "-c", _CHILD),
-    *(str(job.folder), job.system.name, str(job.seed)),
+def status(experiment: Experiment) -> str:
+  """Returns a table of the blocks, with spreads between seeds but no means."""
+  rows = [["block", "runs", "minutes a run", "validation flat from update"]]
+  rows[0] += [f"sd {metric}" for metric in METRICS]
+  for name, block in BLOCKS.items():
+    results = experiment.read_results(name)
+    row = [name, f"{len(results)}/{len(block.systems) * block.seeds}"]
+    if results:
+      row.append(f"{statistics.fmean(r.facts.minutes for r in results):.1f}")
+      row.append(", ".join(sorted({flat_from(r.curve) for r in results})))
+      row += [spread(results, metric) for metric in METRICS]
+    rows.append(row + [""] * (len(rows[0]) - len(row)))
+  return aligned(rows)
+
+
+def spread(results: Sequence[RunResult], metric: str) -> str:
+  """Standard deviation between seeds, pooled over the systems of a block.
+
+  Args:
+    results: Results of the block.
+    metric: Name of the metric; its mean over the test sets counts.
+  """
+  by_system = collections.defaultdict(list)
+  for result in results:
+    values = (test.measured(metric).value for test in result.tests.values())
+    by_system[result.system].append(statistics.fmean(values))
+  variances = [
+    statistics.variance(values)
+    for values in by_system.values()
+    if len(values) > 2
   ]
+  return f"{statistics.fmean(variances) ** 0.5:.3f}" if variances else ""
+
+
+def flat_from(curve: Sequence[Point]) -> str:
+  """Update from which validation stays within FLAT of its best; "-": never.
+
+  The last quarter of the run must lie after it.
+  """
+  key = "log_likelihood"
+  best = max(point.values[key] for point in curve)
+  for number, point in enumerate(curve):
+    values = [later.values[key] for later in curve[number:]]
+    if min(values) >= best - FLAT * abs(best):
+      last = curve[-1].step
+      return str(point.step) if point.step <= 0.75 * last else "-"
+  return "-"
+
+
+def _main(values: flags.FlagValues) -> None:
+  if not values.workdir:
+    raise InputError("--workdir is missing: name a folder for data and runs.")
+  experiment = Experiment(
+    pathlib.Path(values.workdir),
+    pathlib.Path(values.results),
+    pathlib.Path(values.raw_dir) if values.raw_dir else None,
+  )
+  if values.status:
+    print(status(experiment))
+    return
+  for name in values.blocks:
+    if name not in BLOCKS:
+      raise InputError(f"no block {name!r}. {did_you_mean(name, BLOCKS)}")
+  for name in values.blocks:
+    print(f"block {name}", flush=True)
+    if signal := run(name, experiment):
+      print(f"stopped ({signal}); the same command continues.")
+      return
+  print(status(experiment))
+
+
+if __name__ == "__main__":
+  flags.DEFINE_string("workdir", None, "Folder for prepared data and runs.")
+  flags.DEFINE_string("results", "results", "Folder for the result files.")
+  flags.DEFINE_string(
+    "raw_dir", "", "Folder with multi30k/, mafand/ and udpipe/."
+  )
+  list_flag("blocks", list(BLOCKS), "Blocks to run, in this order.")
+  flags.DEFINE_bool("status", False, "Print what is done, and run nothing.")
+  cli.main(_main)
