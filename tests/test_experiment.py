@@ -1,0 +1,212 @@
+"""The driver of the experiment: real runs of a small corpus, killed and resumed."""
+
+import dataclasses
+import itertools
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from benchmarks import experiment
+from benchmarks.experiment import BLOCKS, Block, Corpus, Experiment
+from jaxsyn.comparison import run_result
+from jaxsyn.comparison.results import Point
+from jaxsyn.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+CONFIG = """
+from jaxsyn.configs import quickstart
+
+def get_config(system="transformer"):
+  config = quickstart.get_config(system)
+  config.model.update(width=32)
+  config.model.transformer.update(
+    encoder_layers=1, decoder_layers=1, feed_forward=32
+  )
+  config.batch.update(tokens=1024, shapes=1)
+  config.decode.update(beam=2, max_length_factor=1.0, max_length_offset=4)
+  return config
+"""
+
+DRIVER = """
+import pathlib, sys
+from benchmarks import experiment
+from benchmarks.experiment import Block, Corpus, Experiment
+
+work, config = map(pathlib.Path, sys.argv[1:])
+experiment.CORPORA["tiny"] = Corpus(str(config), "raw")
+experiment.BLOCKS["E0"] = Block("tiny", 400, 1, ("transformer", "pascal"))
+experiment.run("E0", Experiment(work, work / "results"))
+"""
+
+
+@pytest.fixture(scope="module")
+def driven(tmp_path_factory, prepared, environment):
+  """The work folder of a block whose driver was killed once, then restarted."""
+  work = tmp_path_factory.mktemp("experiment")
+  config = work / "tiny.py"
+  config.write_text(CONFIG)
+  (work / "data").mkdir()
+  (work / "data" / "tiny").symlink_to(prepared)
+  command = [sys.executable, "-c", DRIVER, str(work), str(config)]
+  paths = {"PYTHONPATH": str(ROOT)}
+  options = {"env": environment | paths, "start_new_session": True}
+  first = subprocess.Popen(command, stdout=subprocess.DEVNULL, **options)
+  runs = work / "runs"
+  deadline = time.monotonic() + 120
+  while not [*runs.glob("*/*/*/checkpoints/*")]:
+    assert first.poll() is None and time.monotonic() < deadline
+    time.sleep(0.1)
+  os.kill(first.pid, signal.SIGKILL)
+  first.wait()
+  subprocess.run(command, check=True, timeout=300, **options)
+  return work
+
+
+def test_continues_after_sigkill_and_collects_results(driven):
+  log = next(driven.glob("runs/*/log.txt")).read_text()
+  results = Experiment(driven, driven / "results").read_results("E0")
+  assert sorted(r.name for r in results) == [
+    "pascal seed 0",
+    "transformer seed 0",
+  ]
+  assert "goes on from about step" in log
+  for result in results:
+    assert result.facts.step == 400
+    assert set(result.tests["test"].metrics) >= set(experiment.METRICS)
+
+
+def test_runs_have_one_core_at_the_lowest_priority():
+  code = "\n".join(
+    [
+      "import os, pathlib",
+      "from jaxsyn import compare",
+      "from benchmarks import experiment",
+      "compare.child = lambda: None",
+      "experiment.child()",
+      "print(len(os.sched_getaffinity(0)), os.nice(0))",
+      "group = pathlib.Path('/proc/self/autogroup')",
+      "print(group.read_text().split()[-1] if group.exists() else 19)",
+    ]
+  )
+  core = min(os.sched_getaffinity(0))
+  done = subprocess.run(
+    [sys.executable, "-c", code],
+    env=os.environ | {experiment._CORE: str(core), "PYTHONPATH": str(ROOT)},
+    start_new_session=True,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert done.stdout.split() == ["1", "19", "19"]
+
+
+@pytest.fixture
+def complete(driven, tmp_path):
+  """Result files of E0, E1a and E1b with scores that are known."""
+  template = run_result.read(next(driven.glob("results/E0/pascal*.json")))
+  scores = {"half_rate": -1.0, "neighbour_heads": -1.2, "rotary": -1.1}
+
+  def write(name, system, seed, score):
+    facts = dataclasses.replace(template.facts, best_score=score)
+    result = dataclasses.replace(
+      template, system=system, seed=seed, facts=facts
+    )
+    folder = tmp_path / "results" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    run_result.write(folder / f"{system}.seed_{seed}.json", result)
+
+  for name in ("E0", "E1a", "E1b"):
+    block = BLOCKS[name]
+    for text, seed in itertools.product(block.systems, range(block.seeds)):
+      system = text.partition("=")[0]
+      score = next(
+        (s for end, s in scores.items() if system.endswith(end)), -2.0
+      )
+      write(name, system, seed, score)
+  return Experiment(tmp_path, tmp_path / "results")
+
+
+def test_chooses_recipe_and_systems_by_validation(complete):
+  assert experiment.best_trial(complete) == "half_rate"
+  best = experiment.best_system
+  assert best(experiment.WITH_TREES, complete) == "neighbour_heads"
+  assert best(experiment.WITHOUT_TREES, complete) == "rotary"
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_all_systems_of_a_block_have_valid_configs(name, complete):
+  systems = experiment.systems_of(name, complete)
+  assert len({s.name for s in systems}) == len(BLOCKS[name].systems)
+  for system in systems:
+    train, corpus = system.config.train, BLOCKS[name].corpus
+    assert train.steps == BLOCKS[name].updates
+    assert (train.patience, train.minutes) == (0, 0.0)
+    rate = system.config.optimiser.learning_rate
+    if name != "E0" and corpus != "generated":
+      assert rate == 0.005
+    if "random_tree" in system.name:
+      assert type(system.config.data.tree).__name__ == "Random"
+
+
+def test_a_block_waits_for_the_blocks_that_it_depends_on(complete):
+  for file in (complete.results / "E1b").glob("*seed_7.json"):
+    file.unlink()
+  with pytest.raises(InputError, match="E1b, which has 28 of 32 results"):
+    experiment.systems_of("E5_hau", complete)
+
+
+def test_status_prints_spreads_and_no_means(complete):
+  text = experiment.status(complete)
+  lines = {line.split()[0]: line for line in text.splitlines()}
+  assert "64/64" in lines["E1a"] and "0/15" in lines["E4"]
+  # All runs have the same statistics, so they do not differ between seeds.
+  assert lines["E1a"].split()[-3:] == ["0.000"] * 3
+
+
+def test_spread_is_pooled_over_systems(driven):
+  """Two systems of three runs: variances 1 and 3 give sqrt(2)."""
+  template = run_result.read(next(driven.glob("results/E0/pascal*.json")))
+  test = template.tests["test"]
+  stored = test.metrics["log_likelihood"]
+
+  def run(system, value):
+    rows = np.tile([value, 1.0], (test.sentences, 1))
+    metrics = {
+      "log_likelihood": dataclasses.replace(
+        stored, sentences=run_result.PackedArray.of(rows)
+      )
+    }
+    tests = {"test": dataclasses.replace(test, metrics=metrics)}
+    return dataclasses.replace(template, system=system, tests=tests)
+
+  results = [run("a", v) for v in (-1.0, -2.0, -3.0)]
+  results += [run("b", v) for v in (-2.0, -2.0, -5.0)]
+  assert experiment.spread(results, "log_likelihood") == "1.414"
+  assert experiment.spread(results[:2], "log_likelihood") == ""
+
+
+def points(*values):
+  return [
+    Point(100 * i, 0.0, {"log_likelihood": value})
+    for i, value in enumerate(values, 1)
+  ]
+
+
+@pytest.mark.parametrize(
+  ("values", "update"),
+  [
+    # Within 0.5 % of -2.000 is above -2.010.
+    ((-4.0, -3.0, -2.011, -2.009, -2.005, -2.003, -2.001, -2.0), "400"),
+    ((-4.0, -3.0, -2.5, -2.3, -2.2, -2.1, -2.05, -2.0), "-"),
+    ((-4.0, -2.0, -2.0, -2.0, -2.0, -2.0, -2.0, -2.1), "-"),  # overfits
+  ],
+)
+def test_flat_from(values, update):
+  assert experiment.flat_from(points(*values)) == update
