@@ -57,16 +57,20 @@ def main(
   several: bool = False,
   word: str = "",
   words: bool = False,
+  instead: str = "",
 ) -> None:
   """Parses the flags, calls function(flags) and exits; see the module.
 
   Args:
     function: the command.
-    several, word, words: see `parse`.
+    several, word, words, instead: see `parse`.
   """
-  guarded(
-    lambda: function(parse(sys.argv, several=several, word=word, words=words))
-  )
+
+  def run() -> None:
+    how = {"several": several, "words": words}
+    function(parse(sys.argv, word=word, instead=instead, **how))
+
+  guarded(run)
 
 
 def overrides(values: flags.FlagValues) -> dict[str, Any]:
@@ -100,6 +104,7 @@ def parse(
   several: bool = False,
   word: str = "",
   words: bool = False,
+  instead: str = "",
 ) -> flags.FlagValues:
   """Parses flags, config file and overrides; every fault is an InputError.
 
@@ -109,14 +114,20 @@ def parse(
       looks itself whether the overrides do something: `check_chosen`.
     word: the flag whose value may stand alone, as FOLDER in "new FOLDER".
     words: it takes several: all that stand alone.
+    instead: Name of a flag that replaces --config where it is given.
   """
   values = flags.FLAGS
+  replaced = bool(instead) and any(
+    re.match(f"--?{instead}(=|$)", one) for one in argv
+  )
   for name, short in (("help", True), ("h", True), ("helpfull", False)):
     if f"--{name}" in argv or f"-{name}" in argv:
       app.usage(shorthelp=short, writeto_stdout=True)
       sys.exit(0)
   asked: list[str] = []
-  if "config" in values:
+  if instead and not replaced:
+    word = ""
+  if "config" in values and not replaced:
     asked = [
       word for word in argv if re.fullmatch(r"--?helpconfig(=.*)?", word)
     ]
@@ -138,7 +149,7 @@ def parse(
     raise InputError(f"unexpected argument {rest[0]!r} (--help: the flags).")
   if asked:
     _help_config(asked[0], values.config)
-  if "config" in values and not several:
+  if "config" in values and not several and not replaced:
     check_chosen([values.config], overrides(values))
   return values
 

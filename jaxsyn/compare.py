@@ -3,6 +3,10 @@
 jaxsyn compare --config multi30k_en_de \\
   --systems transformer,pascal,deps_san --seeds 3 --workdir runs/cmp
 
+Without data and checkpoints, from the files result.json of finished runs alone:
+
+jaxsyn compare --results runs/cmp results/other --workdir report
+
 The first system is the baseline. Run k of every system has config.seed = k and so
 the same batches in the same order. The same command goes on after an interruption,
 adds --systems and --seeds to what is there, and otherwise writes the report again:
@@ -44,13 +48,21 @@ from jaxsyn.comparison import (
   results,
   run_result,
 )
+from jaxsyn.comparison.inference import (
+  POOLED,
+  SEPARATE,
+  Inference,
+  check_family,
+  read_family,
+  read_margins,
+)
 from jaxsyn.comparison.runner import Runner, watch_parent
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.options import Data
 from jaxsyn.data.sentence import text
 from jaxsyn.data.store.prepared import PreparedSplit
-from jaxsyn.errors import InputError
+from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import MEASURED, At, Range, from_config
 from jaxsyn.options.flags import list_flag, number_flag
@@ -63,6 +75,7 @@ from jaxsyn.session import Session
 from jaxsyn.storage import files, lock
 from jaxsyn.training.mesh import set_up_jax
 
+BASELINE = "transformer"
 BUFFER = 1000  # sentences for each device, sorted by length together
 _CHILD = "from jaxsyn import compare; compare.child()"
 
@@ -86,6 +99,7 @@ def run(
   seeds: int = 3,
   *,
   settings: Settings | None = None,
+  inference: Inference | None = None,
   origin: results.Origin | None = None,
   processes: int = 1,
   devices: Sequence[str] = (),
@@ -98,6 +112,7 @@ def run(
     folder: of the comparison; made if it is not there.
     seeds: how many of each system, from 0.
     settings: how to score; None: BLEU and chrF.
+    inference: Family of tests, error variance, margins; None: defaults.
     origin: for the results, where the systems came from; None: from Python.
     processes: runs at a time on the same devices.
     devices: GPUs, as CUDA_VISIBLE_DEVICES names them: so many runs on each.
@@ -110,6 +125,8 @@ def run(
   if not systems or seeds < 1 or processes < 1:
     raise InputError("give at least one system, one seed and one process.")
   # What would be found out after days of training is found out here.
+  inference = inference or Inference()
+  check_family(inference.family, [system.name for system in systems])
   language = systems[0].config.data.target_language
   settings = (settings or Settings()).settled(language)
   folder = pathlib.Path(folder)
@@ -125,7 +142,7 @@ def run(
       if worked.signal:
         return Compared(worked.signal, None)
       board.say("scoring")
-      scores = _analyse(jobs, worked.failed, settings)
+      scores = _analyse(jobs, worked.failed, settings, inference)
       _write(folder, scores)
       if left_out := asked.others(folder, jobs):
         board.say(f"not in this report: {', '.join(left_out)}")
@@ -185,7 +202,10 @@ def one(
 
 
 def _analyse(
-  jobs: Sequence[asked.Job], failed: Mapping[asked.Job, str], settings: Settings
+  jobs: Sequence[asked.Job],
+  failed: Mapping[asked.Job, str],
+  settings: Settings,
+  inference: Inference,
 ) -> results.Comparison:
   """The comparison of all runs that finished, with examples."""
   measurer = measure.Measurer(settings)
@@ -195,8 +215,53 @@ def _analyse(
     settings,
     list(dict.fromkeys(job.system.name for job in jobs)),
     asked.failures(failed),
+    inference=inference,
   )
   return examples.add(found, runs, settings.metrics)
+
+
+def report_on(
+  paths: Sequence[str | pathlib.Path],
+  folder: str | pathlib.Path,
+  systems: Sequence[str] = (),
+  *,
+  settings: Settings | None = None,
+  inference: Inference | None = None,
+) -> results.Comparison:
+  """Writes the report of results alone, without data and checkpoints.
+
+  Args:
+    paths: Files result.json, or folders that are searched for them.
+    folder: Folder of the report.
+    systems: Systems to compare, the baseline first; none: all, with
+      `transformer` as the baseline.
+    settings: Metrics and tests. The tokenizer and the case are those of the
+      results.
+    inference: Family of tests, error variance, margins; None: defaults.
+
+  Raises:
+    InputError: A result is missing, corrupt, or differs from the others in test
+      sets, signatures or config.
+  """
+  runs = run_result.read_all([pathlib.Path(path) for path in paths])
+  names = list(dict.fromkeys(run.system for run in runs))
+  if not systems and BASELINE not in names:
+    raise InputError(
+      f"no result of {BASELINE}. Name the baseline first in --systems; the "
+      f"results have {', '.join(names)}."
+    )
+  for name in systems:
+    if name not in names:
+      raise InputError(f"no result of {name!r}. {did_you_mean(name, names)}")
+  chosen = systems or [BASELINE, *(n for n in names if n != BASELINE)]
+  found = analysis.of_runs(
+    *(runs, settings or Settings(), chosen),
+    inference=inference or Inference(),
+  )
+  folder = pathlib.Path(folder)
+  folder.mkdir(parents=True, exist_ok=True)
+  _write(folder, found)
+  return found
 
 
 def _write(folder: pathlib.Path, scores: results.Comparison) -> None:
@@ -289,6 +354,9 @@ def _main(values: flags.FlagValues) -> None:
   if not values.workdir:
     raise InputError("--workdir is missing: name a folder for all runs.")
   exits.check_target(values.workdir, "--workdir", folder=True)
+  if values.results:
+    _report_on(values)
+    return
   logging.set_verbosity(logging.WARNING)
   systems, ablation = named_systems.read(values)
   origin = results.Origin(
@@ -301,6 +369,7 @@ def _main(values: flags.FlagValues) -> None:
     values.workdir,
     values.seeds,
     settings=of_flags(values),
+    inference=_inference(values),
     origin=origin,
     processes=values.processes,
     devices=values.devices,
@@ -319,9 +388,43 @@ def _main(values: flags.FlagValues) -> None:
     )
 
 
+def _inference(values: flags.FlagValues) -> Inference:
+  return Inference(
+    family=read_family(values.family),
+    variance=values.variance,
+    margins=read_margins(values.margin, values.metrics),
+  )
+
+
+def _report_on(values: flags.FlagValues) -> None:
+  """The command with --results."""
+  for name in ("config", "variant", "table", "tokenizer", "lowercase"):
+    if values[name].present:
+      raise InputError(
+        f"--{name} does nothing with --results, which have been trained and "
+        "measured. Leave one out."
+      )
+  found = report_on(
+    *(values.results, values.workdir, values.systems),
+    settings=of_flags(values),
+    inference=_inference(values),
+  )
+  print(report.as_text(found))
+  print(f"wrote {values.workdir}/report.html, and .json, .md, .tex")
+
+
 def define_flags() -> None:
   """Those of the command."""
   cli.config_flag()
+  list_flag(
+    "results",
+    [],
+    "Results of finished runs instead of --config: files result.json, or "
+    "folders that are searched for them. Nothing is trained; the report in "
+    "--workdir is computed from these files alone. Several follow each other: "
+    "--results runs/a runs/b. The baseline is the first of --systems, or "
+    "transformer.",
+  )
   named_systems.define_flags()
   number_flag(
     "seeds",
@@ -331,6 +434,29 @@ def define_flags() -> None:
   )
   flags.DEFINE_string("workdir", None, "Folder of the comparison.")
   settings_flags(Settings(), without=["seed"])
+  list_flag(
+    "family",
+    [],
+    "Pairs of systems whose tests are Holm-corrected together, as in "
+    "pascal:transformer,pascal:pascal_random_tree, under the first metric on the "
+    "mean of the test sets. Unless given: each system with the baseline and "
+    "with its controls.",
+  )
+  flags.DEFINE_enum(
+    "variance",
+    Inference.variance,
+    [SEPARATE, POOLED],
+    "Variance between seeds: estimated for each pair of systems, or from one "
+    "linear model of all systems, which needs fewer seeds and assumes that all "
+    "systems vary equally.",
+  )
+  list_flag(
+    "margin",
+    [],
+    "Margin of equivalence in points: of the first metric, or by metric, as in "
+    "bleu=0.5,chrf=0.5. Systems are called equivalent where two one-sided tests "
+    "find their difference within it. Unless given, equivalence is not tested.",
+  )
   number_flag(
     "processes",
     1,
@@ -347,4 +473,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
   define_flags()
-  cli.main(_main, several=True)
+  cli.main(_main, several=True, word="results", words=True, instead="results")

@@ -6,6 +6,7 @@ Letters: J resample; L run.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -15,14 +16,28 @@ import numpy as np
 import jaxsyn
 from jaxsyn.comparison import results
 from jaxsyn.comparison.controls import control_of, controls, pairs
-from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
+from jaxsyn.comparison.hierarchical import (
+  Hierarchical,
+  hierarchical,
+  with_verdict,
+)
+from jaxsyn.comparison.inference import (
+  DEFAULT,
+  POOLED,
+  ErrorVariance,
+  Inference,
+  check_family,
+  error_variance,
+  holm,
+)
 from jaxsyn.comparison.run_result import RunResult, TestStatistics
 from jaxsyn.config import Config
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat, neutral
 from jaxsyn.scoring import buckets, significance
+from jaxsyn.scoring.metrics import larger_is_better
 from jaxsyn.scoring.scorers import Scored, mean_of_sets
-from jaxsyn.scoring.settings import Settings
+from jaxsyn.scoring.settings import SCORED, Settings
 
 MEAN = "mean of test sets"
 
@@ -35,6 +50,8 @@ def of_runs(
   settings: Settings,
   systems: Sequence[str],
   failed: Sequence[results.Failed] = (),
+  *,
+  inference: Inference = DEFAULT,
 ) -> results.Comparison:
   """Compares runs.
 
@@ -44,6 +61,7 @@ def of_runs(
     systems: Systems to compare, the baseline first; runs of others are left
       out.
     failed: Runs that did not finish.
+    inference: Family of tests, error variance, margins.
 
   Raises:
     InputError: No run of the baseline; runs with other test sets, signatures
@@ -67,6 +85,9 @@ def of_runs(
     for name in present
   }
   asked = pairs(configs, first.system)
+  check_family(inference.family, list(present))
+  family = inference.family or tuple(asked)
+  asked = list(dict.fromkeys([*asked, *family]))
   by_split: dict[str, Scored] = {
     split: _scored(runs, split, settings.metrics) for split in first.tests
   }
@@ -76,25 +97,33 @@ def of_runs(
   }
   if len(by_split) > 1:
     by_split[MEAN] = _mean_of_splits([*by_split.values()])
-  splits = tuple(
-    _test_set(name, scored, asked, tables.get(name, ()), settings=settings)
+  splits = [
+    _test_set(
+      *(name, scored, asked, tables.get(name, ())),
+      settings=settings,
+      inference=inference,
+    )
     for name, scored in by_split.items()
-  )
+  ]
+  metrics = tuple(splits[0].signatures)
+  splits[-1] = _decided(splits[-1], family, metrics[0])
   return results.Comparison(
     format=results.FORMAT,
     made=max(run.finished for run in runs),
     version=jaxsyn.__version__,
     baseline=first.system,
     seeds=tuple(dict.fromkeys(run.seed for run in runs)),
-    metrics=tuple(splits[0].signatures),
+    metrics=metrics,
     samples=settings.draws.resamples,
+    family=family,
+    variance=inference.variance,
     systems=tuple(
       _system(next(run for run in runs if run.system == name), configs)
       for name in present
     ),
     runs=tuple(_run(run, by_split) for run in runs),
     failed=tuple(failed),
-    splits=splits,
+    splits=tuple(splits),
     **vars(first.origin),
   )
 
@@ -209,20 +238,25 @@ def _test_set(
   tables: Sequence[buckets.Buckets],
   *,
   settings: Settings,
+  inference: Inference,
 ) -> results.TestSet:
   """Everything about one test set, except for examples."""
+  drawn = resampled(scored, settings.draws)
   first = next(iter(next(iter(scored.values())).values()))
   return results.TestSet(
     name=name,
     sentences=first[0].scorer.sentences,
     signatures={m.scorer.name: m.scorer.signature() for m in first},
     scores=summaries(scored),
-    over_sentences=over_sentences(scored, asked, settings),
-    over_seeds=over_seeds(scored, asked, settings.draws),
+    over_sentences=over_sentences(scored, asked, settings, drawn),
+    over_seeds=over_seeds(scored, asked, settings.draws, inference, drawn),
+    errors=error_variances(scored, inference),
     buckets=tuple(
       bucket
       for table in tables
-      for bucket in in_buckets(table, scored, asked, draws=settings.draws)
+      for bucket in in_buckets(
+        *(table, scored, asked), draws=settings.draws, inference=inference
+      )
     ),
     example_metric="",
     examples=(),
@@ -249,42 +283,113 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
 
 
 def over_sentences(
-  scored: Scored, asked: Sequence[tuple[str, str]], settings: Settings
+  scored: Scored,
+  asked: Sequence[tuple[str, str]],
+  settings: Settings,
+  drawn: Sequence[np.ndarray] | None = None,
 ) -> tuple[results.OneSeed, ...]:
-  """Each run against the other system's run of the same seed."""
-  own = [(system, other) for system, other, _ in _together(scored, asked)]
-  differences = significance.differences(
-    scored, own, tests=settings.tests, draws=settings.draws
-  )
-  return tuple(results.OneSeed(*one) for one in differences)
+  """Each run against the other system's run of the same seed.
+
+  Args:
+    scored: Translations.
+    asked: Systems and what each is compared with.
+    settings: How to test.
+    drawn: Of `resampled`, where it is known.
+  """
+  drawn = resampled(scored, settings.draws) if drawn is None else drawn
+  row = {run: number for number, run in enumerate(_runs(scored))}
+  singles = []
+  for system, other, seeds in _together(scored, asked):
+    for seed in seeds:
+      pairs = zip(drawn, scored[system][seed], scored[other][seed])
+      for score_LJ, one, base in pairs:
+        difference = significance.difference(
+          *((system, other), one, base),
+          tests=settings.tests,
+          draws=settings.draws,
+          resampled=score_LJ[[row[other, seed], row[system, seed]]],
+        )
+        singles.append(results.OneSeed(seed, difference))
+  return tuple(singles)
+
+
+def resampled(scored: Scored, draws: significance.Draws) -> list[np.ndarray]:
+  """Returns score_LJ of all runs on resampled test sets, under each metric.
+
+  The resamples are the same for all runs, so that all differences are paired.
+  """
+  measured = (scored[system][seed] for system, seed in _runs(scored))
+  return [significance.bootstrap(runs, draws) for runs in zip(*measured)]
 
 
 def over_seeds(
-  scored: Scored, asked: Sequence[tuple[str, str]], draws: significance.Draws
+  scored: Scored,
+  asked: Sequence[tuple[str, str]],
+  draws: significance.Draws,
+  inference: Inference = DEFAULT,
+  drawn: Sequence[np.ndarray] | None = None,
 ) -> tuple[Hierarchical, ...]:
-  """Each pair of systems, over seeds and sentences."""
-  runs = [(system, seed) for system in scored for seed in scored[system]]
+  """Each pair of systems, over seeds and sentences.
+
+  Args:
+    scored: Translations.
+    asked: Systems and what each is compared with.
+    draws: How to resample.
+    inference: Error variance and margins.
+    drawn: Of `resampled`, where it is known.
+  """
+  drawn = resampled(scored, draws) if drawn is None else drawn
+  runs = _runs(scored)
+  row = {run: number for number, run in enumerate(runs)}
+  errors = error_variances(scored, inference)
   differences = []
-  for systems in zip(*(scored[system][seed] for system, seed in runs)):
-    # The same resamples for all runs, so that all differences are paired.
-    drawn = significance.bootstrap(systems, draws)
-    row = {run: number for number, run in enumerate(runs)}
+  for column, score_LJ in enumerate(drawn):
+    value_L = np.array(
+      [scored[name][seed][column].value for name, seed in runs]
+    )
+    scorer = scored[runs[0][0]][runs[0][1]][column].scorer
+    margin = inference.margins.get(SCORED.name_of(scorer.metric))
+    error = next((e for e in errors if e.metric == scorer.name), None)
     for system, other, seeds in _together(scored, asked):
       ours, theirs = (
         [row[name, seed] for seed in seeds] for name in (system, other)
       )
-      real = [systems[a].value - systems[b].value for a, b in zip(ours, theirs)]
       differences.append(
         hierarchical(
           (system, other),
-          systems[0].scorer.name,
+          scorer.name,
           seeds,
-          difference_Y=np.array(real),
-          difference_YJ=drawn[ours] - drawn[theirs],
+          difference_Y=value_L[ours] - value_L[theirs],
+          difference_YJ=score_LJ[ours] - score_LJ[theirs],
           seed=draws.seed,
+          pooled=(error.sd**2, error.degrees) if error else None,
+          margin=margin,
         )
       )
-  return tuple(differences)
+  return tuple(
+    with_verdict(d, None, larger_is_better=larger_is_better(d.metric))
+    for d in differences
+  )
+
+
+def error_variances(
+  scored: Scored, inference: Inference
+) -> tuple[ErrorVariance, ...]:
+  """Error variance of each metric; () where it is not pooled."""
+  if inference.variance != POOLED:
+    return ()
+  first = next(iter(next(iter(scored.values())).values()))
+  found = [
+    error_variance(
+      measured.scorer.name,
+      {
+        system: {seed: one[column].value for seed, one in by_seed.items()}
+        for system, by_seed in scored.items()
+      },
+    )
+    for column, measured in enumerate(first)
+  ]
+  return tuple(error for error in found if error)
 
 
 def in_buckets(
@@ -293,18 +398,44 @@ def in_buckets(
   asked: Sequence[tuple[str, str]],
   *,
   draws: significance.Draws,
+  inference: Inference = DEFAULT,
 ) -> list[results.BucketOfRuns]:
   """Scores and differences of the sentences of each bucket."""
   return [
     results.BucketOfRuns(
       **vars(bucket),
       scores=summaries(part),
-      differences=over_seeds(part, asked, draws)
+      differences=over_seeds(part, asked, draws, inference)
       if bucket.count >= buckets.FEWEST
       else (),
     )
     for bucket, part in buckets.parts(table, scored)
   ]
+
+
+def _decided(
+  split: results.TestSet, family: Collection[tuple[str, ...]], metric: str
+) -> results.TestSet:
+  """A test set with Holm-adjusted p-values of a family under a metric."""
+  chosen = [
+    number
+    for number, d in enumerate(split.over_seeds)
+    if d.metric == metric
+    and (d.system, d.baseline) in family
+    and d.p is not None
+  ]
+  differences = list(split.over_seeds)
+  adjusted = holm([differences[number].p or 0.0 for number in chosen])
+  for number, p in zip(chosen, adjusted):
+    differences[number] = with_verdict(
+      differences[number], p, larger_is_better=larger_is_better(metric)
+    )
+  return dataclasses.replace(split, over_seeds=tuple(differences))
+
+
+def _runs(scored: Scored) -> list[tuple[str, int]]:
+  """System and seed of each run, in the order of `resampled`."""
+  return [(system, seed) for system in scored for seed in scored[system]]
 
 
 def _together(scored: Scored, asked: Sequence[tuple[str, str]]) -> list[Pair]:

@@ -30,6 +30,15 @@ bootstrap", counts it twice too). V is never below either of the first two.
 Then Student's t with Satterthwaite's degrees of freedom, V² (K - 1) / V_seed²:
 K - 1 where seeds matter most, many where sentences do.
 
+With an error variance s2 that is pooled over all systems
+(`jaxsyn.comparison.inference`), V_seed is 2 s2 / K, and its degrees of freedom
+take the place of K - 1.
+
+Equivalence within a margin m is tested by two one-sided tests (Schuirmann 1987):
+the difference is below m, and above -m, each with the same V and degrees of
+freedom; the larger p-value counts. It is below 0.05 where the 90 % interval lies
+within (-m, m).
+
 Letters: Y seed of a run; J resample.
 """
 
@@ -40,6 +49,7 @@ import math
 
 import numpy as np
 
+from jaxsyn.comparison.inference import LEVEL
 from jaxsyn.scoring.significance import SAME, SEED, interval_of, share
 from jaxsyn.shapes import agree
 
@@ -74,6 +84,13 @@ class Hierarchical:
     seeds: those that both systems have.
     low, high: 95 % interval, corrected for few seeds; None of a single seed.
     p: two-sided, corrected for few seeds; None of a single seed.
+    adjusted_p: Holm-adjusted p-value; None outside the family of tests.
+    margin: Margin of equivalence, in points; None without.
+    equivalence_p: p-value of the two one-sided tests of equivalence; None
+      without a margin or of a single seed.
+    equivalence_low, equivalence_high: 90 % interval.
+    verdict: "better", "worse" (p < 0.05, adjusted in the family), "equivalent"
+      (equivalence_p < 0.05) or "undecided"; "" of a single seed.
     seed_sd, sentence_sd: square roots of V_seed and V_sentence, see the module:
       what the value may move by with other seeds, and with other sentences.
     degrees: of freedom of p and the interval; None of a single seed.
@@ -93,6 +110,17 @@ class Hierarchical:
   sentence_sd: float
   degrees: float | None = None
   bootstrap: Bootstrap | None = None
+  adjusted_p: float | None = None
+  margin: float | None = None
+  equivalence_p: float | None = None
+  equivalence_low: float | None = None
+  equivalence_high: float | None = None
+  verdict: str = ""
+
+  @property
+  def decisive_p(self) -> float | None:
+    """The Holm-adjusted p-value in the family, the raw one outside."""
+    return self.p if self.adjusted_p is None else self.adjusted_p
 
 
 def hierarchical(
@@ -103,6 +131,8 @@ def hierarchical(
   difference_Y: np.ndarray,
   difference_YJ: np.ndarray,
   seed: int = SEED,
+  pooled: tuple[float, float] | None = None,
+  margin: float | None = None,
 ) -> Hierarchical:
   """Compares two systems over seeds and sentences.
 
@@ -114,6 +144,9 @@ def hierarchical(
     difference_YJ: the same on resamples of its sentences; a column is one
       resample, drawn for all seeds alike.
     seed: of the draws of seeds.
+    pooled: Variance of the error of one run, and its degrees of freedom; None:
+      from the differences of these two systems.
+    margin: Margin of equivalence, in points; None: not tested.
   """
   agree(difference_Y=difference_Y, difference_YJ=difference_YJ)
   count, samples = difference_YJ.shape
@@ -127,10 +160,13 @@ def hierarchical(
     by_seed=tuple(map(float, difference_Y)),
     seeds=tuple(seeds),
     sentence_sd=math.sqrt(of_sentences),
+    margin=margin,
   )
   if count == 1:
     return difference
-  of_seeds = float(difference_Y.var(ddof=1)) / count
+  of_seeds, seed_degrees = float(difference_Y.var(ddof=1)) / count, count - 1.0
+  if pooled:
+    of_seeds, seed_degrees = 2 * pooled[0] / count, pooled[1]
   apart_YJ = difference_YJ - difference_YJ.mean(axis=0)
   # Between K seeds is (K - 1)/K of what each of them varies by, so the sum over
   # K is (K - 1) times that.
@@ -138,8 +174,18 @@ def hierarchical(
   variance = max(of_seeds + of_sentences - of_both, of_seeds, of_sentences)
   degrees = _MANY
   if of_seeds > variance / math.sqrt(_MANY):
-    degrees = (count - 1) * (variance / of_seeds) ** 2
+    degrees = seed_degrees * (variance / of_seeds) ** 2
   low, high, p = _student(value, variance, degrees)
+  if margin is not None:
+    same_p, same_low, same_high = _equivalence(
+      value, variance, degrees, margin=margin
+    )
+    difference = dataclasses.replace(
+      difference,
+      equivalence_p=same_p,
+      equivalence_low=same_low,
+      equivalence_high=same_high,
+    )
   drawn_J = draw(difference_YJ, seed)
   hits_J = abs(drawn_J - drawn_J.mean()) >= abs(value) - SAME
   return dataclasses.replace(
@@ -159,6 +205,48 @@ def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
   random = np.random.default_rng([seed, count])
   drawn_JY = random.integers(count, size=(samples, count))
   return difference_YJ[drawn_JY.T, np.arange(samples)].mean(axis=0)
+
+
+def with_verdict(
+  difference: Hierarchical,
+  adjusted_p: float | None,
+  *,
+  larger_is_better: bool,
+) -> Hierarchical:
+  """Returns a difference with its adjusted p-value and its verdict.
+
+  Args:
+    difference: Difference of two systems.
+    adjusted_p: Holm-adjusted p-value; None outside the family.
+    larger_is_better: Whether a larger score is better.
+  """
+  difference = dataclasses.replace(difference, adjusted_p=adjusted_p)
+  p, same_p = difference.decisive_p, difference.equivalence_p
+  if p is None:
+    verdict = ""
+  elif p < LEVEL:
+    better = (difference.value > 0) == larger_is_better
+    verdict = "better" if better else "worse"
+  elif same_p is not None and same_p < LEVEL:
+    verdict = "equivalent"
+  else:
+    verdict = "undecided"
+  return dataclasses.replace(difference, verdict=verdict)
+
+
+def _equivalence(
+  value: float, variance: float, degrees: float, *, margin: float
+) -> tuple[float, float, float]:
+  """p-value and 90 % interval of two one-sided tests."""
+  from scipy import stats  # takes long to load
+
+  sd = math.sqrt(variance)
+  reach = float(stats.t.ppf(1 - LEVEL, degrees)) * sd
+  if sd <= SAME:
+    p = 0.0 if abs(value) < margin else 1.0
+  else:
+    p = float(stats.t.sf((margin - abs(value)) / sd, degrees))
+  return p, value - reach, value + reach
 
 
 def _student(

@@ -83,11 +83,16 @@ def html(results: Comparison, folder: pathlib.Path) -> str:
     of_runs=report.OF_RUNS,
     differences=_differences(results),
     curves=_curves(results),
-    facts=[(split, _facts(results, split)) for split in results.splits],
+    facts=[
+      (split, _facts(results, split))
+      for split in results.splits
+      if split.buckets
+    ],
     looked=_looked(results, folder),
     examples=[
       (split, [(e, _marked(results, e)) for e in split.examples])
       for split in results.splits
+      if split.examples
     ],
     config=json.dumps(
       results.system(results.baseline).config, indent=1, ensure_ascii=False

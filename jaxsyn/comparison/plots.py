@@ -40,13 +40,14 @@ def differences(
 
   A point is the mean over seeds, small ones are the seeds, a bar is the 95 %
   interval over seeds and sentences; of a single seed over sentences alone.
-  What is different at p < .05 over both is blue.
+  A difference with p < .05, Holm-adjusted in the family, is blue.
 
   Returns: None where there is nothing to compare.
   """
   rows = []
   for system, _ in results.ordered():
-    for other in (results.baseline, *system.controls):
+    others = [b for a, b in results.family if a == system.name]
+    for other in dict.fromkeys((results.baseline, *system.controls, *others)):
       if row := find(split.over_seeds, system.name, metric, baseline=other):
         rows.append(row)
   if not rows:
@@ -61,7 +62,8 @@ def differences(
     # Of one seed the interval is over sentences, and no p: that of two models
     # is none of two systems.
     span = split.with_interval(row)
-    colour = BLUE if row.p is not None and row.p < SURE else GREY
+    p = row.decisive_p
+    colour = BLUE if p is not None and p < SURE else GREY
     if span.low is not None and span.high is not None:
       ends = [span.low, span.high]
       axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")

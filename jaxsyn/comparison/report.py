@@ -67,7 +67,7 @@ def markdown(results: Comparison) -> str:
   parts += map(_plain, tables.notes(results) + tables.conclusions(results))
   parts += ["## Differences", _table(tables.differences(results))]
   parts.append(_plain(of_differences(results)))
-  for split in results.splits:
+  for split in (split for split in results.splits if split.buckets):
     metric = heading(results.metrics[0])
     title = f"{split.name} by length and tree, {metric}"
     parts.append(f"## {_plain(title)}")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxsyn.comparison.hierarchical import Hierarchical
+from jaxsyn.comparison.inference import ErrorVariance
 from jaxsyn.errors import InputError
 from jaxsyn.options import MEASURED, At, from_config
 from jaxsyn.scoring.results import Bucket, Difference, Score
@@ -216,7 +217,9 @@ class TestSet:
     signatures: metric -> signature.
     scores: of all systems.
     over_sentences: against the baseline and own controls, seed by seed.
-    over_seeds: the same over seeds and sentences.
+    over_seeds: the same over seeds and sentences, and the pairs of the family.
+    errors: Error variances of the linear models, by metric; () where the
+      variance is not pooled.
     buckets: by length and tree of the source.
     example_metric: what `examples` are chosen by and scored with; "" without
       examples.
@@ -230,6 +233,7 @@ class TestSet:
   scores: tuple[Summary, ...]
   over_sentences: tuple[OneSeed, ...]
   over_seeds: tuple[Hierarchical, ...]
+  errors: tuple[ErrorVariance, ...]
   buckets: tuple[BucketOfRuns, ...]
   example_metric: str
   examples: tuple[Example, ...]
@@ -284,6 +288,9 @@ class Comparison:
     seeds: of the finished runs.
     metrics: in the order asked for, as printed.
     samples: resamples of each test.
+    family: Pairs of systems whose tests are corrected together, under the first
+      metric on the last of `splits` (the mean, where there are several).
+    variance: "pooled" or "separate", see `jaxsyn.comparison.inference`.
     systems, runs, failed: in the order asked for.
     splits: the test splits.
   """
@@ -297,6 +304,8 @@ class Comparison:
   seeds: tuple[int, ...]
   metrics: tuple[str, ...]
   samples: int
+  family: tuple[tuple[str, ...], ...]
+  variance: str
   systems: tuple[Entry, ...]
   runs: tuple[SeedRun, ...]
   failed: tuple[Failed, ...]
@@ -305,6 +314,11 @@ class Comparison:
 
   def system(self, name: str) -> Entry:
     return next(s for s in self.systems if s.name == name)
+
+  @property
+  def primary(self) -> TestSet:
+    """The test set of the family: the mean over several, or the only one."""
+    return self.splits[-1]
 
   def ordered(self) -> list[tuple[Entry, bool]]:
     """The systems, each with its controls below it and, as True says, set in."""

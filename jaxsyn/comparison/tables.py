@@ -2,19 +2,21 @@
 
 All from `jaxsyn.comparison.results.Comparison` alone. Scores are mean ± standard
 deviation over seeds; the best mean of a column is marked as such; daggers stand
-for the p-value over seeds and sentences.
+for the Holm-adjusted p-value over seeds and sentences.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from jaxsyn.comparison.hierarchical import Hierarchical
+from jaxsyn.comparison.inference import ErrorVariance
 from jaxsyn.comparison.results import Comparison, Summary, TestSet, find
 from jaxsyn.options import flat
-from jaxsyn.scoring.metrics import heading, larger_is_better
+from jaxsyn.scoring.metrics import decimals, heading, larger_is_better
 from jaxsyn.scoring.tables import Rows, interval
 
 # p-values below -> mark, the smallest first.
@@ -74,7 +76,7 @@ def lines(results: Comparison) -> list[Line]:
       given = system.name, metric
       score = find(split.scores, *given)
       difference = find(split.over_seeds, *given, baseline=results.baseline)
-      is_best = score is not None and f"{score.mean:.2f}" == best
+      is_best = score is not None and points(score.mean, metric) == best
       cells.append(ScoreCell(mean(score) + mark(difference), is_best))
     for task in _tasks(results):
       value = system.published.get(task)
@@ -87,14 +89,22 @@ def lines(results: Comparison) -> list[Line]:
 def mean(summary: Summary | None) -> str:
   if summary is None:
     return ""
-  spread = "" if summary.sd is None else f" ± {summary.sd:.2f}"
-  return f"{summary.mean:.2f}{spread}"
+  metric = summary.metric
+  spread = "" if summary.sd is None else f" ± {points(summary.sd, metric)}"
+  return f"{points(summary.mean, metric)}{spread}"
+
+
+def points(value: float | None, metric: str, sign: str = "") -> str:
+  """Returns a figure of a metric with its decimals; "" for None."""
+  return "" if value is None else f"{value:{sign}.{decimals(metric)}f}"
 
 
 def mark(difference: Hierarchical | None) -> str:
-  if difference is None or difference.p is None:
+  """Returns the mark of the Holm-adjusted p-value; "" outside the family."""
+  if difference is None or difference.adjusted_p is None:
     return ""
-  return next((sign for limit, sign in MARKS if difference.p < limit), "")
+  p = difference.adjusted_p
+  return next((sign for limit, sign in MARKS if p < limit), "")
 
 
 def p_value(p: float | None) -> str:
@@ -113,11 +123,13 @@ def notes(results: Comparison, *, bold: bool = True) -> list[str]:
   if len(results.seeds) > 1:
     (low, hard), (high, soft) = MARKS
     texts.append(
-      f"Mean ± standard deviation over seeds. {soft} p < {high}, {hard} p < "
-      f"{low} against {results.baseline}, over seeds and sentences "
-      f"(hierarchical bootstrap, {results.samples} resamples, corrected for "
-      "few seeds)."
+      f"Mean ± standard deviation over {_seed_counts(results)} seeds. {soft} "
+      f"p < {high}, {hard} p < {low} against {results.baseline}, over seeds and "
+      f"sentences (hierarchical bootstrap, {results.samples} resamples, "
+      f"corrected for few seeds), Holm-adjusted in the family of "
+      f"{_family(results)}. Other figures have no mark."
     )
+    texts += map(_error_variance, results.primary.errors)
     if len(results.seeds) == 2:
       texts.append(
         "Two seeds are too few for a claim: p comes out too small, so that "
@@ -137,6 +149,7 @@ def notes(results: Comparison, *, bold: bool = True) -> list[str]:
   if results.failed:
     names = ", ".join(f"{f.system} seed {f.seed}" for f in results.failed)
     texts.append(f"Did not come to their end: {names}.")
+  texts += _commits(results)
   for run in results.runs:
     texts += (
       f"{run.system} seed {run.seed}: {note}" for note in run.facts.notes
@@ -150,47 +163,108 @@ def notes(results: Comparison, *, bold: bool = True) -> list[str]:
   return texts
 
 
+def family_tests(results: Comparison) -> list[Hierarchical]:
+  """Returns the tests of the family, in the order of its pairs."""
+  found = {
+    (d.system, d.baseline): d
+    for d in results.primary.over_seeds
+    if d.adjusted_p is not None
+  }
+  return [
+    found[pair[0], pair[1]]
+    for pair in results.family
+    if (pair[0], pair[1]) in found
+  ]
+
+
 def conclusions(results: Comparison) -> list[str]:
-  """What the figures say, a sentence a split, of the first metric."""
-  metric = results.metrics[0]
+  """Returns a sentence for each verdict that occurs in the family."""
+  tests = family_tests(results)
+  metric, where = results.metrics[0], results.primary.name
   texts = []
-  for split in results.splits:
-    tested = [
-      (d, d.p)
-      for d in split.over_seeds
-      if (d.metric, d.baseline) == (metric, results.baseline)
-      and d.p is not None
-    ]
-    if not tested:
+  for verdict, meaning in (
+    ("better", f"better (Holm-adjusted p < {SURE})"),
+    ("worse", f"worse (Holm-adjusted p < {SURE})"),
+    ("equivalent", "equivalent within the margin"),
+    ("undecided", "undecided: no significant difference"),
+  ):
+    chosen = [d for d in tests if d.verdict == verdict]
+    if not chosen:
       continue
-    apart = [(d, p) for d, p in tested if p < SURE]
-    apart.sort(key=lambda pair: pair[0].value, reverse=True)
-    text = (
-      f"{split.name}, {metric}: {len(apart)} of {len(tested)} "
-      f"{'system differs' if len(tested) == 1 else 'systems differ'} from "
-      f"{results.baseline} at p < {SURE}"
+    if verdict == "equivalent":
+      meaning = f"{verdicts(chosen[0])} (p < {SURE})"
+    if verdict == "undecided" and chosen[0].margin is not None:
+      meaning += ", and equivalence is not shown"
+    pairs = "; ".join(
+      f"{d.system} against {d.baseline} {points(d.value, metric, '+')} "
+      f"({points(d.low, metric, '+')} to {points(d.high, metric, '+')})"
+      for d in sorted(chosen, key=lambda d: -d.value)
     )
-    if apart:
-      text += ": " + ", ".join(
-        f"{d.system} {d.value:+.2f} ({d.low:+.2f} to {d.high:+.2f})"
-        for d, _ in apart
-      )
-    text += "."
-    if (number := len(tested)) > 1:
-      counting = [d.system for d, p in apart if p < SURE / number]
-      text += (
-        f" So many tests find {SURE * number:.2g} by chance where nothing "
-        f"differs; after Bonferroni p < {SURE / number:.2g} counts: "
-        f"{', '.join(counting) or 'none'}."
-      )
-    texts.append(text)
+    texts.append(
+      f"{metric}, {where}: {len(chosen)} of {len(tests)} "
+      f"{'pair is' if len(tests) == 1 else 'pairs are'} {meaning}: {pairs}."
+    )
   return texts
+
+
+def verdicts(difference: Hierarchical) -> str:
+  """Returns the verdict in words, with the margin of equivalence."""
+  if difference.verdict != "equivalent" or difference.margin is None:
+    return difference.verdict
+  return f"equivalent within ±{difference.margin:g}"
+
+
+def _family(results: Comparison) -> str:
+  """The family in words: how many tests, under which metric, on which set."""
+  number = len(family_tests(results))
+  return (
+    f"{number} {'test' if number == 1 else 'tests'} ({results.metrics[0]}, "
+    f"{results.primary.name})"
+  )
+
+
+def _seed_counts(results: Comparison) -> str:
+  """Numbers of seeds of the systems, as in "3" or "2 to 3"."""
+  counts = sorted({len(s.values) for s in results.primary.scores})
+  return " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
+
+
+def _error_variance(error: ErrorVariance) -> str:
+  text = (
+    f"{error.metric}: standard deviation of the error of a run, pooled over "
+    f"{error.systems} systems: {points(error.sd, error.metric)} "
+    f"({error.degrees} degrees of freedom); the largest of a single system: "
+    f"{points(error.largest_sd, error.metric)} ({error.largest})."
+  )
+  if error.p is not None and error.p < SURE:
+    text += (
+      f" It is significantly larger than that of the others (p = "
+      f"{p_value(error.p)}): tests with {error.largest} are too liberal, others "
+      "too conservative. Use --variance separate."
+    )
+  return text
+
+
+def _commits(results: Comparison) -> list[str]:
+  """A note where runs were trained with several versions of the code."""
+  counts = collections.Counter(
+    f"{run.version} ({run.commit or 'no commit'})" for run in results.runs
+  )
+  if len(counts) == 1:
+    return []
+  told = ", ".join(f"{name}: {n} runs" for name, n in counts.items())
+  return [f"The runs were made by several versions of the code: {told}."]
 
 
 def differences(results: Comparison) -> Rows:
   """Every pair that was tested, over seeds and sentences, and seed by seed."""
   rows = [["split", "metric", "system", "against", "difference"]]
-  rows[0] += ["95 % interval", "p", "degrees of freedom", "sd from seeds"]
+  rows[0] += ["95 % interval", "p", "Holm-adjusted p", "verdict"]
+  if with_margin := any(
+    d.margin is not None for split in results.splits for d in split.over_seeds
+  ):
+    rows[0] += ["p of equivalence", "90 % interval"]
+  rows[0] += ["degrees of freedom", "sd from seeds"]
   rows[0] += ["sd from sentences", "each seed", "p of each seed"]
   for split in results.splits:
     for d in split.over_seeds:
@@ -198,17 +272,34 @@ def differences(results: Comparison) -> Rows:
       rows.append(
         [
           *(split.name, heading(d.metric), d.system, d.baseline),
-          f"{d.value:+.2f}",
-          interval(split.with_interval(d)),
+          points(d.value, d.metric, "+"),
+          interval(split.with_interval(d), decimals(d.metric)),
           p_value(d.p),
+          _adjusted(d),
+          verdicts(d),
+          *(_equivalence(d) if with_margin else ()),
           "" if d.degrees is None else f"{min(d.degrees, 1000):.0f}",
-          "" if d.seed_sd is None else f"{d.seed_sd:.2f}",
-          f"{d.sentence_sd:.2f}",
-          ", ".join(f"{value:+.2f}" for value in d.by_seed),
+          points(d.seed_sd, d.metric),
+          points(d.sentence_sd, d.metric),
+          ", ".join(points(value, d.metric, "+") for value in d.by_seed),
           ", ".join(f"{one.tests[0].p:.3f}" for one in singles if one.tests),
         ]
       )
   return rows
+
+
+def _adjusted(difference: Hierarchical) -> str:
+  if difference.p is None:
+    return ""
+  return p_value(difference.adjusted_p) or "not in the family"
+
+
+def _equivalence(difference: Hierarchical) -> tuple[str, str]:
+  low, high = (
+    points(end, difference.metric, "+")
+    for end in (difference.equivalence_low, difference.equivalence_high)
+  )
+  return p_value(difference.equivalence_p), low and f"{low} .. {high}"
 
 
 def by_fact(results: Comparison, split: TestSet) -> dict[str, Rows]:
@@ -220,11 +311,7 @@ def by_fact(results: Comparison, split: TestSet) -> dict[str, Rows]:
     rows = [[by, *(f"{b.label} ({b.count} lines)" for b in buckets)]]
     for system, _ in results.ordered():
       given = system.name, metric
-      cells = [
-        mean(find(bucket.scores, *given))
-        + mark(find(bucket.differences, *given, baseline=results.baseline))
-        for bucket in buckets
-      ]
+      cells = [mean(find(bucket.scores, *given)) for bucket in buckets]
       rows.append([system.name, *cells])
     tables[by] = rows
   return tables
@@ -239,7 +326,11 @@ def every_run(results: Comparison) -> Rows:
     rows.append(
       [
         *(run.system, str(run.seed)),
-        *(f"{s.value:.2f}" for scores in run.scores.values() for s in scores),
+        *(
+          points(score.value, score.metric)
+          for scores in run.scores.values()
+          for score in scores
+        ),
         *(facts.selection, f"{facts.best_score:.2f}"),
         *(str(facts.best_step), str(facts.step)),
         *(facts.reason, f"{facts.minutes:.1f}", f"{facts.tokens_per_s:.0f}"),
@@ -316,8 +407,8 @@ def _best(split: TestSet, metric: str) -> str:
   """The best mean as printed; "" where all are the same."""
   choose = max if larger_is_better(metric) else min
   means = [s.mean for s in split.scores if s.metric == metric]
-  same = len({f"{value:.2f}" for value in means}) == 1
-  return "" if same else f"{choose(means):.2f}"
+  same = len({points(value, metric) for value in means}) == 1
+  return "" if same else points(choose(means), metric)
 
 
 def _search(decode: Mapping[str, Any]) -> str:

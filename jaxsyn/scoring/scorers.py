@@ -5,7 +5,7 @@ edits for TER, the sentence's own score for RIBES. `Measured` keeps them, so tha
 significance tests and buckets score any set of sentences without reading the
 text again.
 
-Letters: I statistic of a sentence.
+Letters: I statistic of a sentence; J sum of statistics.
 """
 
 from __future__ import annotations
@@ -75,14 +75,12 @@ class Metric(Choice):
       0 to 100, unless it is not.
     of_words: whether a tokeniser cuts what it counts.
     reads_sources: whether it must have `References.sources`.
-    digits: Number of decimals that tables print.
   """
 
   title: ClassVar[str]
   larger_is_better: ClassVar[bool] = True
   of_words: ClassVar[bool] = False
   reads_sources: ClassVar[bool] = False
-  digits: ClassVar[int] = 2
 
   def check(self) -> None:
     """Raises InputError where what it needs is not installed."""
@@ -122,6 +120,8 @@ class Scorer:
     statistics: hypotheses -> numbers of each sentence, a row each.
     of_sum: the sum of such rows -> the score of their sentences.
     of_sentence: a row -> the score of the sentence by itself.
+    of_sums: `of_sum` of each row of an array, vectorized; None: row by row.
+    of_sentences: `of_sentence` of each row, vectorized; None: row by row.
     signature: what must be known to get the number again, of keywords that say
       how it was resampled.
     dtype: in which sums are resampled.
@@ -134,12 +134,22 @@ class Scorer:
   of_sum: Callable[[np.ndarray], float]
   of_sentence: Callable[[np.ndarray], float]
   signature: Callable[..., str]
+  of_sums: Callable[[np.ndarray], np.ndarray] | None = None
+  of_sentences: Callable[[np.ndarray], np.ndarray] | None = None
   dtype: type = np.float64
   in_sacrebleu: bool = False
 
   @property
   def name(self) -> str:
     return self.metric.title
+
+  def scores(self, sum_JI: np.ndarray) -> np.ndarray:
+    """Returns the score of each sum of statistics."""
+    return _of_rows(self.of_sums, self.of_sum, sum_JI)
+
+  def sentence_scores(self, statistic_BI: np.ndarray) -> np.ndarray:
+    """Returns the score of each sentence by itself."""
+    return _of_rows(self.of_sentences, self.of_sentence, statistic_BI)
 
   def measure(self, hypotheses: Lines) -> Measured:
     """What a system's sentences add to a score.
@@ -153,6 +163,16 @@ class Scorer:
         "of one must translate line N of the other."
       )
     return Measured(self, self.statistics(hypotheses))
+
+
+def _of_rows(
+  vectorized: Callable[[np.ndarray], np.ndarray] | None,
+  single: Callable[[np.ndarray], float],
+  row_JI: np.ndarray,
+) -> np.ndarray:
+  if vectorized:
+    return np.asarray(vectorized(row_JI), np.float64)
+  return np.array([single(row) for row in row_JI], np.float64)
 
 
 def no_text(hypotheses: Lines) -> np.ndarray:
@@ -177,6 +197,8 @@ def of_sacrebleu(
   of_corpus: sacrebleu.metrics.base.Metric,
   *,
   by_sentence: sacrebleu.metrics.base.Metric | None = None,
+  of_sums: Callable[[np.ndarray], np.ndarray] | None = None,
+  of_sentences: Callable[[np.ndarray], np.ndarray] | None = None,
   cut: Callable[[str], str] = str,
   **said: str,
 ) -> Scorer:
@@ -186,6 +208,7 @@ def of_sacrebleu(
     metric, references: see `Scorer`.
     of_corpus: sacreBLEU's, made with the references.
     by_sentence: for single sentences, where that is another.
+    of_sums, of_sentences: see `Scorer`.
     cut: done to each hypothesis first, where it was done to references.
     **said: what the signature says instead of sacreBLEU's own.
   """
@@ -213,6 +236,8 @@ def of_sacrebleu(
     of_sum=scored_by(of_corpus),
     of_sentence=scored_by(by_sentence or of_corpus),
     signature=signature,
+    of_sums=of_sums,
+    of_sentences=of_sentences,
     # sacreBLEU resamples in this type; its p-values depend on it in a tie.
     dtype=np.float32,
     in_sacrebleu=True,
@@ -274,10 +299,15 @@ def mean_of_scores(
   def of_sum(sum_I: np.ndarray) -> float:
     return float(100 * sum_I[0] / max(1, sum_I[1]))
 
+  def of_sums(sum_JI: np.ndarray) -> np.ndarray:
+    return 100 * sum_JI[:, 0] / np.maximum(1, sum_JI[:, 1])
+
   return Scorer(
     *(metric, sentences, statistics),
     of_sum=of_sum,
     of_sentence=of_sum,
+    of_sums=of_sums,
+    of_sentences=of_sums,
     signature=functools.partial(with_resampling, f"nrefs:{references}|{said}"),
   )
 
@@ -301,7 +331,7 @@ class Measured:
   def score(self) -> Score:
     return Score(self.scorer.name, self.value, self.scorer.signature())
 
-  @property
+  @functools.cached_property
   def value(self) -> float:
     """The score of all sentences."""
     return self.scorer.of_sum(self.statistic_BI.sum(axis=0))
@@ -313,7 +343,7 @@ class Measured:
     BLEU is then sacreBLEU's sentence BLEU (its -sl): smoothed (exp), up to
     the longest n-gram that the sentence has.
     """
-    return np.array([self.scorer.of_sentence(row) for row in self.statistic_BI])
+    return self.scorer.sentence_scores(self.statistic_BI)
 
   def part(self, chosen_B: np.ndarray) -> Measured:
     """The same for some of the sentences, a mask or indices."""
@@ -331,7 +361,7 @@ class MeanOfSets(Measured):
 
   parts: tuple[Measured, ...] = ()
 
-  @property
+  @functools.cached_property
   def value(self) -> float:
     """The mean of the scores of the test sets."""
     return statistics.fmean(part.value for part in self.parts)

@@ -74,6 +74,7 @@ def difference(
   tests: Collection[str] = ("bootstrap",),
   draws: Draws = Draws(),
   interval: bool = True,
+  resampled: np.ndarray | None = None,
 ) -> Difference:
   """Compares two systems under one metric.
 
@@ -83,13 +84,19 @@ def difference(
     tests: names of TESTS.
     draws: of the tests and of the interval.
     interval: whether to draw for one; it shares the resamples of `bootstrap`.
+    resampled: Scores of `bootstrap` of the baseline and the system, where they
+      are known.
   """
   pair = (baseline, system)
+
   # Once, and not where neither the interval nor a test wants it.
-  resampled = functools.cache(lambda: bootstrap(pair, draws))
+  @functools.cache
+  def drawn() -> np.ndarray:
+    return bootstrap(pair, draws) if resampled is None else resampled
+
   low, high = None, None
   if interval:
-    before_J, after_J = resampled()
+    before_J, after_J = drawn()
     low, high = interval_of(after_J - before_J)
   better, worse, same = sentences(baseline, system)
   return Difference(
@@ -101,7 +108,7 @@ def difference(
     better=better,
     worse=worse,
     same=same,
-    tests=tuple(TESTS[test](pair, resampled, draws) for test in tests),
+    tests=tuple(TESTS[test](pair, drawn, draws) for test in tests),
   )
 
 
@@ -134,16 +141,29 @@ def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
   if means:
     parts = zip(*(mean.parts for mean in means))
     return _mean_over_sets([bootstrap(part, draws) for part in parts])
-  table: list[np.ndarray] = [
-    m.statistic_BI.astype(m.scorer.dtype) for m in systems
-  ]
+  size = len(systems[0].statistic_BI)
+  ends = np.cumsum([m.statistic_BI.shape[1] for m in systems])
+  statistic_BI = np.concatenate([m.statistic_BI for m in systems], axis=1)
+  scorer = systems[0].scorer
+  # Sums of whole numbers are exact in any order; others are added up as
+  # sacreBLEU does, in its type.
+  whole = scorer.dtype is np.float64 or not (statistic_BI % 1).any()
   random = np.random.default_rng(draws.seed)
   score_J = np.empty((len(systems), draws.resamples))
-  for j in range(draws.resamples):
-    drawn_B = random.choice(len(table[0]), size=len(table[0]), replace=True)
-    for row, (measured, statistic_BI) in enumerate(zip(systems, table)):
-      sum_I = statistic_BI[drawn_B].sum(axis=0)
-      score_J[row, j] = measured.scorer.of_sum(sum_I)
+  rows = max(1, 10**6 // size)
+  for start in range(0, draws.resamples, rows):
+    end = min(start + rows, draws.resamples)
+    drawn_JB = np.stack(
+      [random.choice(size, size=size, replace=True) for _ in range(start, end)]
+    )
+    if whole:
+      count = [np.bincount(drawn_B, minlength=size) for drawn_B in drawn_JB]
+      sum_JI = np.stack(count).astype(np.float64) @ statistic_BI
+    else:
+      typed_BI: np.ndarray = statistic_BI.astype(scorer.dtype)
+      sum_JI = np.stack([typed_BI[drawn_B].sum(axis=0) for drawn_B in drawn_JB])
+    for row, part_JI in enumerate(np.split(sum_JI, ends[:-1], axis=1)):
+      score_J[row, start:end] = scorer.scores(part_JI.astype(scorer.dtype))
   return score_J
 
 
@@ -153,16 +173,15 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
     pairs = zip(baseline.parts, system.parts)
     return _mean_over_sets([shuffled(*pair, draws) for pair in pairs])
   a_BI, b_BI = baseline.statistic_BI, system.statistic_BI
-  of_sum = baseline.scorer.of_sum
+  scores = baseline.scorer.scores
   gain_J = []
   for kept_JB in _coins(draws.shuffles, len(a_BI), draws.seed):
     kept_JB = kept_JB.astype(np.float64)  # for a fast product
     swapped_JB = 1.0 - kept_JB
-    for one_I, other_I in zip(
-      kept_JB @ a_BI + swapped_JB @ b_BI, swapped_JB @ a_BI + kept_JB @ b_BI
-    ):
-      gain_J.append(of_sum(one_I) - of_sum(other_I))
-  return np.array(gain_J)
+    one_JI = kept_JB @ a_BI + swapped_JB @ b_BI
+    other_JI = swapped_JB @ a_BI + kept_JB @ b_BI
+    gain_J.append(scores(one_JI) - scores(other_JI))
+  return np.concatenate(gain_J)
 
 
 def _mean_over_sets(drawn: Sequence[np.ndarray]) -> np.ndarray:

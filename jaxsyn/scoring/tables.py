@@ -99,11 +99,11 @@ def _buckets(
   return aligned(rows)
 
 
-def interval(difference: Any) -> str:
+def interval(difference: Any, decimals: int = 2) -> str:
   """Of anything that has `low` and `high`; "" where they are None."""
   if difference.low is None:
     return ""
-  return f"{difference.low:+.2f} .. {difference.high:+.2f}"
+  return f"{difference.low:+.{decimals}f} .. {difference.high:+.{decimals}f}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

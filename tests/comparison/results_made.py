@@ -38,6 +38,7 @@ def over_seeds(system, value, p, other="transformer"):
     low=value - 1,
     high=value + 1,
     p=p,
+    adjusted_p=p,
     seed_sd=0.3,
     sentence_sd=0.2,
     degrees=2.0,
@@ -72,6 +73,7 @@ def made(**changes):
       over_seeds("pascal", 1.0, 0.03),
       over_seeds("pascal_random_tree", -1.0, 0.001),
     ),
+    (),
     (
       results.BucketOfRuns(
         "depth", "0-2", 4, 0.2, (summary("pascal", 3.0),), ()
@@ -105,6 +107,12 @@ def made(**changes):
     *(results.FORMAT, "today", "9.9", "configs/m.py", ("train.steps=9",)),
     *("transformer", (0, 1)),
     *(("BLEU",), 100),
+    (
+      ("pascal", "transformer"),
+      ("pascal_random_tree", "transformer"),
+      ("pascal", "pascal_random_tree"),
+    ),
+    "separate",
     tuple(
       results.Entry(
         n,

@@ -95,12 +95,12 @@ def read(workdir):
 
 
 def without_times(content):
-  """report.json but for what no two runs have in common."""
+  """report.json without times, and the commit, which may change meanwhile."""
   if isinstance(content, list):
     return [without_times(one) for one in content]
   if not isinstance(content, dict):
     return content
-  times = ("made", "minutes", "tokens_per_s")
+  times = ("made", "minutes", "tokens_per_s", "commit")
   return {k: without_times(v) for k, v in content.items() if k not in times}
 
 
