@@ -103,6 +103,7 @@ def _system(system: System, others: Sequence[System]) -> results.Entry:
         split: entry["examples"] for split, entry in manifest["splits"].items()
       },
       hashes=workdir.hashes(manifest),
+      left_out=tuple(manifest.get("left_out", ())),
     ),
     controls=controls(system.name, configs),
     control_of=control_of(system.name, configs),
