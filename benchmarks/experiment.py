@@ -336,6 +336,7 @@ def run(name: str, experiment: Experiment) -> str:
   """
   systems = systems_of(name, experiment)
   prepare(BLOCKS[name].corpus, experiment)
+  systems = [asked.on_prepared(system) for system in systems]
   folder = experiment.runs(name)
   for system in systems:
     asked.check(system, folder)

@@ -130,6 +130,7 @@ def run(
   language = systems[0].config.data.target_language
   settings = (settings or Settings()).settled(language)
   folder = pathlib.Path(folder)
+  systems = [asked.on_prepared(system) for system in systems]
   check_trees([asked.check(system, folder) for system in systems])
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   with lock.alone(folder):
@@ -141,6 +142,8 @@ def run(
       worked = Runner(jobs, command, board, each * processes).work()
       if worked.signal:
         return Compared(worked.signal, None)
+      if left_out := systems[0].manifest.get("left_out"):
+        board.say(f"test splits without files: {', '.join(left_out)}")
       board.say("scoring")
       scores = _analyse(jobs, worked.failed, settings, inference)
       _write(folder, scores)

@@ -186,14 +186,22 @@ def _length(config: Config, split: Split) -> str:
 
 def _no_test(config: Config, records: PreparedSplit) -> str:
   """Which splits to report on were not prepared; "" where all were."""
-  prepared = records.manifest["splits"]
+  prepared, folder = records.manifest["splits"], config.data.directory
+  left_out = records.manifest.get("left_out", {})
   others = [name for name in prepared if name not in config.data.test]
-  return " ".join(
-    f"config.data.test names {name}, which {config.data.directory} has not: "
-    f"nothing can be compared on it. {did_you_mean(name, others)}"
-    for name in config.data.test
-    if name not in prepared
-  )
+  messages = []
+  for name in config.data.test:
+    if name in left_out:
+      messages.append(
+        f"config.data.test names {name}, which was left out when {folder} was"
+        f" prepared: {left_out[name]}."
+      )
+    elif name not in prepared:
+      messages.append(
+        f"config.data.test names {name}, which {folder} has not: nothing can be"
+        f" compared on it. {did_you_mean(name, others)}"
+      )
+  return " ".join(messages)
 
 
 def prepared_otherwise(config: Config, options: Mapping[str, Any]) -> str:

@@ -244,7 +244,14 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
       splits=written,
       about=tfds_builder.About(title, data.citation, data.homepage),
     )
-    report.write(here, title, facts, counts=counts, train=data.train)
+    report.write(
+      here,
+      title,
+      facts,
+      counts=counts,
+      train=data.train,
+      left_out=inputs.left_out,
+    )
   names = files.names(job.new)
   sums |= checksums.sums(job.new, [name for name in names if name not in sums])
   return {
@@ -256,6 +263,7 @@ def _finish(inputs: Inputs, tools: Tools) -> dict[str, Any]:
     "key": inputs.key,
     "files": {name: sums[name] for name in names},
     "downloads": inputs.downloads,
+    **({"left_out": inputs.left_out} if inputs.left_out else {}),
   }
 
 

@@ -87,6 +87,7 @@ class Inputs:
     fetched: folder for fetched files.
     sums: SHA-256 of each file.
     key: hash of all that decides what comes out.
+    left_out: optional test split -> why it is left out.
   """
 
   config: Config
@@ -96,6 +97,7 @@ class Inputs:
   fetched: pathlib.Path
   sums: dict[pathlib.Path, str]
   key: str
+  left_out: dict[str, str] = dataclasses.field(default_factory=dict)
 
   @property
   def train(self) -> RawSplit:
@@ -230,13 +232,29 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
 
   # The training split first, then as the config has them.
   names = dict.fromkeys([config.data.train, *config.prepare.splits])
-  splits = {}
+  splits, left_out = {}, {}
   for name in names:
     texts, lines = options.entries(config.prepare.splits[name])
-    found = {side: find(entry) for side, entry in zip(schema.SIDES, texts)}
+    try:
+      found = {side: find(entry) for side, entry in zip(schema.SIDES, texts)}
+    except raw.MissingFileError as error:
+      if name not in config.prepare.optional:
+        raise
+      left_out[name] = error.short
+      continue
     splits[name] = RawSplit(name, found, lines)
     said = (", ".join(map(str, found[side])) for side in schema.SIDES)
     print(f"reading {name}: {', '.join(dict.fromkeys(said))}", flush=True)
+
+  if left_out:
+    why = "; ".join(f"{name} ({short})" for name, short in left_out.items())
+    tests = len({*config.data.test, *left_out})
+    print(
+      f"warning: {len(left_out)} of {tests} test splits are left"
+      f" out: {why}. They are optional (config.prepare.optional); with their"
+      " files in --raw_dir, prepare again.",
+      flush=True,
+    )
 
   def beside(at: str, file: str) -> Paths:
     if file in downloads:
@@ -251,6 +269,8 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
 
   _find_trees(config, splits, beside)
   for name, named in config.prepare.alignments.items():
+    if name in left_out:
+      continue
     links, *words = (beside(f"alignments.{name}", file) for file in named)
     splits[name].alignments = links
     splits[name].aligned = dict(zip(schema.SIDES, words))
@@ -280,6 +300,7 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
     fetched=fetched,
     sums=sums,
     key=key,
+    left_out=left_out,
   )
 
 
@@ -303,16 +324,18 @@ def _find_trees(
     if not given and not getattr(wanted, side).parser.named:
       for name in _treebanks(splits, side):
         splits[name].trees[side] = splits[name].texts[side]
-    for name in given:
+    for name in filter(splits.__contains__, given):
       splits[name].trees[side] = files_of(f"{side}_conllu", name)
     option = f"{side}_alternatives"
     for name, several in getattr(wanted, option).items():
+      if name not in splits:  # left out
+        continue
       splits[name].alternatives[side] = tuple(
         path
         for file in several
         for path in beside(f"parse.{option}.{name}", file)
       )
-  for name in wanted.source_brackets:
+  for name in filter(splits.__contains__, wanted.source_brackets):
     splits[name].brackets = files_of("source_brackets", name)
 
 
@@ -360,6 +383,8 @@ def _key(
   said = as_dict(config.prepare)
   for name in ("raw_dir", "downloads", "workers"):
     del said[name]
+  del said["optional"]
+  said["splits"] = {name: said["splits"][name] for name in splits}
   if not config.prepare.subset.pairs:
     del said["subset"]  # its seed changes nothing
   for side in schema.SIDES:  # their content counts, below

@@ -38,6 +38,14 @@ def check(config: Config) -> None:
         f" of two columns (.tsv), then perhaps the lines (1-800), got {said!r}."
       )
   _check_names(data, prepare.splits)
+  needed = {data.train, data.validation}
+  for name in prepare.optional:
+    if name not in prepare.splits or name in needed:
+      tests = ", ".join(sorted(set(prepare.splits) - needed)) or "none"
+      raise InputError(
+        f"config.prepare.optional: {name} is not a test split of"
+        f" config.prepare.splits. Test splits: {tests}."
+      )
   for side in schema.SIDES:
     given = getattr(prepare.parse, f"{side}_conllu")
     lacking = sorted(set(prepare.splits) - set(given)) if given else []

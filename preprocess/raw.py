@@ -15,6 +15,19 @@ from jaxsyn.errors import InputError
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 
+
+class MissingFileError(InputError):
+  """A raw file that is neither there nor can be fetched.
+
+  Attributes:
+    short: name of the file and what is wrong, in a few words.
+  """
+
+  def __init__(self, message: str, short: str):
+    super().__init__(message)
+    self.short = short
+
+
 _NOT_TEXT = (".tar", ".tar.gz", ".tgz", ".zip", ".bz2", ".xz", ".7z")
 
 
@@ -81,7 +94,8 @@ def expand(
       "part-*.en.gz", whose files are taken in the order of their names.
 
   Raises:
-    InputError: a file is missing, or no name fits the pattern.
+    MissingFileError: a file is missing, or no name fits the pattern.
+    InputError: as `find`.
   """
   found = []
   for name in entry.split(","):
@@ -89,9 +103,9 @@ def expand(
     if set("*?[") & set(name):
       names = files.names(raw_dir, name) if raw_dir else []
       if not names:
-        raise InputError(
-          f"no raw file fits {name} in {raw_dir or 'no folder: --raw_dir is not set'}."
-        )
+        place = raw_dir or "no folder: --raw_dir is not set"
+        what = f"no raw file fits {name} in {place}"
+        raise MissingFileError(f"{what}.", what)
     found += [find(n, raw_dir, own=own, downloads=downloads) for n in names]
   return tuple(found)
 
@@ -112,8 +126,8 @@ def find(
     downloads: of `addresses`.
 
   Raises:
-    InputError: there is none and it cannot be fetched, it is another file
-      than the config expects, or an archive.
+    MissingFileError: there is none and it cannot be fetched.
+    InputError: it is another file than the config expects, or an archive.
   """
   if name.lower().endswith(_NOT_TEXT):
     raise InputError(
@@ -136,16 +150,20 @@ def find(
     try:
       fetch.get(path, downloads[name])
     except InputError as error:
-      raise InputError(
+      message = (
         f"raw file {name} cannot be fetched from {downloads[name].url}"
         f" ({error}). Try again, fetch it by hand to {path}, or give its folder"
         " as --raw_dir."
-      ) from None
+      )
+      if isinstance(error, fetch.UnreachableError):
+        raise MissingFileError(message, f"{name}: {error}") from None
+      raise InputError(message) from None
   elif not files.is_file(path):
     place = f"not in {raw_dir}" if raw_dir else "nowhere: --raw_dir is not set"
-    raise InputError(
+    raise MissingFileError(
       f"raw file {name} is {place}, and config.prepare.downloads gives no"
       " address for it. Give the folder of the raw files as --raw_dir, or make"
-      " them as the head of the config's file says."
+      " them as the head of the config's file says.",
+      f"{name} is {place}",
     )
   return path

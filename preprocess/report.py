@@ -110,6 +110,7 @@ def write(
   *,
   counts: Mapping[str, Counts],
   train: str,
+  left_out: Mapping[str, str],
 ) -> None:
   """Writes report.txt and report.png.
 
@@ -121,8 +122,11 @@ def write(
       "linked", and the "subset" that was drawn.
     counts: of each split.
     train: the training split, which the histograms show.
+    left_out: optional test split -> why it was left out.
   """
   text = text_report(title, facts, counts)
+  for name, why in left_out.items():
+    text += f"\nleft out: {name} ({why})\n"
   (folder / "report.txt").write_text(text, encoding="utf-8")
   _plot(folder / "report.png", title, facts[train], counts=counts[train])
 

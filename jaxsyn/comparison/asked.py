@@ -138,6 +138,28 @@ def jobs(
   return [Job(folder, system, seed) for seed in seeds for system in systems]
 
 
+def on_prepared(system: System) -> System:
+  """Returns the system without the test splits that were left out.
+
+  Optional splits (config.prepare.optional) are left out of the prepared data
+  where their files cannot be had.
+
+  Raises:
+    InputError: all its test splits were.
+  """
+  data, left_out = system.config.data, system.manifest.get("left_out", {})
+  test = tuple(name for name in data.test if name not in left_out)
+  if data.test and not test:
+    raise InputError(
+      f"{system.name}: all splits of config.data.test were left out when"
+      f" {data.directory} was prepared: {', '.join(data.test)}. Give their files"
+      " in --raw_dir and prepare again."
+    )
+  data = dataclasses.replace(data, test=test)
+  config = dataclasses.replace(system.config, data=data)
+  return dataclasses.replace(system, config=config)
+
+
 def check(system: System, folder: pathlib.Path) -> Plan:
   """What would stop a run after hours of others, before the first begins.
 

@@ -66,6 +66,7 @@ def dataset(job: Job) -> results.DataSet:
       split: entry["examples"] for split, entry in manifest["splits"].items()
     },
     hashes=workdir.hashes(manifest),
+    left_out=tuple(manifest.get("left_out", ())),
   )
 
 

@@ -123,6 +123,7 @@ class DataSet:
   target_language: str
   pairs: dict[str, int]
   hashes: dict[str, dict[str, Any]]
+  left_out: tuple[str, ...] = ()  # test splits whose files were not there
 
 
 @dataclasses.dataclass(frozen=True)

@@ -355,6 +355,11 @@ def setting(results: Comparison) -> list[str]:
     f"penalty {decode['length_penalty']} {decode['alpha']}."
   )
   data = results.systems[0].data
+  if data.left_out:
+    parts.append(
+      f"Test sets left out, since their files were not there:"
+      f" {', '.join(data.left_out)}."
+    )
   records = ", ".join(
     f"{k} {v[:12]}" for k, v in data.hashes["records"].items()
   )

@@ -314,6 +314,12 @@ class Prepare:
     'the other: "a.en,b.en", or by a pattern, "part-*.en.gz". A .tsv file of two '
     "columns stands for both sides.",
   )
+  optional: tuple[DataName, ...] = option(
+    (),
+    "Test splits that are left out, with a warning, where their files are not "
+    "in raw_dir and cannot be fetched.",
+    later=True,
+  )
   downloads: tuple[tuple[str, ...], ...] = option(
     (),
     "(file name, URL, SHA-256) of raw files and of parser models, fetched "

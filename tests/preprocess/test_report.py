@@ -70,7 +70,9 @@ def test_files(tmp_path):
   }
   counts = {"train": counted(), "test": report.Counts([])}
   facts = {"train": fact, "test": {**fact, "examples": 0, "dropped": {}}}
-  report.write(tmp_path, "toy: en to de", facts, counts=counts, train="train")
+  report.write(
+    tmp_path, "toy: en to de", facts, counts=counts, train="train", left_out={}
+  )
   text = (tmp_path / "report.txt").read_text()
   assert "train: 2 of 5 pairs\n  dropped    empty 3\n  unparsed   1" in text
   # Of 5 and 1: mean 3, half are at most 1.
@@ -92,6 +94,11 @@ def test_plot_without_trees(tmp_path):
   counts.add(example([3], [-1], []))
   fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
   report.write(
-    tmp_path, "toy", {"train": fact}, counts={"train": counts}, train="train"
+    tmp_path,
+    "toy",
+    {"train": fact},
+    counts={"train": counts},
+    train="train",
+    left_out={},
   )
   assert (tmp_path / "report.png").stat().st_size > 1000

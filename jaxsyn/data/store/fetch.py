@@ -32,6 +32,11 @@ from jaxsyn.storage import checksums, files, lock, private, remote
 Check = Callable[[pathlib.Path], object]
 PathLike = str | os.PathLike[str]
 
+
+class UnreachableError(InputError):
+  """A server that does not answer, or has no such file."""
+
+
 MOST = 4 << 30  # bytes of a file, unless the config says another limit
 # Text packs three to five times; a thousand times is an attack, or no text.
 MOST_UNPACKED = 16  # bytes for each byte of MOST
@@ -230,9 +235,11 @@ def _blocks(address: Download, known: bool) -> Iterator[bytes]:
       yield from _bounded(answer, address.most, known)
   except urllib.error.HTTPError as error:
     error.close()
+    raise UnreachableError(str(error)) from None
+  except (OSError, http.client.HTTPException) as error:
+    raise UnreachableError(str(error) or type(error).__name__) from None
+  except ValueError as error:
     raise InputError(str(error)) from None
-  except (OSError, http.client.HTTPException, ValueError) as error:
-    raise InputError(str(error) or type(error).__name__) from None
 
 
 def _bounded(

@@ -126,6 +126,7 @@ class Manifest:
   versions: dict[str, str] = dataclasses.field(default_factory=dict)
   key: str = ""
   downloads: dict[str, str] = dataclasses.field(default_factory=dict)
+  left_out: dict[DataName, str] = dataclasses.field(default_factory=dict)
   seconds: float = 0.0
 
 
