@@ -72,7 +72,6 @@ def opened(
     data=plain,
     batch=Batches(),
     seed=0,
-    rows=8,
     share=share,
   )
 

@@ -88,7 +88,6 @@ def run(
     data=config.data,
     batch=config.batch,
     seed=config.seed,
-    rows=layout.rows,
     share=layout.share,
     change=change,
   )

@@ -83,12 +83,11 @@ class Validator:
         config.batch,
         tokens=max(config.batch.tokens, longest * layout.rows * 8),
         shapes=0,
-        row_multiple=1,
+        row_multiple=layout.rows,  # results do not depend on the batches
         length_multiple=1,
       ),
       seed=config.seed,
       both_tasks=False,
-      rows=layout.rows,
       share=layout.share,
       change=change,
     )

@@ -17,7 +17,7 @@ from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.loader.column_cache import open_columns
 from jaxsyn.data.loader.columns import Columns
-from jaxsyn.data.loader.split import Split, open_split
+from jaxsyn.data.loader.split import ALL_ROWS, Share, Split, open_split
 from jaxsyn.data.options import Data
 from jaxsyn.data.store import layout, manifests, tfds_builder
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
@@ -43,6 +43,7 @@ def opened(
   data: Data | None = None,
   seed: int = 0,
   both_tasks: bool = True,
+  share: Share = ALL_ROWS,
   **batch: Any,
 ) -> Split:
   """A split as it is opened to train on, unless something else is asked."""
@@ -53,6 +54,7 @@ def opened(
     batch=dataclasses.replace(read_config(base.get_config()).batch, **batch),
     seed=seed,
     both_tasks=both_tasks,
+    share=share,
   )
 
 

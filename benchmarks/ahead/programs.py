@@ -23,7 +23,7 @@ from jaxsyn.data.annotations.annotation import UNKNOWN
 from jaxsyn.data.loader.batch_plan import Planned
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.columns import Batch, Columns, pad
-from jaxsyn.data.loader.split import open_split
+from jaxsyn.data.loader.split import Share, open_split
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
@@ -108,7 +108,7 @@ def task(
       data=config.data,
       batch=config.batch,
       seed=config.seed,
-      rows=layout.rows,
+      share=Share(tuple(range(layout.rows)), layout.rows),  # of all hosts
     )
     shapes = collections.Counter(p.shape for p in split.plan.epoch(0))
     ((shape, _),) = shapes.most_common(1)

@@ -374,7 +374,11 @@ class Batches:
     1, "Padded lengths are multiples of this; 8 for a TPU.", unit="subwords"
   )
   row_multiple: Annotated[int, Range(1, 2**16)] = option(
-    8, "Rows are multiples of this and of the device count.", unit="rows"
+    8,
+    "Rows of every batch are a multiple of this. It must be a multiple of the "
+    "number of devices that rows are split over, so that batches do not depend "
+    "on that number.",
+    unit="rows",
   )
   memory_gib: Amount = option(
     1.0,

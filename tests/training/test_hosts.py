@@ -5,6 +5,8 @@ tables of all layouts and all ends.
 """
 
 import functools
+import itertools
+import json
 import os
 import re
 import signal
@@ -15,9 +17,11 @@ import jax
 import object_store
 import pytest
 from absl import flags
+from toy_folders import opened
 
 from benchmarks.hosts.processes import FAULTY, Processes, free_port
 from benchmarks.hosts.runs import difference, steps
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.storage import remote
 from jaxsyn.training import hosts, log
@@ -193,6 +197,86 @@ def test_a_fault_of_one_ends_all_and_is_shown(start, tmp_path):
   assert 0 not in ended.statuses
   assert "a fault of this process alone" in ended.told[1]
   assert re.search(LOST.format(0), ended.told[0]), ended.told[0]
+
+
+# Writes the pairs of each batch that is trained on, a line per step.
+RECORDING = """
+import json
+import os
+
+from jaxsyn.training.mesh import Layout
+
+place_batch = Layout.place_batch
+
+def record(self, batch):
+  real_B = batch["weight_B"] > 0
+  if real_B.any():  # not a batch of padding, to compile with
+    sides = [batch[f"{side}_id_B{side[0].upper()}"] for side in ("source", "target")]
+    pairs = zip(*(side[real_B].tolist() for side in sides))
+    trimmed = [[[i for i in ids if i] for ids in pair] for pair in pairs]
+    with open(os.environ["PAIRS"], "a") as file:
+      file.write(json.dumps(trimmed) + "\\n")
+  return place_batch(self, batch)
+
+Layout.place_batch = record
+"""
+
+
+def test_resumes_an_epoch_on_twice_as_many_devices(
+  start, environment, prepared, tmp_path
+):
+  """Each pair of the epoch is trained on once, in the order of one device."""
+  batch = {"row_multiple": 16, "tokens": 1200, "shapes": 1}
+  options = OPTIONS | {"train.keep": 1, "train.selection": "log_likelihood"}
+  options |= {f"batch.{name}": value for name, value in batch.items()}
+
+  def train(name, devices, steps):
+    ended = start(
+      tmp_path / name,
+      options | {"train.steps": steps},
+      devices=devices,
+      code={0: RECORDING},
+      environment=environment | {"PAIRS": str(tmp_path / f"{name}.pairs")},
+    ).end()
+    assert ended.statuses == [0], ended.told
+    pairs = (tmp_path / f"{name}.pairs").read_text().splitlines()
+    assert len(pairs) == steps
+    return [json.loads(line) for line in pairs]
+
+  split = opened(PreparedSplit(prepared, "train"), ["source_head"], **batch)
+  epoch = len(split.plan.epoch(0))
+  assert epoch > 15
+  train("moved", 8, epoch // 2)
+  moved = train("moved", 16, epoch + 3)
+  assert moved == train("straight", 1, epoch + 3)
+  trained = sorted(itertools.chain.from_iterable(moved[:epoch]))
+  corpus = [
+    [example[f"{side}_id"].tolist() for side in ("source", "target")]
+    for example in PreparedSplit(prepared, "train")
+  ]
+  assert trained == sorted(corpus)
+  moved, straight = (
+    [r["loss"] for r in log.records(tmp_path / name)[0] if r["kind"] == "train"]
+    for name in ("moved", "straight")
+  )
+  assert len(moved) == epoch + 3
+  assert moved == pytest.approx(straight, rel=1e-6)
+
+  # On a number of devices that the rows cannot be split over.
+  ended = start(
+    tmp_path / "moved", options | {"train.steps": epoch + 9}, devices=3
+  ).end()
+  assert ended.statuses == [2]
+  assert (
+    "config.batch.row_multiple=16 is not a multiple of 3 devices"
+    in ended.told[0]
+  )
+  assert steps(tmp_path / "moved") == [epoch + 3]
+  # And the remedy for a new run is not one for this run.
+  more = {"batch.row_multiple": 3, "train.steps": epoch + 9}
+  ended = start(tmp_path / "moved", options | more, devices=3).end()
+  assert ended.statuses == [2]
+  assert "config.batch.row_multiple was 16 and is now 3" in ended.told[0]
 
 
 # Who was killed is watched for seconds here, and not for a minute.

@@ -88,7 +88,7 @@ def train(tiny, prepared, tmp_path):
       data=config.data,
       batch=config.batch,
       seed=0,
-      rows=layout.rows,
+      share=layout.share,
     )
     checkpoints = Checkpoints(tmp_path, config.train.keep)
     try:

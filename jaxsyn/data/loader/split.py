@@ -44,6 +44,7 @@ from jaxsyn.data.schema import origins
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import ColumnFiles, PreparedSplit
 from jaxsyn.data.store.rows import Example
+from jaxsyn.errors import InputError
 
 T = TypeVar("T")
 
@@ -277,7 +278,6 @@ def open_split(
   batch: Batches,
   seed: int,
   both_tasks: bool = True,
-  rows: int = 1,
   share: Share = ALL_ROWS,
   change: Change | None = None,
 ) -> Split:
@@ -291,15 +291,15 @@ def open_split(
     seed: config.seed: of random trees, and of the order.
     both_tasks: whether to train on it: then the examples of a second task, and
       of config.data.mixture, are there as well.
-    rows: the rows of every batch are a multiple of this, for devices.
     share: this host's of the rows of every batch.
     change: function on every batch (NumPy). Rows and columns of padding are in
       it too.
 
   Raises:
-    InputError: the data lacks what is read, no example is left, or one is too
-      long for a batch.
+    InputError: the data lacks what is read, no example is left, one is too
+      long for a batch, or the rows of a batch cannot be split over the devices.
   """
+  _check_rows(batch.row_multiple, share.of)
   own = Examples(records, data, seed, both=both_tasks)
   sampler = trees = None
   if both_tasks:
@@ -336,7 +336,7 @@ def open_split(
     tokens=batch.tokens,
     shapes=batch.shapes,
     seed=seed,
-    row_multiple=math.lcm(batch.row_multiple, rows),
+    row_multiple=batch.row_multiple,
     length_multiple=batch.length_multiple,
   )
   return Split(
@@ -351,6 +351,31 @@ def open_split(
     change=change,
     sampler=sampler,
     trees=trees,
+  )
+
+
+def _check_rows(row_multiple: int, devices: int) -> None:
+  """Checks that every batch can be split over the devices.
+
+  The plan does not adapt to them: it would be another one on other devices.
+
+  Args:
+    row_multiple: config.batch.row_multiple.
+    devices: Number of devices that the rows of a batch are split over.
+
+  Raises:
+    InputError: The devices do not divide the rows.
+  """
+  if row_multiple % devices == 0:
+    return
+  counts = [str(n) for n in range(1, row_multiple + 1) if row_multiple % n == 0]
+  usable = " or ".join(filter(None, [", ".join(counts[:-1]), counts[-1]]))
+  raise InputError(
+    f"config.batch.row_multiple={row_multiple} is not a multiple of {devices} "
+    "devices (config.train.mesh.data times config.train.mesh.fsdp); set "
+    f"--config.batch.row_multiple={math.lcm(row_multiple, devices)} for a new "
+    f"run (other batches), or use {usable} devices: a resumed run keeps its "
+    "batches."
   )
 
 

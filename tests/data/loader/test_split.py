@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from toy_folders import stored, values
+from toy_folders import opened, stored, values
 
 from jaxsyn.data.loader.ahead import ahead
 from jaxsyn.data.loader.batch_plan import BatchPlan, Planned, Position
@@ -19,6 +19,7 @@ from jaxsyn.data.loader.held import hold
 from jaxsyn.data.loader.split import ALL_ROWS, Share, Split
 from jaxsyn.data.loader.windows import Windows
 from jaxsyn.data.store import blocks
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
 
@@ -311,6 +312,49 @@ def test_a_host_holds_its_own_rows_of_a_window(blocks_of_two, monkeypatch):
     for name, array in dealt.batch.items():
       joined = np.concatenate([half[name] for half in halves])
       np.testing.assert_array_equal(joined, array)
+
+
+@pytest.mark.parametrize(
+  ("row_multiple", "devices"), [(8, (1, 2, 4, 8)), (64, (16, 32, 64))]
+)
+def test_plans_the_same_batches_for_any_number_of_devices(
+  prepared, row_multiple, devices
+):
+  plans = []
+  for count in devices:
+    split = opened(
+      PreparedSplit(prepared, "train"),
+      ["source_head"],
+      share=Share((count - 1,), count),
+      row_multiple=row_multiple,
+      tokens=row_multiple * 75,
+    )
+    epochs = [
+      planned for number in (0, 1) for planned in split.plan.epoch(number)
+    ]
+    plans.append([(one.shape, one.ids.tolist()) for one in epochs])
+    dealt = next(split.batches(Position()))
+    assert len(dealt.batch["weight_B"]) * count == epochs[0].shape.rows
+  assert len(plans[0]) > 6
+  assert all(plan == plans[0] for plan in plans)
+
+
+@pytest.mark.parametrize(
+  ("devices", "remedy"),
+  [(3, 24), (6, 24), (16, 16), (12, 24)],
+)
+def test_rejects_devices_that_rows_cannot_be_split_over(
+  prepared, devices, remedy
+):
+  with pytest.raises(InputError) as error:
+    opened(PreparedSplit(prepared, "train"), (), share=Share((0,), devices))
+  message = str(error.value)
+  assert (
+    f"config.batch.row_multiple=8 is not a multiple of {devices} devices"
+    in message
+  )
+  assert f"--config.batch.row_multiple={remedy}" in message
+  assert "1, 2, 4 or 8 devices" in message
 
 
 def test_windows_are_the_same_whatever_is_read(blocks_of_two):
