@@ -115,3 +115,18 @@ def test_a_new_file_never_takes_the_place_of_another(tmp_path):
     files.write_new(path, "new\n")
   assert path.read_text() == "old\n"
   assert os.listdir(path.parent) == ["a"]
+
+
+@pytest.mark.parametrize(
+  ("size", "text"),
+  [
+    (0, "0 bytes"),
+    (1023, "1023 bytes"),
+    (1024, "1.0 KiB"),
+    (2**20 - 1, "1024.0 KiB"),
+    (2**20, "1.0 MiB"),
+    (5 * 2**29, "2.5 GiB"),
+  ],
+)
+def test_sizes_have_a_unit_in_which_they_are_not_zero(size, text):
+  assert files.readable(size) == text

@@ -144,7 +144,7 @@ def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):
   session = Session(folder, beam=1)
   (note,) = session.notes
   assert f"{folder}: {note}" in capsys.readouterr().err
-  assert f"best parameters, of step {best['step']}, are damaged" in note
+  assert f"best checkpoint, of step {best['step']}, is corrupt" in note
   assert session.chosen == f"the checkpoint of step {outcome.step}"
   page.write_text(sound)
 

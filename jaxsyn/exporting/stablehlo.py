@@ -137,6 +137,9 @@ def _program(
     )
     for name, entry in inputs.items()
   }
+  # Else the program names source files by their paths on this machine.
+  limit = jax.config.jax_traceback_in_locations_limit  # type: ignore[attr-defined]  # JAX adds it at run time
+  jax.config.update("jax_traceback_in_locations_limit", 0)
   try:
     made = jax_export.export(jax.jit(search), platforms=PLATFORMS)(
       {n: jax.ShapeDtypeStruct(x.shape, x.dtype) for n, x in arrays.items()},
@@ -149,6 +152,8 @@ def _program(
       f"sentences of any number and length: {type(error).__name__}: {said}. Take "
       "--format safetensors."
     ) from None
+  finally:
+    jax.config.update("jax_traceback_in_locations_limit", limit)
   try:
     return bytes(made.serialize())
   except ImportError:

@@ -38,10 +38,20 @@ def folder(make: bool) -> pathlib.Path:
   if make:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
-  # Who can write to the folder above can put another in its place.
-  _check(path.parent, path.parent.stat(), {0, os.geteuid()})
-  _check(path, path.lstat(), {os.geteuid()})
+  check(path)
   return path
+
+
+def check(path: pathlib.Path) -> None:
+  """Checks that nobody but this user can write to a folder or replace it.
+
+  Raises:
+    OSError: somebody can; says which folder, why, and the remedy.
+  """
+  # Who can write to the folder above can put another in its place, unless the
+  # sticky bit forbids renaming what belongs to somebody else.
+  _check(path.parent, path.parent.stat(), {0, os.geteuid()}, stat.S_ISVTX)
+  _check(path, path.lstat(), {os.geteuid()})
 
 
 def temporary() -> pathlib.Path:
@@ -67,16 +77,28 @@ def there() -> list[pathlib.Path]:
 
 
 def _check(
-  path: pathlib.Path, status: os.stat_result, owners: set[int]
+  path: pathlib.Path,
+  status: os.stat_result,
+  owners: set[int],
+  protection: int = 0,
 ) -> None:
-  """Raises OSError unless it is a folder that only its owner can write to."""
+  """Raises OSError unless it is a folder that only its owner can write to.
+
+  Args:
+    path: of the folder.
+    status: of the folder.
+    owners: user ids that may own it.
+    protection: mode bits with which others may write to it.
+  """
   if not stat.S_ISDIR(status.st_mode):
     raise OSError(f"{path} is no folder, or a link to one")
   if status.st_uid not in owners:
-    raise OSError(f"{path} belongs to user {status.st_uid}")
-  sticky = status.st_mode & stat.S_ISVTX  # others cannot rename what is in it
-  if status.st_mode & 0o022 and not sticky:
-    raise OSError(f"{path} can be written to by others")
+    raise OSError(
+      f"{path} belongs to user {status.st_uid}: remove it, or choose another "
+      "folder"
+    )
+  if status.st_mode & 0o022 and not status.st_mode & protection:
+    raise OSError(f"{path} can be written to by others: chmod go-w {path}")
 
 
 def tell(text: str) -> None:

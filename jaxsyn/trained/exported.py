@@ -46,7 +46,7 @@ def write(folder: pathlib.Path, found: Parameters, title: str) -> str:
   arrays = jax.device_get(sums.named(found.params))
   data = library().save(
     {name: np.ascontiguousarray(x) for name, x in arrays.items()},
-    metadata={"format": "jaxsyn", "title": title},
+    metadata={"format": "jaxsyn"},  # of several the order would be random
   )
   with files.publish(folder / ARRAYS) as file:
     file.write(data)

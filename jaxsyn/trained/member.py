@@ -69,15 +69,20 @@ def open_member(
   run = workdir.open_run(path)
   plan = _plan(run, decode)
   sources = SourceReader(run, plan, longest=longest, parser=parser)
-  found = read(run, plan, sources.features, checkpoint=checkpoint)
+  notes: list[str] = []
+  found = read(
+    *(run, plan, sources.features),
+    checkpoint=checkpoint,
+    on_fallback=notes.append,
+  )
   asked = checkpoint or plan.config.decode.checkpoint
-  chosen, notes = parameters.title(found, asked), tuple(found.notes)
+  chosen = parameters.title(found, asked)
   unchosen = not (found.score or notes or found.title)
   if asked == "best" and len(found.steps) == 1 and unchosen:
-    notes = (f"no checkpoint was chosen by a validation yet: it is {chosen}",)
+    notes.append(f"no checkpoint was chosen by a validation yet: it is {chosen}")
   for note in notes:  # not by a log, which commands keep quiet
-    print(f"{run.workdir}: {note}", file=sys.stderr)
-  return Member(run, plan, sources, found.params, chosen, notes)
+    print(f"warning: {run.workdir}: {note}.", file=sys.stderr)
+  return Member(run, plan, sources, found.params, chosen, tuple(notes))
 
 
 def address(folder: Folder) -> tuple[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from jaxsyn.data.loader.columns import pad
+from jaxsyn.errors import InputError
 from jaxsyn.plan import Plan
 from jaxsyn.scoring import selection
 from jaxsyn.trained import exported
@@ -19,7 +20,13 @@ from jaxsyn.training.step import Recipe, first_params
 
 
 def read(
-  run: Run, plan: Plan, features: Sequence[str], *, checkpoint: str = ""
+  run: Run,
+  plan: Plan,
+  features: Sequence[str],
+  *,
+  checkpoint: str = "",
+  on_fallback: Callable[[str], None] | None = None,
+  option: str = "--checkpoint",
 ) -> Parameters:
   """The parameters of a checkpoint.
 
@@ -29,10 +36,29 @@ def read(
     features: of the source side that the model reads.
     checkpoint: "best", "last" or a step; "": as config.decode.checkpoint says,
       or the mean that config.train.average asks for.
+    on_fallback: called with a warning for each corrupt checkpoint for which
+      another one stands in; None: a corrupt checkpoint is an error.
+    option: name of the option that chooses a checkpoint, for the error message.
 
   Raises:
-    InputError: no such checkpoint, none that is whole, or too little memory.
+    InputError: no such checkpoint, none that is whole, a corrupt one without
+      `on_fallback`, or too little memory.
   """
+  found = _found(run, plan, features, checkpoint)
+  for corrupt in found.corrupt:
+    if on_fallback is None:
+      raise InputError(
+        f"{run.workdir}: {corrupt}. Restore it from a copy, or choose an intact "
+        f"checkpoint: {option}={found.steps[-1]}."
+      )
+    on_fallback(f"{corrupt}; {title(found, checkpoint)} is used instead")
+  return found
+
+
+def _found(
+  run: Run, plan: Plan, features: Sequence[str], checkpoint: str
+) -> Parameters:
+  """The parameters of a checkpoint, or those that stand in for corrupt ones."""
   abstract = shapes(plan.recipe, features)
   if exported.is_exported(run.workdir):
     return exported.read(run.workdir, abstract, checkpoint)
@@ -81,6 +107,6 @@ def title(parameters: Parameters, asked: str) -> str:
       f"at step {step}"
     )
   # Where the best was asked for: before the first validation there is none.
-  if asked in ("best", "last") and not parameters.notes:
+  if asked in ("best", "last") and not parameters.corrupt:
     return f"the last checkpoint, of step {step}"
   return f"the checkpoint of step {step}"

@@ -57,8 +57,8 @@ class Teacher:
       manifest: of its data.
 
     Raises:
-      InputError: no such run or checkpoint, or one that reads other subwords,
-        labels or trees.
+      InputError: no such run or checkpoint, a corrupt one, or one that reads
+        other subwords, labels or trees.
     """
     run, plan, spec = _opened(loss, at, config, manifest)
     model = contract.make(spec)
@@ -71,6 +71,7 @@ class Teacher:
       plan,
       manifests.features_for(run.manifest, self.features),
       checkpoint=loss.checkpoint,
+      option=f"--{at / 'checkpoint'}",
     )
     asked = loss.checkpoint or run.config.decode.checkpoint
     self.told = f"taught by {loss.teacher}, {parameters.title(found, asked)}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -99,7 +100,14 @@ def read(
   run = workdir.open_run(start.run)
   theirs = resolve(run.config, run.manifest)
   features = manifests.features_for(run.manifest, theirs.translation_features)
-  found = parameters.read(run, theirs, features, checkpoint=start.checkpoint)
+  warnings: list[str] = []
+  found = parameters.read(
+    *(run, theirs, features),
+    checkpoint=start.checkpoint,
+    on_fallback=warnings.append,
+  )
+  for warning in warnings:
+    print(f"warning: {run.workdir}: {warning}.", file=sys.stderr)
   arrays = jax.device_get(named(found.params))
   there = Named(arrays, labels(theirs, run.manifest, run.workdir))
   manifest = manifests.read(directory)
@@ -120,7 +128,7 @@ def read(
     "run": os.fspath(start.run),
     "checkpoint": title,
     "steps": list(found.steps),
-    "notes": list(found.notes),
+    "notes": warnings,
     "sha256": _hash(arrays),
     "system": run.config.system,
     "data": workdir.hashes(run.manifest),
@@ -155,8 +163,7 @@ def _told(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
   lines = [
     f"begins with {origin['run']} ({origin['checkpoint']}; SHA-256 "
     f"{origin['sha256'][:12]}): {len(taken)} of {of} parameters are taken as "
-    f"they are, {len(rows)} entry by entry, {len(fresh)} are drawn",
-    *origin["notes"],
+    f"they are, {len(rows)} entry by entry, {len(fresh)} are drawn"
   ]
   other = "are drawn" if unknown == "drawn" else "get the mean"
   for name, (known, size) in rows.items():

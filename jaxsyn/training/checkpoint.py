@@ -161,9 +161,9 @@ class Checkpoints(Reader):
     free = shutil.disk_usage(folder).free
     if free < needed:
       raise InputError(
-        f"disk full: a checkpoint in {folder} needs {needed / 2**20:.0f} "
-        f"MiB, and {free / 2**20:.0f} are free. The checkpoints there are "
-        "whole; free some space and run the same command again."
+        f"disk full: a checkpoint in {folder} needs {files.readable(needed)}, "
+        f"and {files.readable(free)} are free. The checkpoints there are whole; "
+        "free some space and run the same command again."
       )
 
   def wait(self) -> None:

@@ -226,9 +226,10 @@ class CheckpointFolder:
     free = shutil.disk_usage(place).free
     if free < needed:
       raise InputError(
-        f"disk full: to read {self.path(step)} a copy of {needed / 2**20:.0f} "
-        f"MiB is made in {place.parent}, where {free / 2**20:.0f} are free. Free "
-        "some space, or set TMPDIR to a folder with more."
+        f"disk full: to read {self.path(step)} a copy of "
+        f"{files.readable(needed)} is made in {place.parent}, where "
+        f"{files.readable(free)} are free. Free some space, or set TMPDIR to a "
+        "folder with more."
       )
     try:
       remote.download(self.path(step), place, page["files"])

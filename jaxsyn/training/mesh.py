@@ -10,7 +10,8 @@ from __future__ import annotations
 import collections
 import functools
 import gc
-import os
+import pathlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxsyn.data.loader.split import Share
 from jaxsyn.errors import InputError
+from jaxsyn.storage import private, remote
 from jaxsyn.train_options import Mesh as MeshConfig
 from jaxsyn.training.flops import traced_flops
 from jaxsyn.training.memory import keep_memory
@@ -105,14 +107,28 @@ def set_up_jax() -> None:
   Transformer-Tiny, now 0.83).
 
   Called by entry points only; importing jaxsyn changes nothing. The folder of
-  programs is JAX_COMPILATION_CACHE_DIR, or one in the user's cache.
+  programs is JAX_COMPILATION_CACHE_DIR, or one in the user's cache. A program
+  that is read from there is run, so a folder to which others can write is not
+  used.
   """
   keep_memory()
   gc.set_threshold(50_000, 20, 100)
-  if not jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]  # JAX adds it at run time
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = os.path.join(home, "jaxsyn", "programs")
-    jax.config.update("jax_compilation_cache_dir", folder)
+  chosen = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # JAX adds it at run time
+  if chosen and remote.is_remote(chosen):
+    return
+  folder = None
+  try:
+    path = pathlib.Path(chosen or private.folder(make=True) / "programs")
+    path = path.resolve()
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.check(path)
+    folder = str(path)
+  except OSError as error:
+    print(
+      f"warning: compiled programs are neither kept nor reused: {error}.",
+      file=sys.stderr,
+    )
+  jax.config.update("jax_compilation_cache_dir", folder)
 
 
 class Layout:

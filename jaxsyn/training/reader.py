@@ -1,8 +1,8 @@
 """The parameters of a run, for those who translate with it.
 
 The run may be training meanwhile. Nothing here writes, moves or removes: a
-folder that is another's, or read-only, will do. A checkpoint that is damaged is
-passed over, and what is given instead says so.
+folder that is another's, or read-only, will do. Another checkpoint
+stands in for a corrupt one; `jaxsyn.trained.parameters` decides whether it may.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Parameters:
     params: of one checkpoint, or the mean of several.
     steps: of these checkpoints, oldest first.
     score: of the best ones, what `save_best` was told of them; else None.
-    notes: why they are not those that were asked for, a sentence for each that
-      is damaged; empty where they are.
+    corrupt: description of each corrupt checkpoint for which these stand in;
+      empty if these are the requested ones.
     title: which they are, in words, where an exported model says it.
   """
 
   params: Tree
   steps: tuple[int, ...]
   score: dict[str, Any] | None = None
-  notes: tuple[str, ...] = ()
+  corrupt: tuple[str, ...] = ()
   title: str = ""
 
 
@@ -60,8 +60,8 @@ class Reader:
   def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:
     """Parameters to translate with.
 
-    Damaged ones are passed over, which is among the notes: for the newest the
-    one before, for the best the nearest that is kept.
+    Other parameters stand in for corrupt ones, which `Parameters.corrupt` lists:
+    for the newest the one before, for the best the nearest that is kept.
 
     Args:
       which: "best", "last", or a step. There is no best one before the first
@@ -78,15 +78,16 @@ class Reader:
       )
       if whole:
         ((step, (params, page)),) = whole
-        notes = _passed_over(damaged)
-        return Parameters(params, (step,), score=page["content"], notes=notes)
+        return Parameters(
+          params, (step,), score=page["content"], corrupt=_corrupt(damaged)
+        )
       damaged = damaged or self._best_said()
       if damaged:
         return self._nearest(damaged, abstract, ema)
     if which in ("best", "last"):
-      whole, notes = self._newest(1, abstract, ema)
+      whole, corrupt = self._newest(1, abstract, ema)
       ((step, params),) = whole
-      return Parameters(params, (step,), notes=notes)
+      return Parameters(params, (step,), corrupt=corrupt)
     steps = {str(step): step for step in self.steps()}
     if which not in steps:
       raise InputError(
@@ -121,27 +122,27 @@ class Reader:
         f"config.train.average={number}, but {self.workdir} has only "
         f"{len(steps)} checkpoints. Train on, or name one (--checkpoint last)."
       )
-    whole, notes = self._newest(number, abstract, ema)
+    whole, corrupt = self._newest(number, abstract, ema)
     if len(whole) < number:
       raise InputError(
         f"config.train.average={number}, but only {len(whole)} checkpoints of "
-        f"{self.workdir} are whole. {' '.join(notes)} Name one instead "
+        f"{self.workdir} are whole: {'; '.join(corrupt)}. Name one instead "
         "(--checkpoint last)."
       )
     averaged, trees = zip(*reversed(whole))
     mean = jax.tree.map(lambda *x: sum(x[1:], x[0]) / number, *trees)
-    return Parameters(mean, averaged, notes=notes)
+    return Parameters(mean, averaged, corrupt=corrupt)
 
   def _newest(
     self, number: int, abstract: Tree, ema: bool
   ) -> tuple[list[tuple[int, Tree]], tuple[str, ...]]:
-    """The newest whole ones, newest first, and notes on the damaged ones."""
+    """The newest whole ones, newest first, and what is wrong with the others."""
     whole, damaged = self.last.newest(
       lambda step: self._params_of(step, abstract, ema), number
     )
     if not whole:
       raise none_whole(self.workdir, damaged)
-    return whole, _passed_over(damaged)
+    return whole, _corrupt(damaged)
 
   def _nearest(
     self, lost: dict[int, str], abstract: Tree, ema: bool
@@ -160,11 +161,8 @@ class Reader:
     if not whole:
       raise none_whole(self.workdir, {best: why} | damaged)
     ((step, params),) = whole
-    note = (
-      f"the best parameters, of step {best}, are damaged or gone ({why}); "
-      f"those of step {step}, the nearest that is kept, stand in for them"
-    )
-    return Parameters(params, (step,), notes=(note,))
+    corrupt = f"the best checkpoint, of step {best}, is corrupt or missing ({why})"
+    return Parameters(params, (step,), corrupt=(corrupt,))
 
   def _best_said(self) -> dict[int, str]:
     """The best step so far as the newest checkpoint knows it, and no more."""
@@ -183,8 +181,8 @@ def absolute(workdir: pathlib.Path | str) -> pathlib.Path:
   return path if remote.is_remote(path) else path.absolute()
 
 
-def _passed_over(damaged: dict[int, str]) -> tuple[str, ...]:
+def _corrupt(damaged: dict[int, str]) -> tuple[str, ...]:
   return tuple(
-    f"the checkpoint of step {step} is damaged and is passed over ({why})."
+    f"the checkpoint of step {step} is corrupt ({why})"
     for step, why in damaged.items()
   )

@@ -1,9 +1,11 @@
 """Checkpoints: what is kept, what is refused, what is averaged."""
 
+import re
 import socket
 import subprocess
 import sys
 
+import disks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +63,7 @@ def test_which_parameters(kept):
 def test_the_mean_of_the_last(kept):
   mean = kept.average_params(2, ABSTRACT["params"], False)
   np.testing.assert_array_equal(mean.params["w"], np.full((2, 3), 2.5))
-  assert (mean.steps, mean.notes) == ((2, 3), ())
+  assert (mean.steps, mean.corrupt) == ((2, 3), ())
   with pytest.raises(InputError, match="has only 2 checkpoints"):
     kept.average_params(3, ABSTRACT["params"], False)
 
@@ -98,6 +100,16 @@ def test_a_disk_too_small_is_said_before_anything_is_written(kept):
   with pytest.raises(InputError, match=r"disk full: a checkpoint in .* needs"):
     kept.save(4, vast, Progress())
   assert kept.steps() == [2, 3]
+
+
+def test_a_full_disk_message_has_sizes_below_one_mebibyte(tmp_path):
+  with disks.disk(tmp_path / "disk", "64k") as disk:
+    checkpoints = Checkpoints(disk)
+    with pytest.raises(InputError) as error:
+      checkpoints.save(1, {"w": np.zeros(40_000, np.float32)}, Progress())
+    checkpoints.close()
+  message = r"needs 156\.2 KiB, and [1-6]\d\.0 KiB are free"
+  assert re.search(message, str(error.value)), error.value
 
 
 HOST = """

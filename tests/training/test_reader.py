@@ -108,8 +108,8 @@ def test_no_damage_gives_other_numbers(tmp_path, which, damage):
     taken = Reader(folder).restore_params(which, ABSTRACT["params"], False)
     assert is_of(taken.params, other), (file, damage)
     assert (taken.steps, taken.score) == ((other,), None)
-    (note,) = taken.notes
-    assert "damaged" in note
+    (note,) = taken.corrupt
+    assert "corrupt" in note
     assert str(folder / newest.relative_to(whole)) in note
 
 
@@ -131,8 +131,8 @@ def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
   # Then the nearest stands in for the best, which is said.
   taken = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
   assert is_of(taken.params, 1)
-  (note,) = taken.notes
-  assert "the best parameters, of step 1, are damaged or gone" in note
+  (note,) = taken.corrupt
+  assert "the best checkpoint, of step 1, is corrupt or missing" in note
 
 
 def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
@@ -144,8 +144,8 @@ def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
   flip(arrays_of(tmp_path / "best/2"))
   taken = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
   assert is_of(taken.params, 1) and taken.score == {"score": 30.0}
-  (note,) = taken.notes
-  assert "of step 2 is damaged" in note and "best/2" in note
+  (note,) = taken.corrupt
+  assert "of step 2 is corrupt" in note and "best/2" in note
 
 
 def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
@@ -176,7 +176,7 @@ def test_the_mean_passes_over_damaged_ones(tmp_path):
   expected = (state(1)["params"]["w"] + state(3)["params"]["w"]) / 2
   np.testing.assert_array_equal(mean.params["w"], expected)
   assert mean.steps == (1, 3)
-  (note,) = mean.notes
+  (note,) = mean.corrupt
   assert "checkpoints/2" in note
   with pytest.raises(
     InputError, match=r"only 2 checkpoints .* are whole.*checkpoints/2"
@@ -265,7 +265,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
   checkpoints.save(3, state(3), Progress())  # there is room again
   checkpoints.close()
   taken = Reader(tmp_path).restore_params("last", ABSTRACT["params"], False)
-  assert is_of(taken.params, 3) and taken.notes == ()
+  assert is_of(taken.params, 3) and taken.corrupt == ()
 
 
 def test_a_file_that_may_not_grow_is_one_message(tmp_path, caplog):

@@ -1,0 +1,74 @@
+"""An export of the same parameters has the same bytes in every process."""
+
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import jaxsyn
+from jaxsyn import train
+from jaxsyn.trained import exported
+from jaxsyn.training.reader import Parameters
+
+pytest.importorskip("safetensors", reason="extra hub")
+
+ROOT = pathlib.Path(jaxsyn.__file__).parent
+
+EXPORT = """
+import sys
+from jaxsyn import export
+for format in sys.argv[3:]:
+  export.run(sys.argv[1], f"{sys.argv[2]}/{format}", format)
+"""
+
+
+def digests(folder):
+  """SHA-256 of each file below a folder, by relative name."""
+  return {
+    str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+    for path in sorted(folder.rglob("*"))
+    if path.is_file()
+  }
+
+
+def test_processes_export_the_same_bytes(tiny, tmp_path, environment):
+  pytest.importorskip("ctranslate2", reason="extra ctranslate2")
+  pytest.importorskip("flatbuffers", reason="extra stablehlo")
+  config = tiny("transformer")
+  config.batch.shapes = 1
+  config.train.update(
+    steps=1, evaluate_every=9, save_every=1, selection="log_likelihood"
+  )
+  train.run(config, tmp_path / "run")
+  formats = ("safetensors", "ctranslate2", "stablehlo")
+  found = []
+  for seed in ("0", "1", "2"):
+    out = tmp_path / seed
+    subprocess.run(
+      [sys.executable, "-c", EXPORT, tmp_path / "run", out, *formats],
+      env=environment | {"PYTHONHASHSEED": seed},
+      check=True,
+    )
+    found.append(digests(out))
+  assert len(found[0]) == 17, sorted(found[0])
+  program = (tmp_path / "0" / "stablehlo" / "program.stablehlo").read_bytes()
+  assert str(ROOT).encode() not in program  # nor where jaxsyn is installed
+  assert found[1] == found[0]
+  assert found[2] == found[0]
+
+
+def test_the_file_of_parameters_is_the_same_each_time(tmp_path):
+  """Its header is a hash table whose order another process would not repeat."""
+  from numpy import arange
+
+  params = {name: arange(3.0) * i for i, name in enumerate("abcdefgh")}
+  found = set()
+  for number in range(16):
+    folder = tmp_path / str(number)
+    os.mkdir(folder)
+    exported.write(folder, Parameters(params, (1,)), "a title")
+    found.add((folder / exported.ARRAYS).read_bytes())
+  assert len(found) == 1
