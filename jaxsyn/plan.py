@@ -154,7 +154,7 @@ def _reads_trees(plan: Plan) -> bool:
   if any(loss.has_teacher for _, loss in plan.config.losses):
     return True
   parents = not data.tree.sampled and sides_of_heads(plan.features)
-  return bool(parents) or (data.tree.control and data.second.task.any)
+  return bool(parents) or (data.tree.replaces and data.second.task.any)
 
 
 def _check_model(spec: ModelSpec) -> None:
@@ -249,7 +249,7 @@ def _check_fit(config: Config) -> None:
       "both 0, so no output has room for a subword; set one of them back."
     )
   tree, brackets = config.data.tree, config.data.second.brackets
-  if tree.control and not brackets.dependencies:
+  if tree.replaces and not brackets.dependencies:
     raise InputError(
       f"config.data.tree={TREES.name_of(tree)!r} is a dependency tree and does "
       "not reach config.data.second.brackets="

@@ -27,7 +27,7 @@ def control_of(system: str, configs: Mapping[str, Config]) -> str:
   others = (
     name
     for name, config in configs.items()
-    if not config.data.tree.control and _on_parses(config) == own
+    if not config.data.tree.replaces and _on_parses(config) == own
   )
   return next(others, "")
 
