@@ -46,7 +46,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import Range
 from jaxsyn.options.flags import list_flag, number_flag
-from jaxsyn.plan import check_trees
+from jaxsyn.plan import check_parsed, check_trees
 from jaxsyn.progress import Bar
 from jaxsyn.scoring.settings import Settings, of_flags, settings_flags
 from jaxsyn.session import Session
@@ -103,13 +103,17 @@ def run(
   language = systems[0].config.data.target_language
   settings = (settings or Settings()).settled(language)
   folder = pathlib.Path(folder)
-  check_trees([asked.check(system, folder) for system in systems])
+  plans = [asked.check(system, folder) for system in systems]
+  check_trees(plans)
+  unparsed = [warning for plan in plans for warning in check_parsed(plan)]
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   with lock.alone(folder):
     asked.begin(folder, systems)
     jobs = asked.jobs(folder, systems, range(seeds))
     board = progress.Board(folder)
     try:
+      for warning in unparsed:
+        board.say(f"warning: {warning}")
       worked = Runner(jobs, _command, board, each * processes).work()
       if worked.signal:
         return Compared(worked.signal, None)

@@ -27,7 +27,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
-from jaxsyn.plan import check_trees, resolve
+from jaxsyn.plan import check_parsed, check_trees, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.storage import checksums, files, hub, lock
 from jaxsyn.trained import teacher, warm_start, workdir
@@ -77,6 +77,7 @@ def run(
   for one in teachers:
     plan = dataclasses.replace(plan, features=plan.features | one.features)
     change = one.after(change)
+  unparsed = check_parsed(plan)
   hosts.check_joined()
   told = flat(as_dict(config), "config.") | flat(
     workdir.hashes(records.manifest), "data."
@@ -131,6 +132,8 @@ def run(
     log = Log(files.path_of(folder), config, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
+    for warning in unparsed:
+      log.say(f"warning: {warning}")
     others = (*split.told, frozen_told, _no_test(config, records))
     others += tuple(
       f"wrong parents of {name}: "
