@@ -66,7 +66,7 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import look
 from jaxsyn.options import MEASURED, At, Range, from_config
 from jaxsyn.options.flags import list_flag, number_flag
-from jaxsyn.plan import check_trees
+from jaxsyn.plan import check_parsed, check_trees
 from jaxsyn.progress import Bar
 from jaxsyn.scoring.metrics import of_likelihoods
 from jaxsyn.scoring.scorers import Measured
@@ -131,13 +131,17 @@ def run(
   settings = (settings or Settings()).settled(language)
   folder = pathlib.Path(folder)
   systems = [asked.on_prepared(system) for system in systems]
-  check_trees([asked.check(system, folder) for system in systems])
+  plans = [asked.check(system, folder) for system in systems]
+  check_trees(plans)
+  unparsed = [warning for plan in plans for warning in check_parsed(plan)]
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   with lock.alone(folder):
     asked.begin(folder, systems, origin)
     jobs = asked.jobs(folder, systems, range(seeds))
     board = progress.Board(folder)
     try:
+      for warning in unparsed:
+        board.say(f"warning: {warning}")
       command = functools.partial(_command, settings=settings)
       worked = Runner(jobs, command, board, each * processes).work()
       if worked.signal:

@@ -12,10 +12,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from jaxsyn.config import Config, Places
+from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.loader.tree_sampling import open_sampler, sides_of_heads
 from jaxsyn.data.sentence.controls import TREES, Parsed
 from jaxsyn.data.store import manifests
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.families import FAMILIES
@@ -25,6 +27,7 @@ from jaxsyn.syntax import Site
 from jaxsyn.training import optimiser
 from jaxsyn.training.step import Recipe
 
+MAX_UNPARSED = 0.05  # of sentences; preparation warns beyond as many
 PLACES = {"encoder": "source", "decoder": "target", "cross": "source"}
 
 
@@ -146,6 +149,53 @@ def check_trees(plans: Collection[Plan]) -> None:
     )
 
 
+def check_parsed(plan: Plan) -> list[str]:
+  """Checks that the sentences have the trees that a system reads.
+
+  Controls read trees too: a sentence without a tree has none in a control.
+
+  Returns:
+    a warning for each split and side where more than MAX_UNPARSED have none.
+
+  Raises:
+    InputError: no training sentence has one.
+  """
+  data, warnings = plan.config.data, []
+  sides = {name.partition("_")[0] for name in plan.features - {*schema.LINKED}}
+  for split in dict.fromkeys((data.train, data.validation, *data.test)):
+    corpora = [data.directory]
+    if split == data.train:
+      corpora += data.mixture.folders
+    if split not in manifests.read(data.directory)["splits"]:
+      continue  # of those to be tested on some may not be prepared
+    records = [PreparedSplit(corpus, split) for corpus in corpora]
+    total = sum(map(len, records))
+    # Counted over both sides when the data was prepared: a bound, for free.
+    bound = sum(
+      manifests.split(one.manifest, split).get("unparsed", len(one))
+      for one in records
+    )
+    if not sides or bound <= MAX_UNPARSED * total:
+      continue
+    for side in sorted(sides):
+      count = sum(one.unparsed(side) for one in records)
+      if count == total and split == data.train:
+        raise InputError(
+          f"none of the {total:,} training sentences in {data.directory} has a "
+          f"tree of the {side}, which system {plan.config.system!r} reads. "
+          f"Prepare the data again with a parser (config.prepare.parse.{side}."
+          f"parser) or with trees (config.prepare.parse.{side}_conllu), or "
+          "train a system that reads no tree."
+        )
+      if count > MAX_UNPARSED * total:
+        warnings.append(
+          f"{count:,} of the {total:,} sentences of split {split!r} in "
+          f"{data.directory} ({100 * count / total:.1f} %) have no tree of the "
+          f"{side}; there system {plan.config.system!r} works as the plain model."
+        )
+  return warnings
+
+
 def _reads_trees(plan: Plan) -> bool:
   """Whether other trees of the data would change anything in training."""
   data = plan.config.data
@@ -154,7 +204,7 @@ def _reads_trees(plan: Plan) -> bool:
   if any(loss.has_teacher for _, loss in plan.config.losses):
     return True
   parents = not data.tree.sampled and sides_of_heads(plan.features)
-  return bool(parents) or (data.tree.control and data.second.task.any)
+  return bool(parents) or (data.tree.replaces and data.second.task.any)
 
 
 def _check_model(spec: ModelSpec) -> None:
@@ -249,7 +299,7 @@ def _check_fit(config: Config) -> None:
       "both 0, so no output has room for a subword; set one of them back."
     )
   tree, brackets = config.data.tree, config.data.second.brackets
-  if tree.control and not brackets.dependencies:
+  if tree.replaces and not brackets.dependencies:
     raise InputError(
       f"config.data.tree={TREES.name_of(tree)!r} is a dependency tree and does "
       "not reach config.data.second.brackets="

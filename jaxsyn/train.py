@@ -20,14 +20,16 @@ from absl import flags, logging
 from jaxsyn import cli, commands, exits
 from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.change import Change
+from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.loader.split import Split, open_split
+from jaxsyn.data.sentence.controls import WrongParents
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat
-from jaxsyn.plan import check_trees, resolve
+from jaxsyn.plan import check_parsed, check_trees, resolve
 from jaxsyn.scoring import selection
-from jaxsyn.storage import files, hub, lock
+from jaxsyn.storage import checksums, files, hub, lock
 from jaxsyn.trained import teacher, warm_start, workdir
 from jaxsyn.training import frozen, hosts, loop
 from jaxsyn.training.checkpoint import Checkpoints
@@ -75,6 +77,7 @@ def run(
   for one in teachers:
     plan = dataclasses.replace(plan, features=plan.features | one.features)
     change = one.after(change)
+  unparsed = check_parsed(plan)
   hosts.check_joined()
   told = flat(as_dict(config), "config.") | flat(
     workdir.hashes(records.manifest), "data."
@@ -122,12 +125,20 @@ def run(
     config.train.start, plan, config.data.directory, folder
   )
   profile = Profile(config.train.profile, folder)
+  wrong_parents = _wrong_parents(config, records, split)
 
   def open_log(start: int) -> Log:
     log = Log(files.path_of(folder), config, start)
     log.say(f"the best checkpoint is that of {selection.title(config.train)}")
     log.say(_length(config, split))
+    for warning in unparsed:
+      log.say(f"warning: {warning}")
     others = (*split.told, frozen_told, _no_test(config, records))
+    others += tuple(
+      f"wrong parents of {name}: "
+      + ", ".join(f"{side} {100 * rate:.2f} %" for side, rate in rates.items())
+      for name, rates in wrong_parents.items()
+    )
     others += tuple(one.told for one in teachers)
     for told in filter(None, (*others, *(warm.told if warm else ()))):
       log.say(told)
@@ -141,6 +152,11 @@ def run(
       stack.enter_context(lock.alone(folder))
       teacher.check_same(folder, teachers)
       workdir.create(folder, config)
+      if wrong_parents:
+        files.write_json(
+          files.path_of(folder) / workdir.WRONG_PARENTS,
+          checksums.sealed(wrong_parents),
+        )
       teacher.write(folder, teachers)
       if warm:
         warm.write(folder)
@@ -167,6 +183,25 @@ def run(
       return end
     finally:
       checkpoints.close()
+
+
+def _wrong_parents(
+  config: Config, records: PreparedSplit, split: Split
+) -> dict[str, dict[str, float]]:
+  """Returns the share of words with a wrong parent, by split and side.
+
+  Of the splits that are trained on, validated on and tested on; empty unless
+  config.data.tree is "wrong_parents".
+  """
+  data, seed = config.data, config.seed
+  if not isinstance(data.tree, WrongParents):
+    return {}
+  found = {data.train: Examples(records, data, seed).wrong_parents(split.notes)}
+  for name in (data.validation, *data.test):
+    if name in records.manifest["splits"] and name not in found:
+      other = PreparedSplit(data.directory, name)
+      found[name] = Examples(other, data, seed).wrong_parents()
+  return found
 
 
 def _length(config: Config, split: Split) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.sentence.controls import TREES, Tree
 from jaxsyn.options import flat
 
 Configs = Mapping[str, Mapping[str, Any]]  # of JSON, by system
@@ -26,13 +26,13 @@ def control_of(system: str, configs: Configs) -> str:
     system: its name.
     configs: of all systems that are compared, by name.
   """
-  if not _reads_control(configs[system]):
+  if not _tree(configs[system]).control:
     return ""
   own = _but_trees(configs[system])
   others = (
     name
     for name, config in configs.items()
-    if not _reads_control(config) and _but_trees(config) == own
+    if not _tree(config).replaces and _but_trees(config) == own
   )
   return next(others, "")
 
@@ -53,8 +53,8 @@ def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
   ]
 
 
-def _reads_control(config: Mapping[str, Any]) -> bool:
-  return TREES[config["data"]["tree"]].control
+def _tree(config: Mapping[str, Any]) -> type[Tree]:
+  return TREES[config["data"]["tree"]]
 
 
 def _but_trees(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,7 @@ def of_run(
     parameters=sum(x.size for x in jax.tree.leaves(params)),
     machine=machine(),
     notes=notes,
+    wrong_parents=workdir.wrong_parents(job.run),
   )
 
 

@@ -65,6 +65,8 @@ class RunFacts:
     parameters: numbers in the model.
     machine: of the last part of the run.
     notes: why it was not translated with the parameters that were asked for.
+    wrong_parents: split -> side -> share of words with a wrong parent, where
+      config.data.tree is "wrong_parents".
   """
 
   step: int
@@ -78,6 +80,9 @@ class RunFacts:
   parameters: int
   machine: Machine
   notes: tuple[str, ...] = ()
+  wrong_parents: dict[str, dict[str, float]] = dataclasses.field(
+    default_factory=dict
+  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,13 @@ from typing import Any
 
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.inference import ErrorVariance
-from jaxsyn.comparison.results import Comparison, Summary, TestSet, find
+from jaxsyn.comparison.results import (
+  Comparison,
+  SeedRun,
+  Summary,
+  TestSet,
+  find,
+)
 from jaxsyn.options import flat
 from jaxsyn.scoring.metrics import decimals, heading, larger_is_better
 from jaxsyn.scoring.tables import Rows, interval
@@ -321,6 +327,8 @@ def every_run(results: Comparison) -> Rows:
   rows = [["system", "seed", *_columns(results)]]
   rows[0] += ["chosen by validation", "best", "at step", "steps", "ended by"]
   rows[0] += ["minutes", "tokens/s", "parameters"]
+  rates = any(run.facts.wrong_parents for run in results.runs)
+  rows[0] += ["wrong parents"] * rates
   for run in results.runs:
     facts = run.facts
     rows.append(
@@ -335,9 +343,20 @@ def every_run(results: Comparison) -> Rows:
         *(str(facts.best_step), str(facts.step)),
         *(facts.reason, f"{facts.minutes:.1f}", f"{facts.tokens_per_s:.0f}"),
         f"{facts.parameters:,}",
+        *[_wrong_parents(run)] * rates,
       ]
     )
   return rows
+
+
+def _wrong_parents(run: SeedRun) -> str:
+  """Returns the share of wrong parents in the test splits, by split and side."""
+  return ", ".join(
+    f"{split} {side} {100 * rate:.2f} %"
+    for split, rates in run.facts.wrong_parents.items()
+    for side, rate in rates.items()
+    if split in run.scores
+  )
 
 
 def setting(results: Comparison) -> list[str]:

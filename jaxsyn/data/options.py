@@ -150,7 +150,8 @@ class Data:
     '"linear" (parent = previous word), "random" (a random tree of the same '
     'size). "sampled" is no control: in training others are drawn in every '
     "epoch, among several parses and with some parents replaced; validation and "
-    "translation read the parser's.",
+    'translation read the parser\'s. "wrong_parents" replaces the parents of a '
+    "fixed share of the words, in training, validation and translation alike.",
   )
   second: Second = section(Second)
   mixture: Mixture = section(Mixture)

@@ -63,7 +63,7 @@ def trees(
   source = seen.source
   tree = functools.partial(arcs.tree, source)
   figures = {"tree": tree(translation, heading=f"{heading}dependency tree")}
-  if source.tree in ("linear", "random"):  # a control: what it reads instead
+  if source.tree not in ("parsed", "none"):  # another tree than the parser's
     what = f"{heading}the {source.tree} tree that the system read"
     figures["tree_read"] = tree(head_W=source.given_head_W, heading=what)
   if seen.found_head_W is not None:

@@ -24,8 +24,8 @@ class ReadSource:
     text: the line, as it was read.
     words, head_W, relation_W: of the parse; a root is its own parent.
     parsed: False if there is no tree; words are then the tokens between blanks.
-    tree: which tree the system reads: "parsed", the control "linear" or
-      "random", or "none".
+    tree: name of the tree that the system reads, of config.data.tree: "parsed",
+      or one that replaces it as "random" does; "none" without trees.
     given_head_W: the parents of that tree; None where it reads none.
     subwords: their texts, "▁" for a blank before them; EOS last.
     units: rows and columns of a pooled map.

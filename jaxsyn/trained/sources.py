@@ -113,11 +113,14 @@ class SourceReader:
 
   @property
   def tree(self) -> str:
-    """Which tree the model reads: "parsed", a control's name, or "none"."""
+    """Name of the tree that the model reads; "none" where it reads none.
+
+    "parsed" where config.data.tree does not replace the parser's tree.
+    """
     tree = self._encoding["tree"]
     if len(self.features) == 1:
       return "none"
-    return TREES.name_of(tree) if tree.control else "parsed"
+    return TREES.name_of(tree) if tree.replaces else "parsed"
 
   def fit(self, source: Source) -> Fitted:
     """What is read of a source.

@@ -235,8 +235,8 @@ def _check_alike(
     )
   trees = run.config.data.tree, config.data.tree
   sees = reads or run.config.data.second.task.any
-  control = sees and any(tree.control for tree in trees)
-  if control and trees[0] != trees[1]:
+  replaced = sees and any(tree.replaces for tree in trees)
+  if replaced and trees[0] != trees[1]:
     raise (at / "teacher").error(
       f"={loss.teacher!r} was trained with config.data.tree="
       f"{run.config.data.tree}, and this run has {config.data.tree}; set it as "

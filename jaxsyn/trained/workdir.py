@@ -4,6 +4,7 @@
   manifest.json        of the data it was trained on: hashes, relations
   mixture.json         hashes of the other corpora, where there are some
   start.json           whose parameters it began with, where it did
+  wrong_parents.json   share of wrong parents, where they are wrong on purpose
   teachers.json        whose parameters teach it, where some do
   vocabulary.model     the SentencePiece model, or source.model, target.model
   parser.source.udpipe the parser, where the data has such a file
@@ -23,6 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jaxsyn.config import Config, as_dict, read_config
+from jaxsyn.data.sentence.controls import WrongParents
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
@@ -32,6 +34,7 @@ from jaxsyn.training.reader import Reader
 
 CONFIG = "config.json"
 MIXTURE = "mixture.json"
+WRONG_PARENTS = "wrong_parents.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,32 @@ class Run:
         f"{error} This is the copy of the run {self.workdir}: training called "
         f"again makes it anew from {self.config.data.directory}."
       ) from None
+
+
+def wrong_parents(
+  workdir: os.PathLike[str] | str,
+) -> dict[str, dict[str, float]]:
+  """Returns the share of words with a wrong parent, by split and side.
+
+  Empty unless config.data.tree of the run is "wrong_parents".
+
+  Raises:
+    InputError: the file is missing or corrupt.
+  """
+  run = open_run(workdir)
+  if not isinstance(run.config.data.tree, WrongParents):
+    return {}
+  path = run.workdir / WRONG_PARENTS
+  try:
+    found: dict[str, dict[str, float]] = checksums.unsealed(
+      files.read_json(path)
+    )
+  except (OSError, ValueError) as error:
+    raise InputError(
+      f"{path} is missing or corrupt ({str(error).rstrip('.')}). Training called again "
+      "writes it."
+    ) from None
+  return found
 
 
 def create(workdir: os.PathLike[str] | str, config: Config) -> Run:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.options import Data
 from jaxsyn.data.schema import SIDES
-from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.sentence.controls import TREES, WrongParents
 from jaxsyn.data.sentence.example import retree, tagged
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Example, Rows, together
@@ -56,8 +56,12 @@ class Examples:
       )
 
   def __iter__(self) -> Iterator[Example]:
+    return self._translations(collections.Counter())
+
+  def _translations(self, notes: Notes) -> Iterator[Example]:
+    """Yields the examples of the first task; counts their wrong parents."""
     tag = tasks.tag(self.data.second, self.records.manifest)
-    for example in self._with_trees():
+    for example in self._with_trees(notes):
       yield example if tag is None else tagged(example, tag)
 
   def rows(self, notes: Notes) -> Iterator[Rows]:
@@ -65,20 +69,22 @@ class Examples:
 
     Args:
       notes: counts, where there is a second task: examples of the "first" and
-        the "second", and pairs that had "no tree" or were "too long" for it.
+        the "second", and pairs that had "no tree" or were "too long" for it. Of
+        trees with wrong parents: see `wrong_parents`.
     """
     if not self.derived:
       return self.records.rows()  # as they are stored, which is faster
-    return together(self.counted(notes) if self._two else self)
+    make = self.counted if self._two else self._translations
+    return together(make(notes))
 
   def counted(self, notes: Notes) -> Iterator[Example]:
     """The examples of both tasks, counted; see `rows`."""
-    for example in self:
+    for example in self._translations(notes):
       notes["first"] += 1
       yield example
     second, manifest = self.data.second, self.records.manifest
     sizes = {s: about["size"] for s, about in manifest["vocabulary"].items()}
-    for example in self._with_trees():
+    for example in self._with_trees(collections.Counter()):
       bracketing = second.brackets.bracketing(example)
       if not (bracketing < 0).any():
         notes["no tree"] += 1
@@ -96,6 +102,7 @@ class Examples:
     second, tree = self.data.second, self.data.tree
     return [
       *(RECIPE, TREES.name_of(tree), self.seed if tree.seeded else None),
+      *(dataclasses.astuple(tree) if tree.replaces else ()),
       tasks.tag(second, self.records.manifest),
       *((*tasks.names(second), second.longest) if self._two else ()),
     ]
@@ -104,7 +111,7 @@ class Examples:
   def derived(self) -> bool:
     """Whether they are others than those that are stored."""
     tag = tasks.tag(self.data.second, self.records.manifest)
-    return tag is not None or self.data.tree.control or self._two
+    return tag is not None or self.data.tree.replaces or self._two
 
   def second(self, notes: Mapping[str, int]) -> tuple[int, float] | None:
     """The number of the first example of a second task, and what it counts.
@@ -130,19 +137,46 @@ class Examples:
   def _two(self) -> bool:
     return self.both and self.data.second.task.any
 
-  def _with_trees(self) -> Iterator[Example]:
-    """The stored examples, with the trees that config.data.tree asks for."""
+  def _with_trees(self, notes: Notes) -> Iterator[Example]:
+    """Yields the stored examples with the trees of config.data.tree."""
     tree = self.data.tree
     for example in self.records:
       for side in SIDES:
-        if tree.control and f"{side}_head" in example:
-          example = retree(example, side, tree=tree, seed=self.seed)
+        head = f"{side}_head"
+        if not tree.replaces or head not in example:
+          continue
+        parsed_W = example[head]
+        example = retree(example, side, tree=tree, seed=self.seed)
+        if isinstance(tree, WrongParents) and example[f"{side}_parsed"]:
+          notes[f"{side} words"] += len(parsed_W)
+          wrong = int((example[head] != parsed_W).sum())
+          notes[f"{side} wrong parents"] += wrong
       yield example
+
+  def wrong_parents(
+    self, notes: Mapping[str, int] | None = None
+  ) -> dict[str, float]:
+    """Returns the share of words with a wrong parent, by side.
+
+    Sentences without a tree do not count; roots and one-word sentences do.
+
+    Args:
+      notes: counts of `rows`; None: counts here, which takes as long as `rows`.
+    """
+    if notes is None:
+      notes = collections.Counter()
+      for _ in self._with_trees(notes):
+        pass
+    return {
+      side: notes[f"{side} wrong parents"] / notes[f"{side} words"]
+      for side in SIDES
+      if notes.get(f"{side} words")
+    }
 
 
 def told(notes: Mapping[str, int]) -> str:
   """What `notes` count, for the reader; "" where there is no second task."""
-  if not notes:
+  if "first" not in notes:
     return ""
   count = {k: notes.get(k, 0) for k in ("second", "no tree", "too long")}
   return (

@@ -319,10 +319,13 @@ def open_split(
   files, notes = _columns(own, features, batch)
   if both_tasks and data.mixture.folders:
     others = mixture.opened(data.mixture, records.split, reads)
-    each = [files] + [
-      _columns(Examples(other, data, seed), features, batch)[0]
+    opened = [
+      _columns(Examples(other, data, seed), features, batch)
       for other in others.values()
     ]
+    each = [files, *(columns for columns, _ in opened)]
+    counts = (collections.Counter(own) for _, own in opened)
+    notes = sum(counts, collections.Counter(notes))
     files = mixture.mix(
       records, others, each, mixture=data.mixture, features=features
     )

@@ -3,13 +3,15 @@
 A control says nothing of the text, so it shows what a system gains from any
 tree. `jaxsyn.data.sentence.example.retree` puts it in the place of the parser's.
 Sampled trees are no control: the parser's, but for training, where
-`jaxsyn.data.loader.tree_sampling` draws others.
+`jaxsyn.data.loader.tree_sampling` draws others. Trees with wrong parents are no
+control either: they show how much a system suffers from errors of a parser.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import random as random_numbers
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -22,8 +24,9 @@ from jaxsyn.options.bounds import Range
 class Tree(Choice):
   """A kind of trees."""
 
-  control: ClassVar[bool] = True  # it is not the parser's
-  seeded: ClassVar[bool] = False  # `heads` looks at the number
+  control: ClassVar[bool] = True  # says nothing about the text
+  replaces: ClassVar[bool] = True  # `heads` differs from the parser's heads
+  seeded: ClassVar[bool] = False  # `heads` depends on the number
   sampled: ClassVar[bool] = False  # training draws others, in every epoch
 
   def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
@@ -41,6 +44,7 @@ class Parsed(Tree):
   """The parser's trees."""
 
   control: ClassVar[bool] = False
+  replaces: ClassVar[bool] = False
 
   def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
     return head_W
@@ -84,6 +88,28 @@ class Random(Tree):
 
   def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
     return random(len(head_W), number)
+
+
+@dataclasses.dataclass(frozen=True)
+class WrongParents(Tree):
+  """The parser's trees with a fixed rate of wrong parents.
+
+  A sentence has the same tree in every epoch, in validation and in translation,
+  and another one in runs of other seeds. Source: ours.
+  """
+
+  control: ClassVar[bool] = False
+  seeded: ClassVar[bool] = True
+
+  rate: Annotated[float, Range(0, 1)] = option(
+    0.3,
+    "Share of each sentence's words whose parent is replaced by a wrong one, "
+    "rounded to whole words at random. The sentence still is a tree with as many "
+    "roots; relations are kept.",
+  )
+
+  def heads(self, head_W: np.ndarray, number: int) -> np.ndarray:
+    return wrong_parents(head_W, self.rate, number)
 
 
 def linear(words: int) -> np.ndarray:
@@ -133,7 +159,90 @@ def random(words: int, seed: int) -> np.ndarray:
   return head_W
 
 
+def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
+  """Replaces the parents of some words of a tree; returns a tree, int32 W.
+
+  Of `rate * W` words, rounded up or down at random so that the expectation is
+  exact, each gets a parent that it does not have in `head_W`. The words are
+  drawn uniformly. The number of roots stays: where a root is drawn, another drawn
+  word becomes a root in its place, and the old root gets a parent in the tree of
+  the new one. So a root is never the only wrong word of a sentence. Any word
+  outside the subtree of a word may become its new parent, each equally often.
+
+  Fewer words are wrong where no tree has so many: one word, or words that are each
+  their own root, stay as they are; of two words in a tree both or none are wrong.
+
+  Args:
+    head_W: parent of each word; a root is its own.
+    rate: share of wrong parents, 0 to 1.
+    seed: of the draws, which come from Python's Mersenne Twister (see `random`).
+  """
+  draw = random_numbers.Random(seed).random
+  parsed = head_W.tolist()
+  count = int(rate * len(parsed) + draw())
+  best, most = parsed, 0
+  for _ in range(_TRIES):
+    heads, wrong = _with_wrong_parents(parsed, count, draw)
+    if wrong > most:
+      best, most = heads, wrong
+    if most == count:
+      break
+  return np.array(best, np.int32)
+
+
+_TRIES = 20  # a draw of parents may leave none for the last words
+
+
+def _with_wrong_parents(
+  parsed: list[int], count: int, draw: Callable[[], float]
+) -> tuple[list[int], int]:
+  """Tries to replace `count` parents; returns the heads and how many it did."""
+  heads, words, wrong = [*parsed], range(len(parsed)), 0
+  order = sorted(words, key=[draw() for _ in words].__getitem__)
+  roots = [word for word in order[:count] if parsed[word] == word]
+  others = [word for word in order if parsed[word] != word]
+  for root in roots:
+    if wrong + 2 > count or not others:
+      break
+    new = others.pop(0)
+    heads[new] = new
+    heads[root] = _nth(_subtree(heads, new), draw())
+    wrong += 2
+  for word in others:
+    if wrong == count:
+      break
+    below = set(_subtree(heads, word))
+    free = [w for w in words if w not in below and w != heads[word]]
+    if free:
+      heads[word] = _nth(free, draw())
+      wrong += 1
+  return heads, wrong
+
+
+def _nth(words: Sequence[int], part: float) -> int:
+  """Returns the word at a relative position from 0 (included) to 1."""
+  return words[int(part * len(words))]
+
+
+def _subtree(heads: Sequence[int], top: int) -> list[int]:
+  """Returns a word and all words below it, ascending."""
+  children: list[list[int]] = [[] for _ in heads]
+  for word, parent in enumerate(heads):
+    if word != parent:
+      children[parent].append(word)
+  found = [top]
+  for word in found:
+    found += children[word]
+  return sorted(found)
+
+
 TREES: Table[Tree] = Table(
   "trees",
-  {"parsed": Parsed, "sampled": Sampled, "linear": Linear, "random": Random},
+  {
+    "parsed": Parsed,
+    "sampled": Sampled,
+    "wrong_parents": WrongParents,
+    "linear": Linear,
+    "random": Random,
+  },
 )

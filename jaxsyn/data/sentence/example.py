@@ -155,7 +155,7 @@ def _encode_trees(
     word.append(NO_WORD)
   word_S = np.array(word, np.int32)
   heads = (parse.head_W for parse in parses)
-  if tree.control:
+  if tree.replaces:
     sentences = np.split(id_S, np.cumsum(pieces)[:-1])
     heads = (
       tree.heads(np.array(head_W, np.int32), _number(seed, own_S)).tolist()

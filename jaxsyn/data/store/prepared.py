@@ -188,6 +188,12 @@ class PreparedSplit:
     for rows in self.rows():
       yield from rows.examples()
 
+  def unparsed(self, side: str) -> int:
+    """Counts the sentences of a side without a tree; reads that feature only."""
+    name = f"{side}_parsed"
+    blocks = self.columns.read(range(len(self.columns.blocks)), [name])
+    return sum(int((rows.flat[name] == 0).sum()) for rows in blocks)
+
   def rows(self) -> Iterator[Rows]:
     """The same, some thousands at a time; errors as of `ColumnFiles.read`."""
     return self.columns.read(range(len(self.columns.blocks)), self.features)

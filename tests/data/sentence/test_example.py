@@ -181,7 +181,7 @@ def test_control_trees(whole_words):
   assert unchanged is not parsed
 
 
-@pytest.mark.parametrize("kind", ["linear", "random"])
+@pytest.mark.parametrize("kind", ["linear", "random", "wrong_parents"])
 def test_control_trees_on_both_sides(whole_words, kind):
   target = conllu_text.unparsed("a banana The monkey")
   parsed = encode(MONKEY, whole_words, target)

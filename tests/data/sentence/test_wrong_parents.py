@@ -1,0 +1,174 @@
+"""Trees with a fixed rate of wrong parents: still trees, of the right rate."""
+
+import gzip
+import random
+
+import numpy as np
+import pytest
+
+from jaxsyn.data import schema
+from jaxsyn.data.sentence import controls, example
+from jaxsyn.data.sentence.controls import WrongParents, wrong_parents
+
+RATES = (0.1, 0.3, 0.6, 1.0)
+
+
+def path(head_W, word):
+  """A word and those above it, up to its root; fails where there is a cycle."""
+  found = [word]
+  while head_W[found[-1]] != found[-1]:
+    found.append(head_W[found[-1]])
+    assert len(found) <= len(head_W), f"a cycle: {head_W}"
+  return found
+
+
+def roots(head_W):
+  return sum(parent == word for word, parent in enumerate(head_W))
+
+
+@pytest.fixture(scope="module")
+def multi30k(shared_data):
+  """The parser's trees of 3,000 captions."""
+  heads, own = [], []
+  path = shared_data / "multi30k" / "parsed" / "train.en.conllu.gz"
+  with gzip.open(path, "rt", encoding="utf-8") as file:
+    for line in file:
+      columns = line.rstrip("\n").split("\t")
+      if columns[0].isdigit():
+        parent = int(columns[6]) - 1
+        own.append(len(own) if parent < 0 else parent)
+      elif columns == [""] and own:
+        heads.append(np.array(own, np.int32))
+        own = []
+        if len(heads) == 3000:
+          return heads
+  return heads
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_real_trees_have_the_rate_and_stay_trees(multi30k, rate):
+  """Each sentence to less than a word, all together to the sampling error."""
+  wrong = words = 0
+  roots_changed = 0
+  for number, head_W in enumerate(multi30k):
+    new_W = wrong_parents(head_W, rate, number).tolist()
+    for word in range(len(new_W)):
+      path(new_W, word)
+    assert roots(new_W) == roots(head_W)
+    count = sum(a != b for a, b in zip(new_W, head_W.tolist()))
+    assert abs(count - rate * len(head_W)) < 1
+    wrong, words = wrong + count, words + len(head_W)
+    roots_changed += any(
+      new_W[word] != word for word, up in enumerate(head_W) if up == word
+    )
+  # Rounding to whole words has a standard deviation of half a word at most.
+  assert abs(wrong / words - rate) < 4 * 0.5 * len(multi30k) ** 0.5 / words
+  if rate > 0.1:  # where a single word is wrong it is never the root
+    assert abs(roots_changed / len(multi30k) - rate) < 0.04
+
+
+@pytest.mark.parametrize("words", [3, 4, 7, 40])
+def test_random_trees_of_any_size_have_exactly_the_rate(words):
+  for number in range(200):
+    head_W = controls.random(words, number)
+    for rate in (0.5, 1.0):
+      new_W = wrong_parents(head_W, rate, number).tolist()
+      for word in range(words):
+        path(new_W, word)
+      assert roots(new_W) == 1
+      count = sum(a != b for a, b in zip(new_W, head_W.tolist()))
+      # Of three words, one alone can be impossible: the middle of a chain.
+      assert abs(count - rate * words) < (1 if words > 3 else 2)
+      if rate == 1:
+        assert count == words
+
+
+def test_forests_keep_their_number_of_roots():
+  forest_W = np.array([0, 0, 1, 3, 3, 3, 6, 6], np.int32)
+  for number in range(200):
+    for rate in RATES:
+      new_W = wrong_parents(forest_W, rate, number).tolist()
+      for word in range(8):
+        path(new_W, word)
+      assert roots(new_W) == 3
+      count = sum(a != b for a, b in zip(new_W, forest_W.tolist()))
+      assert abs(count - rate * 8) < 1
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_words_without_another_parent_stay(rate):
+  for head_W in ([], [0], [0, 1, 2]):  # none, one, none with a parent
+    new_W = wrong_parents(np.array(head_W, np.int32), rate, 7)
+    assert new_W.tolist() == head_W
+  for number in range(20):  # of two words both or none
+    pair = wrong_parents(np.array([1, 1], np.int32), rate, number).tolist()
+    assert pair in ([1, 1], [0, 0])
+    assert pair == [0, 0] or rate < 1
+
+
+def test_every_possible_parent_is_taken():
+  """Word 3 of 0 ← 1 ← 2 ← 3 may depend on 0 or 1, each equally often."""
+  chain_W = np.array([0, 0, 1, 2], np.int32)
+  found = [
+    tuple(wrong_parents(chain_W, 0.25, number).tolist())
+    for number in range(3000)
+  ]
+  for tree in ((0, 0, 1, 0), (0, 0, 1, 1), (0, 0, 0, 2)):
+    assert tree in found
+  # Word 1 has no other parent than the root, so another word is wrong instead.
+  assert {*found} == {(0, 0, 1, 0), (0, 0, 1, 1), (0, 0, 0, 2)}
+  last = [tree for tree in found if tree[3] != 2]
+  assert abs(sum(tree[3] for tree in last) / len(last) - 0.5) < 0.05
+
+
+def test_seeds_and_sentences_have_trees_of_their_own():
+  head_W = controls.random(20, 1)
+  drawn = [tuple(wrong_parents(head_W, 0.3, s).tolist()) for s in range(50)]
+  assert len({*drawn}) == 50
+  again = tuple(wrong_parents(head_W, 0.3, 3).tolist())
+  assert again == drawn[3]
+
+
+def test_distances_and_middles_follow_from_the_new_parents():
+  """Against loops over words, of subwords that some words lack."""
+  dice = random.Random(0)
+  for number in range(60):
+    words = dice.randint(1, 14)
+    head_W = controls.random(words, number)
+    pieces = [dice.choice([0, 1, 1, 2, 3]) for _ in range(words - 1)] + [1]
+    word_S = np.append(np.repeat(np.arange(words), pieces), -1)
+    given = {
+      "source_id": np.append(np.arange(len(word_S) - 1) + 10 + number, 2),
+      "source_word": word_S,
+      "source_head": head_W,
+      "source_relation": np.arange(words),
+      "source_parsed": np.array(1),
+    }
+    tree = WrongParents(0.5)
+    found = example.retree(given, "source", tree=tree, seed=3)
+    new_W = found["source_head"].tolist()
+    above = [path(new_W, word) for word in range(words)]
+    square = found["source_tree_distance"].reshape(words, words)
+    for w, one in enumerate(above):
+      for v, other in enumerate(above):
+        common = [x for x in one if x in other]
+        edges = schema.OTHER_TREE
+        if common:
+          edges = one.index(common[0]) + other.index(common[0])
+        assert square[w, v] == edges
+    places = [np.flatnonzero(word_S == w) for w in range(words)]
+    for i, word in enumerate(word_S[:-1]):
+      up = new_W[word]
+      while not len(places[up]) and new_W[up] != up:
+        up = new_W[up]
+      mean = np.mean(places[up] if len(places[up]) else places[word])
+      assert found["source_parent_mid"][i] == np.float32(mean)
+    assert found["source_relation"] is given["source_relation"]
+
+
+def test_a_rate_of_0_gives_the_parsed_tree():
+  for number in range(50):
+    head_W = controls.random(number, number)
+    found_W = WrongParents(0.0).heads(head_W, number)
+    np.testing.assert_array_equal(found_W, head_W)
+    assert found_W.dtype == head_W.dtype

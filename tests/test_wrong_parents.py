@@ -1,0 +1,305 @@
+"""Trees with wrong parents: the same everywhere in a run, and recorded."""
+
+import collections
+import dataclasses
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from toy_folders import data_of, opened
+
+from jaxsyn import train
+from jaxsyn.comparison.controls import control_of
+from jaxsyn.config import read_config
+from jaxsyn.configs import quickstart
+from jaxsyn.data.loader.batch_plan import Position
+from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.loader.split import Share
+from jaxsyn.data.sentence.controls import Linear, Parsed, Random, WrongParents
+from jaxsyn.data.sentence.example import retree
+from jaxsyn.data.store.prepared import PreparedSplit
+from jaxsyn.errors import InputError
+from jaxsyn.session import Session
+from jaxsyn.trained import workdir
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+READS = tuple(
+  f"{side}_{name}"
+  for side in ("source", "target")
+  for name in ("head", "relation", "parent_mid", "tree_distance")
+)
+RATE = 0.3
+
+
+def data(rate=RATE):
+  return dataclasses.replace(data_of(), tree=WrongParents(rate))
+
+
+def expected(records, seed, rate=RATE):
+  """Number of the example -> the features that `retree` gives it."""
+  return [
+    retree(
+      retree(one, "source", tree=WrongParents(rate), seed=seed),
+      "target",
+      tree=WrongParents(rate),
+      seed=seed,
+    )
+    for one in records
+  ]
+
+
+def check(batch, ids, wanted):
+  """Compares rows of a batch with examples, feature by feature."""
+  for row, number in enumerate(ids):
+    for side, axis in (("source", "S"), ("target", "T")):
+      one = wanted[number]
+      words = len(one[f"{side}_head"])
+      for name, letters in (
+        ("head", "W"),
+        ("relation", "W"),
+        ("parent_mid", axis),
+      ):
+        full = one[f"{side}_{name}"]
+        found = batch[f"{side}_{name}_B{letters}"][row, : len(full)]
+        np.testing.assert_array_equal(found, full)
+      square = batch[f"{side}_tree_distance_BWW"][row, :words, :words]
+      np.testing.assert_array_equal(
+        square.ravel(), one[f"{side}_tree_distance"].ravel()
+      )
+
+
+def test_batches_have_the_same_trees_in_any_epoch_window_and_host(prepared):
+  records = PreparedSplit(prepared, "train")
+  wanted = expected(records, seed=3)
+  parsed = list(records)
+  changed = sum(
+    (a["source_head"] != b["source_head"]).any() for a, b in zip(wanted, parsed)
+  )
+  assert changed > 500  # of 600
+  for memory_gib, tokens, hosts in ((1.0, 4000, 1), (3e-4, 1500, 2)):
+    split = opened(
+      records,
+      READS,
+      data=data(),
+      seed=3,
+      memory_gib=memory_gib,
+      tokens=tokens,
+      row_multiple=2,
+    )
+    assert split.whole == (memory_gib == 1)
+    for part in range(hosts):
+      share = Share((part,), hosts)
+      own = dataclasses.replace(split, share=share)
+      for epoch in (0, 2):
+        for planned, dealt in zip(
+          split.plan.epoch(epoch), own.batches(Position(epoch))
+        ):
+          rows = share.rows(planned.shape.rows)
+          ids = planned.ids[rows[rows < len(planned.ids)]]
+          check(dealt.batch, ids.tolist(), wanted)
+  evaluation = opened(records, READS, data=data(), seed=3, both_tasks=False)
+  for planned, batch in zip(evaluation.plan.in_order(), evaluation.in_order()):
+    check(batch, planned.ids.tolist(), wanted)
+
+
+def test_a_rate_of_0_equals_parsed_trees_bit_for_bit(prepared):
+  records = PreparedSplit(prepared, "validation")
+  splits = [
+    opened(records, READS, data=one, seed=3) for one in (data(0.0), data_of())
+  ]
+  for one, other in zip(*(split.in_order() for split in splits), strict=True):
+    assert one.keys() == other.keys()
+    for name in one:
+      np.testing.assert_array_equal(one[name], other[name])
+      assert one[name].dtype == other[name].dtype
+
+
+def test_rates_and_seeds_have_columns_of_their_own(prepared):
+  records = PreparedSplit(prepared, "validation")
+  found = {}
+  for rate, seed in ((0.3, 3), (0.6, 3), (0.3, 4), (0.3, 3)):
+    split = opened(records, READS, data=data(rate), seed=seed)
+    heads = split.held.flat["source_head"].tolist()
+    assert found.setdefault((rate, seed), heads) == heads
+    counted = Examples(records, data(rate), seed).wrong_parents()
+    assert Examples(records, data(rate), seed).wrong_parents(split.notes) == (
+      counted
+    )
+    assert abs(counted["source"] - rate) < 0.06
+  assert len({*map(tuple, found.values())}) == 3
+
+
+def test_sentences_without_a_tree_do_not_count(prepared):
+  records = PreparedSplit(prepared, "validation")
+
+  class Records(list):
+    manifest, directory = records.manifest, records.directory
+
+  some = [*records]
+  for one in some[::2]:
+    one["source_parsed"] = np.array(0, np.uint8)
+  examples = Examples(Records(some), data(1.0), 3)
+  notes = collections.Counter()
+  [*examples.rows(notes)]
+  words = sum(len(one["source_head"]) for one in some[1::2])
+  assert notes["source words"] == notes["source wrong parents"] == words
+  assert examples.wrong_parents(notes) == {"source": 1.0, "target": 1.0}
+
+
+@pytest.fixture(scope="module")
+def trained(made_once, prepared):
+  """A run of PASCAL on trees with wrong parents."""
+
+  def make(folder):
+    config = quickstart.get_config("pascal")
+    config.data.directory, config.data.tree = str(prepared), "wrong_parents"
+    config.data.wrong_parents.rate = RATE
+    config.seed = 5
+    config.model.width = 32
+    config.model.transformer.update(
+      encoder_layers=1, decoder_layers=1, feed_forward=32, dropout=0.0
+    )
+    config.batch.update(tokens=12_000, shapes=1)
+    config.train.update(steps=2, evaluate_every=2, save_every=1, log_every=1)
+    config.train.update(minutes=0.0, selection="log_likelihood")
+    train.run(config, folder / "run")
+
+  return made_once("wrong_parents", make) / "run"
+
+
+def test_translation_from_raw_text_reads_the_trees_of_the_prepared_split(
+  trained, prepared
+):
+  session = Session(trained, checkpoint="last", beam=2)
+  assert session.sources.tree == "wrong_parents"
+  for split in ("test", "train"):
+    records = PreparedSplit(prepared, split)
+    lines = (prepared.parent / "raw" / f"{split}.en").read_text().splitlines()
+    wanted = expected(records, seed=5)
+    differ = 0
+    for line, one, parsed in list(zip(lines, wanted, records))[:24]:
+      found, _ = session.sources.read(line)
+      for name in found:
+        if name != "line":
+          np.testing.assert_array_equal(found[name], one[name], name)
+      differ += (found["source_head"] != parsed["source_head"]).any()
+    assert differ > 15
+
+
+def test_the_rate_of_every_split_is_recorded(trained, prepared):
+  found = workdir.wrong_parents(trained)
+  assert [*found] == ["train", "validation", "test"]
+  config = Session(trained).plan.config
+  for split, rates in found.items():
+    records = PreparedSplit(prepared, split)
+    assert rates == Examples(records, config.data, 5).wrong_parents()
+    assert [*rates] == ["source", "target"]
+    assert abs(rates["source"] - RATE) < 0.05
+
+
+def test_a_corrupt_record_of_the_rates_is_an_error(trained, tmp_path):
+  folder = shutil.copytree(trained, tmp_path / "run")
+  path = folder / workdir.WRONG_PARENTS
+  path.write_text(path.read_text().replace("0.", "0.1", 1))
+  with pytest.raises(
+    InputError, match=r"wrong_parents\.json is missing or cor"
+  ):
+    workdir.wrong_parents(folder)
+  path.unlink()
+  with pytest.raises(
+    InputError, match=r"wrong_parents\.json is missing or cor"
+  ):
+    workdir.wrong_parents(folder)
+
+
+def test_the_log_shows_the_rates_and_another_rate_is_refused(
+  trained, tmp_path, capsys
+):
+  folder = shutil.copytree(trained, tmp_path / "run")
+  config = Session(folder).plan.config
+  longer = dataclasses.replace(
+    config, train=dataclasses.replace(config.train, steps=3)
+  )
+  train.run(longer, folder)
+  rates = workdir.wrong_parents(folder)
+  told = capsys.readouterr().out
+  for split in ("train", "validation", "test"):
+    assert (
+      f"wrong parents of {split}: source {100 * rates[split]['source']:.2f} %"
+    ) in told
+  with pytest.raises(InputError, match=r"config\.data\.wrong_parents\.rate"):
+    other = dataclasses.replace(config.data, tree=WrongParents(0.6))
+    train.run(dataclasses.replace(config, data=other), folder)
+
+
+def test_a_system_with_wrong_parents_neither_is_nor_has_a_control(tiny):
+  plain = read_config(tiny("neighbour_heads"))
+
+  def on(tree):
+    return dataclasses.replace(
+      plain, data=dataclasses.replace(plain.data, tree=tree)
+    )
+
+  configs = {
+    "wrong": on(WrongParents()),
+    "plain": on(Parsed()),
+    "random": on(Random()),
+    "linear": on(Linear()),
+  }
+  assert [control_of(name, configs) for name in configs] == [
+    *("", "", "plain", "plain")
+  ]
+
+
+def test_compare_reports_a_variant_with_wrong_parents(
+  prepared, environment, tmp_path
+):
+  """The command of the documents, on the small corpus."""
+  sizes = {
+    "model.transformer.encoder_layers": 1,
+    "model.transformer.decoder_layers": 1,
+    "model.width": 32,
+    "model.transformer.feed_forward": 32,
+    "batch.tokens": 1024,
+    "batch.shapes": 1,
+    "train.minutes": 0.0,
+    "train.steps": 4,
+    "train.evaluate_every": 4,
+    "train.validation_sentences": 1,
+    "train.log_every": 2,
+    "decode.beam": 1,
+  }
+  done = subprocess.run(
+    [
+      *(sys.executable, "-m", "jaxsyn.compare", "--samples", "40"),
+      *("--config", "configs/quickstart.py", "--workdir", str(tmp_path / "c")),
+      f"--config.data.directory={prepared}",
+      *(f"--config.{name}={value}" for name, value in sizes.items()),
+      *("--systems", "neighbour_heads", "--seeds", "1"),
+      "--variant",
+      "nh_wrong_60=neighbour_heads,data.tree=wrong_parents,"
+      "data.wrong_parents.rate=0.6",
+    ],
+    env=environment,
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  report = json.loads((tmp_path / "c" / "report.json").read_text())
+  rates = {
+    run["system"]: run["facts"]["wrong_parents"] for run in report["runs"]
+  }
+  assert rates["neighbour_heads"] == {}
+  assert [*rates["nh_wrong_60"]] == ["train", "validation", "test"]
+  for split in rates["nh_wrong_60"].values():
+    assert abs(split["source"] - 0.6) < 0.06
+  share = 100 * rates["nh_wrong_60"]["test"]["source"]
+  assert (
+    f"test source {share:.2f} %" in (tmp_path / "c" / "report.md").read_text()
+  )
+  assert not any(entry["controls"] for entry in report["systems"])
