@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks import experiment
-from benchmarks.experiment import BLOCKS, Block, Corpus, Experiment
+from benchmarks.experiment import BLOCKS, Experiment
 from jaxsyn.comparison import run_result
 from jaxsyn.comparison.results import Point
 from jaxsyn.errors import InputError

@@ -161,7 +161,9 @@ class Reader:
     if not whole:
       raise none_whole(self.workdir, {best: why} | damaged)
     ((step, params),) = whole
-    corrupt = f"the best checkpoint, of step {best}, is corrupt or missing ({why})"
+    corrupt = (
+      f"the best checkpoint, of step {best}, is corrupt or missing ({why})"
+    )
     return Parameters(params, (step,), corrupt=(corrupt,))
 
   def _best_said(self) -> dict[int, str]:
