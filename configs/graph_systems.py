@@ -75,7 +75,7 @@ def tree_position_depth(config: ConfigDict) -> None:
 
 
 def neighbour_heads(config: ConfigDict) -> None:
-  """Two heads see words up to two edges away: Li et al. 2021.
+  """Two heads attend to words near in the tree: the mask of Li et al. 2021.
 
   In all encoder layers, without their gate. SG-Net's heads have
   --config.parts.encoder.neighbour_heads.relation=ancestors.
@@ -84,15 +84,41 @@ def neighbour_heads(config: ConfigDict) -> None:
 
 
 def neighbour_heads_random_tree(config: ConfigDict) -> None:
-  """Control: two heads on the neighbours in a random tree of the same size."""
+  """Control: the same heads with a random tree of the same size."""
   neighbour_heads(config)
   config.data.tree = "random"
 
 
 def neighbour_heads_gated(config: ConfigDict) -> None:
-  """All heads mix what is near in the tree with all words: Li et al. 2021."""
+  """All heads mix attention near in the tree with attention to all words.
+
+  Li et al. 2021: one gate per position and layer, shared by all heads.
+  """
   config.parts.encoder.neighbour_heads = PARTS.section(
-    "neighbour_heads", heads=None, gate=True
+    "neighbour_heads", heads=None, gate="input"
+  )
+
+
+def neighbour_heads_near(config: ConfigDict) -> None:
+  """Two heads attend to words at most two edges away. Ours.
+
+  Neither words around the adjacent words nor EOS are visible.
+  """
+  config.parts.encoder.neighbour_heads = PARTS.section(
+    "neighbour_heads", hops=2, context=0, eos=False
+  )
+
+
+def neighbour_heads_near_random_tree(config: ConfigDict) -> None:
+  """Control: the same heads with a random tree of the same size."""
+  neighbour_heads_near(config)
+  config.data.tree = "random"
+
+
+def neighbour_heads_near_gated(config: ConfigDict) -> None:
+  """All heads of `neighbour_heads_near`, each with a gate from its query. Ours."""
+  config.parts.encoder.neighbour_heads = PARTS.section(
+    "neighbour_heads", hops=2, context=0, eos=False, heads=None, gate="query"
   )
 
 

@@ -194,7 +194,8 @@ def test_a_sentence_without_a_tree_is_scored_as_by_the_baseline(system):
   batch = BATCH | {"source_parsed_B": jnp.array([1, 0, 1, 1, 1, 1], jnp.uint8)}
   out, was = (logits(p, params, batch) for p in (plan, plain))
   np.testing.assert_allclose(out[1], was[1], atol=1e-5)
-  assert not np.allclose(out[0], was[0], atol=1e-4)
+  # Sixty words: in five, all may be near in the tree.
+  assert not np.allclose(out[5], was[5], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", sorted(FIRST_OF_PART | FIRST_OF_WINDOW))
@@ -237,7 +238,7 @@ def test_parts_of_a_system_do_something(system):
     ("dasa", {"layers": ()}),
     ("graph_block", {"at": "beside", "layers": ()}),
     ("graph_block", {"at": "beside", "depth": 0}),
-    ("neighbour_heads", {"layers": (), "gate": True}),
+    ("neighbour_heads", {"layers": (), "gate": "input"}),
     ("tree_bias", {"heads": ()}),
     ("parent_scaled", {"layers": ()}),
   ],

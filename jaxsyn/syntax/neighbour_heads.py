@@ -1,11 +1,12 @@
-"""Heads that see only a word's neighbours in the tree.
+"""Attention heads restricted to words that are near in the tree.
 
-Zhang et al. 2020, "SG-Net: Syntax-Guided Machine Reading Comprehension"
-(arXiv:1908.05147), section 3: a word sees itself and its ancestors. Li et al.
-2021, "Improving BERT with Syntax-aware Local Attention" (arXiv:2012.15150): it
-sees what is near in the tree, and a gate mixes that with attention to all. Both
-recalled; they have layers or heads of their own beside the model's, here chosen
-heads of the model are changed, and nothing is added but the gate.
+Li et al. 2021, "Improving BERT with Syntax-aware Local Attention"
+(arXiv:2012.15150): a word attends to the words within three edges of itself and
+of its two neighbors in the sentence, and a gate mixes this with attention to all
+words. The mask and the gate follow the authors' code
+(github.com/Neutralzz/syntax_aware_local_attention). Zhang et al. 2020, "SG-Net:
+Syntax-Guided Machine Reading Comprehension" (arXiv:1908.05147, recalled),
+section 3: a word attends to itself and its ancestors.
 
 Letters: X another word.
 """
@@ -70,7 +71,12 @@ RELATIONS: dict[str, Callable[[Array], Array]] = {
 
 class _NeighbourHeads(HeadsPart):
   def setup(self) -> None:
-    if self.spec.gate:
+    if self.spec.gate == "input":
+      # BERT's initialization, as in the authors' code.
+      normal = nn.initializers.normal(0.02)
+      self.gate_D = self.param("gate_D", normal, (self.where.width,))
+      self.gate_bias = self.param("gate_bias", nn.initializers.zeros_init(), ())
+    elif self.spec.gate == "query":
       vector = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
       shape = len(self.heads), self.where.head_width
       self.gate_HK = self.param("gate_HK", vector, shape)
@@ -81,14 +87,30 @@ class _NeighbourHeads(HeadsPart):
     spec: NeighbourHeads = self.spec
     if spec.relation == "hops":
       near_BWW = view.tree_distance_BWW <= spec.hops
+      for _ in range(spec.context):
+        near_BWW = _with_adjacent_words(near_BWW)
     else:
       near_BWW = RELATIONS[spec.relation](parents_BWX(view))
     near_BSS = view.of_pairs(near_BWW, 0) > 0
     same_BSS = view.word_BS[:, :, None] == view.word_BS[:, None, :]
+    if spec.relation == "hops" and spec.eos:
+      special_BS = view.real_BS & ~view.is_word_BS
+      near_BSS |= special_BS[:, :, None] | special_BS[:, None, :]
     own_BSS = same_BSS & view.is_word_BS[:, :, None]
     itself_SS = jnp.eye(near_BSS.shape[1], dtype=bool)
     pad_BS1 = ~view.real_BS[:, :, None]  # a row that hides all sees other pads
     return near_BSS | own_BSS | itself_SS | pad_BS1
+
+  def _gate_logit(self, q_BQHK: Array, view: View) -> Array:
+    """Returns the logits of the gate, (B, H, Q); H is 1 if heads share it."""
+    if self.spec.gate == "input":
+      x_BQD = view.inputs[-1].astype(jnp.float32)
+      return (x_BQD @ self.gate_D + self.gate_bias)[:, None]
+    q_BQHK = of_heads(self.heads, q_BQHK).astype(jnp.float32)
+    logit_BHQ = self.where.head_width**0.5 * jnp.einsum(
+      "BQHK,HK->BHQ", q_BQHK, self.gate_HK
+    )
+    return logit_BHQ + self.gate_H[:, None]
 
   def rescore(
     self, score_BHQM: Array, q_BQHK: Array, k_BMHK: Array, view: View
@@ -97,17 +119,17 @@ class _NeighbourHeads(HeadsPart):
     near_BSS = self._near_BSS(view)
     near_B1QM = view.if_parsed(near_BSS, jnp.ones_like(near_BSS))[:, None]
     publish(self, "near_BQM", near_B1QM[:, 0].astype(jnp.float32))
-    if not spec.gate:
+    if spec.gate == "none":
       # A sum, not a choice: the fused attention takes it as its bias.
       bias_B1QM = jnp.where(near_B1QM, 0.0, HIDDEN)
       return on_heads(spec.heads, score_BHQM + bias_B1QM, score_BHQM)
-    q_BQHK = of_heads(self.heads, q_BQHK).astype(jnp.float32)
-    logit_BHQ = self.where.head_width**0.5 * jnp.einsum(
-      "BQHK,HK->BHQ", q_BQHK, self.gate_HK
-    )
-    logit_BHQ1 = (logit_BHQ + self.gate_H[:, None])[..., None]
+    logit_BHQ1 = self._gate_logit(q_BQHK, view)[..., None]
     none_BHQ1 = jnp.zeros((*score_BHQM.shape[:3], 1), jnp.float32)
-    gate_BHQ1 = onto_heads(self.heads, jax.nn.sigmoid(logit_BHQ1), none_BHQ1)
+    own_BHQ1 = jnp.broadcast_to(
+      jax.nn.sigmoid(logit_BHQ1),
+      (len(score_BHQM), len(self.heads), score_BHQM.shape[2], 1),
+    )
+    gate_BHQ1 = onto_heads(self.heads, own_BHQ1, none_BHQ1)
     publish(self, "gate_BHQ", gate_BHQ1[..., 0])
     real_B11M = view.real_BS[:, None, None, :]
     own_BHQM = of_heads(self.heads, score_BHQM, axis=1)
@@ -123,17 +145,27 @@ class _NeighbourHeads(HeadsPart):
     return onto_heads(self.heads, mixed_BHQM, score_BHQM)
 
 
+def _with_adjacent_words(near_BWX: Array) -> Array:
+  """Returns near[w] | near[w - 1] | near[w + 1] for each word w."""
+  padded_BWX = jnp.pad(near_BWX, ((0, 0), (1, 1), (0, 0)))
+  return near_BWX | padded_BWX[:, :-2] | padded_BWX[:, 2:]
+
+
 @dataclasses.dataclass(frozen=True)
 class NeighbourHeads(OnHeads):
-  """Chosen heads see words of one relation to the query's word, and that word.
+  """Heads that attend only to words in some relation to the query's word.
 
-  All subwords of a word see all of those. A word without subwords is passed over:
-  its children depend on its own parent; but `hops` are edges of the whole tree. EOS
-  sees itself, and so does
-  a word without such a relation; a sentence without a tree is seen whole. With a
-  gate, of the query q of its head before it is divided by √K,
+  All subwords of a word attend to all subwords of these words and of the word
+  itself. For a relation other than "hops", a word without subwords is skipped: its
+  children depend on its own parent. Edges of "hops" are edges of the complete tree,
+  and `context` counts all words. Without a tree, heads attend to the complete
+  sentence. With a gate,
 
-    weight = g · local + (1 - g) · whole,  g = sigmoid(u · q + b)
+    weight = g · local + (1 - g) · global
+
+  where `local` is the softmax over the words near in the tree and `global` the
+  softmax over all words. Attention dropout is applied to the mixture; the authors
+  of the gate apply it to each of the two.
   """
 
   layers: Chosen = other_default(OnHeads, "layers", None)
@@ -142,21 +174,41 @@ class NeighbourHeads(OnHeads):
     "parent", "children", "siblings", "ancestors", "descendants", "hops"
   ] = option(
     "hops",
-    'Which words: "parent", "children", "siblings", "ancestors" (SG-Net), '
-    '"descendants", or those up to `hops` edges away (Li et al.).',
+    'Visible words: "parent", "children", "siblings", "ancestors" (SG-Net), '
+    '"descendants", or "hops": words at most `hops` edges away (Li et al.).',
   )
   hops: Annotated[int, Range(1, FAR - 1)] = option(
-    2, 'Of relation="hops".', unit="edges"
+    3,
+    'Largest tree distance at which a word is visible, with relation="hops".',
+    unit="edges",
   )
-  gate: bool = option(
-    False, "Mixes what the neighbours give with what all words give."
+  context: Annotated[int, Range(0, FAR - 1)] = option(
+    1,
+    "Number of words before and after a word in the sentence whose visible words "
+    'it sees as well, with relation="hops". 0: none.',
+    unit="words",
+  )
+  eos: bool = option(
+    True,
+    'With relation="hops", EOS and other subwords that belong to no word are '
+    "visible to all words and see the complete sentence, as [CLS] and [SEP] do in "
+    "the authors' code. False, or another relation: they see only themselves, and "
+    "no word sees them.",
+  )
+  gate: Literal["none", "input", "query"] = option(
+    "none",
+    'Gate g between attention to near words and to all words. "input" (Li et '
+    "al.): one gate per position, g = sigmoid(u · x + b) with the layer's input "
+    'x, shared by all heads. "query": one gate per position and head, '
+    'g = sigmoid(u · q + b) with the query q before it is divided by √K. "none": '
+    "g = 1.",
   )
 
   part: ClassVar[type[Part]] = _NeighbourHeads
 
   @property
   def additive(self) -> bool:
-    return not self.gate
+    return self.gate == "none"
 
   @property
   def reads(self) -> tuple[str, ...]:
@@ -165,4 +217,5 @@ class NeighbourHeads(OnHeads):
   def check(self, at: At, site: Site) -> None:
     super().check(at, site)
     if self.relation != "hops":
-      self.refuse_changed(at, ["hops"], f"relation={self.relation!r}")
+      names = ["hops", "context", "eos"]
+      self.refuse_changed(at, names, f"relation={self.relation!r}")

@@ -31,7 +31,11 @@ WHERE = Where(
 )  # fmt: skip
 
 
-def _view() -> View:
+def view_of(sentences) -> View:
+  """The padded batch of sentences written as in `SENTENCES`."""
+  B = len(sentences)
+  W = max(len(one[0]) for one in sentences) + 1
+  S = max(len(one[2]) for one in sentences) + 2
   filled = {
     "word_BS": np.full((B, S), -1),
     "head_BW": np.zeros((B, W), int),
@@ -41,7 +45,7 @@ def _view() -> View:
     "real_BS": np.zeros((B, S), bool),
     "parsed_B": np.zeros(B, int),
   }
-  for b, (head, relation, word, parsed) in enumerate(SENTENCES):
+  for b, (head, relation, word, parsed) in enumerate(sentences):
     size, words = len(word), len(head)
     filled["word_BS"][b, :size] = word
     filled["real_BS"][b, :size] = True
@@ -57,7 +61,7 @@ def _view() -> View:
   return View(**facts, position_Q=jnp.arange(S), position_M=jnp.arange(S))
 
 
-VIEW = _view()
+VIEW = view_of(SENTENCES)
 
 
 def chain(head, word):
