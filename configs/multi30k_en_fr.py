@@ -1,0 +1,31 @@
+"""Multi30k task 1, English to French (Elliott et al. 2017), 29,000 captions.
+
+Prepare: jaxsyn prepare --config multi30k_en_fr
+Train:   jaxsyn train --config multi30k_en_fr:pascal \
+           --workdir runs/pascal_en_fr
+Tests:   test_2016, test_2017, test_2018, test_2017_mscoco.
+         The last two are optional, as in multi30k_en_de.py.
+Sizes:   those of multi30k_en_de.py, not tuned for French.
+Licence: the captions are for non-commercial research and education.
+"""
+
+from __future__ import annotations
+
+import ml_collections
+
+from jaxsyn.configs import multi30k_en_de, systems
+
+CITATION = (
+  "@inproceedings{elliott-etal-2017-findings, title = {Findings of the Second"
+  " Shared Task on Multimodal Machine Translation and Multilingual Image"
+  " Description}, author = {Elliott, Desmond and Frank, Stella and Barrault,"
+  ' Lo{\\"i}c and Bougares, Fethi and Specia, Lucia}, booktitle = {Proceedings of'
+  " the Second Conference on Machine Translation}, pages = {215--233}, year ="
+  " {2017}, doi = {10.18653/v1/W17-4718}}"
+)
+
+
+def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
+  config = multi30k_en_de.multi30k("en", "fr")
+  config.data.citation = CITATION
+  return systems.apply(config, system)
