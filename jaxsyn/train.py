@@ -117,6 +117,7 @@ def run(
   shapes = jax.eval_shape(
     lambda: first_params(plan.recipe, empty, jax.random.key(0))
   )
+  layout.shardings(shapes)  # rejects sizes that cannot be split
   frozen_told = frozen.check(config.train.freeze, shapes)
   warm = warm_start.read(
     config.train.start, plan, config.data.directory, folder

@@ -11,6 +11,7 @@ import collections
 import functools
 import gc
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.tree_util import DictKey
 
 from jaxsyn.data.loader.split import Share
 from jaxsyn.errors import InputError
@@ -82,19 +84,75 @@ def make_mesh(
   return Mesh(placed, AXES)
 
 
-def parameter_spec(shape: tuple[int, ...], mesh: Mesh) -> PartitionSpec:
-  """How one array of the state is cut: the largest axes that divide.
+# Which axis "tensor" splits, and the option that is its size, by the module, the
+# name and the number of axes of a parameter.
+_HEADS, _UNITS = "transformer.heads", "transformer.feed_forward"
+_TENSOR_AXES = {
+  **{(name, "kernel", 3): (1, _HEADS) for name in ("query", "key", "value")},
+  **{(name, "bias", 2): (0, _HEADS) for name in ("query", "key", "value")},
+  ("output", "kernel", 3): (0, _HEADS),
+  ("inner", "kernel", 2): (1, _UNITS),
+  ("inner", "bias", 1): (0, _UNITS),
+  ("outer", "kernel", 2): (0, _UNITS),
+  ("source_table", "embedding", 2): (0, ""),
+  ("target_table", "embedding", 2): (0, ""),
+  ("output", "kernel", 2): (1, ""),  # the output layer, where it is not tied
+}
 
-  "tensor" takes the largest axis it divides, "fsdp" the largest of the
-  others; axes of size 1 cut nothing. XLA inserts what communication follows.
+
+def parameter_spec(path: Sequence[Any], x: Any, mesh: Mesh) -> PartitionSpec:
+  """Returns how an array of the state is split over the devices.
+
+  "tensor" splits attention heads, feed-forward units and the vocabulary, as in
+  Megatron-LM (Shoeybi et al. 2019, section 3): attention and feed-forward then
+  need one all-reduce each. Everything else is replicated over "tensor": norms,
+  sizes that it does not divide, and recurrent layers, which would communicate
+  at each word. "fsdp" splits the largest of the other axes that it divides.
+
+  Args:
+    path: Path of the array, as `jax.tree_util.tree_map_with_path` gives it. In
+      an optimizer state it ends with that of the parameter.
+    x: The array, or its shape and type.
+    mesh: Mesh of the devices.
+
+  Raises:
+    InputError: "tensor" does not divide the heads or the feed-forward units.
   """
-  cut: list[str | None] = [None] * len(shape)
-  for axis in ("tensor", "fsdp"):
-    size = mesh.shape[axis]
-    free = [i for i, n in enumerate(shape) if cut[i] is None and n % size == 0]
-    if size > 1 and free and len(shape) > 1:
-      cut[max(free, key=lambda i: shape[i])] = axis
-  return PartitionSpec(*cut)
+  split: list[str | None] = [None] * len(x.shape)
+  size = mesh.shape["tensor"]
+  axis, option = _tensor_axis(path, x.ndim)
+  if size > 1 and axis is not None:
+    if x.shape[axis] % size == 0:
+      split[axis] = "tensor"
+    elif option:
+      raise InputError(
+        f"config.model.{option}={x.shape[axis]} is not a multiple of "
+        f"config.train.mesh.tensor={size}, which splits it. Set one of them so "
+        "that it is."
+      )
+  size = mesh.shape["fsdp"]
+  free = [
+    i for i, n in enumerate(x.shape) if split[i] is None and n % size == 0
+  ]
+  if size > 1 and free and x.ndim > 1:
+    split[max(free, key=lambda i: x.shape[i])] = "fsdp"
+  return PartitionSpec(*split)
+
+
+def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
+  """Returns the axis that "tensor" splits, and the option that is its size."""
+  names = [str(key.key) for key in path if isinstance(key, DictKey)]
+  module, name = ["", "", *names][-2:]
+  if found := _TENSOR_AXES.get((module, name, ndim)):
+    return found
+  # Modifiers' parameters name their axes; the heads may be some of all.
+  letters = name.rpartition("_")[2]
+  if letters.isupper() and "H" in letters and len(letters) == ndim:
+    return letters.index("H"), ""
+  # Muon orthogonalizes a stack of matrices of one size, each for itself.
+  if re.fullmatch(r"\d+x\d+", name):
+    return 0, ""
+  return None, ""
 
 
 def set_up_jax() -> None:
@@ -165,8 +223,10 @@ class Layout:
     if self.is_pmap:
       split = NamedSharding(self.mesh, PartitionSpec("data"))
       return jax.tree.map(lambda x: split, tree)
-    return jax.tree.map(
-      lambda x: NamedSharding(self.mesh, parameter_spec(x.shape, self.mesh)),
+    return jax.tree_util.tree_map_with_path(
+      lambda path, x: NamedSharding(
+        self.mesh, parameter_spec(path, x, self.mesh)
+      ),
       tree,
     )
 
