@@ -232,14 +232,14 @@ def _main(values: flags.FlagValues) -> None:
   exits.check_target(values.workdir, "--workdir", folder=True, store=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   hosts.join(values)
-  set_up_jax()
+  set_up_jax(values.workdir)
   config = selection.settled(read_config(values.config))
   told = prepared_otherwise(config, cli.overrides(values))
   if told and jax.process_index() == 0:
     print(f"warning: {told}", file=sys.stderr)
   manifest = manifests.read(config.data.directory)
   check_trees([resolve(config, manifest)])
-  with hosts.together():
+  with hosts.together(values.heartbeat):
     outcome = run(config, values.workdir)
   if jax.process_index():
     return

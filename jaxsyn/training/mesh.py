@@ -24,6 +24,7 @@ from jax.tree_util import DictKey
 
 from jaxsyn.data.loader.split import Share
 from jaxsyn.errors import InputError
+from jaxsyn.storage import remote
 from jaxsyn.train_options import Mesh as MeshConfig
 from jaxsyn.training.flops import traced_flops
 from jaxsyn.training.memory import keep_memory
@@ -155,7 +156,7 @@ def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
   return None, ""
 
 
-def set_up_jax() -> None:
+def set_up_jax(shared: str = "") -> None:
   """Settings for a command: keeps compiled programs, and memory once gotten.
 
   Tracing makes many objects that stay: Python looked through all of them so
@@ -163,13 +164,27 @@ def set_up_jax() -> None:
   Transformer-Tiny, now 0.83).
 
   Called by entry points only; importing jaxsyn changes nothing. The folder of
-  programs is JAX_COMPILATION_CACHE_DIR, or one in the user's cache.
+  programs is JAX_COMPILATION_CACHE_DIR, or one in the user's cache. Of several
+  processes JAX lets the first one alone write there, so theirs is in a folder
+  that all of them see: otherwise the others compile again at each start.
+
+  Args:
+    shared: Folder that all processes of the run see; "" for none.
   """
   keep_memory()
   gc.set_threshold(50_000, 20, 100)
   if not jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]  # JAX adds it at run time
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.path.join(home, "jaxsyn", "programs")
+    if jax.distributed.is_initialized() and jax.process_count() > 1:
+      if shared and not remote.is_remote(shared):
+        folder = os.path.join(shared, "programs")
+      elif jax.process_index() == 0:
+        print(
+          f"compiled programs are kept in {folder}, by the first process alone: "
+          "where the others do not see it, they compile at each start. Set "
+          "JAX_COMPILATION_CACHE_DIR to a folder that all processes see."
+        )
     jax.config.update("jax_compilation_cache_dir", folder)
 
 
