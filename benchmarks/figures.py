@@ -5,9 +5,26 @@ from __future__ import annotations
 import os
 import pathlib
 import resource
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 Figures = Mapping[str, tuple[float, str]]  # name -> (value, unit)
+
+
+def without_flags(words: Sequence[str], names: Collection[str]) -> list[str]:
+  """Returns a command line without some flags, "--name=value" or "--name value".
+
+  Args:
+    words: Arguments of the command.
+    names: Names of the flags; none of them is boolean.
+  """
+  others, left = [], iter(words)
+  for word in left:
+    name, equals, _ = word.lstrip("-").partition("=")
+    if not word.startswith("-") or name not in names:
+      others.append(word)
+    elif not equals:
+      next(left, None)  # the value
+  return others
 
 
 def show(figures: Figures) -> None:

@@ -15,7 +15,6 @@ import json
 import math
 import os
 import pathlib
-import re
 import shutil
 import statistics
 import subprocess
@@ -26,7 +25,7 @@ import time
 import ml_collections
 from absl import flags
 
-from benchmarks.figures import show
+from benchmarks.figures import show, without_flags
 from jaxsyn import cli
 from jaxsyn.errors import InputError
 from jaxsyn.training import log
@@ -105,8 +104,8 @@ def _main(values: flags.FlagValues) -> None:
   config: ml_collections.ConfigDict = values.config
   columns = pathlib.Path(config.data.directory, "work", "derived").resolve()
   command = [sys.executable, "-m", "jaxsyn.train"]
-  own = re.compile("--?(turns|before|steps)=")  # all others are of the training
-  command += [word for word in sys.argv[1:] if not own.match(word)]
+  # All other flags are those of the training.
+  command += without_flags(sys.argv[1:], ("turns", "before", "steps"))
   command += watched(values.steps)
   roots = {"": pathlib.Path.cwd()}
   if values.before:

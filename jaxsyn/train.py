@@ -120,6 +120,7 @@ def run(
   shapes = jax.eval_shape(
     lambda: first_params(plan.recipe, empty, jax.random.key(0))
   )
+  layout.shardings(shapes)  # rejects sizes that cannot be split
   frozen_told = frozen.check(config.train.freeze, shapes)
   warm = warm_start.read(
     config.train.start, plan, config.data.directory, folder
@@ -274,14 +275,14 @@ def _main(values: flags.FlagValues) -> None:
   exits.check_target(values.workdir, "--workdir", folder=True, store=True)
   logging.set_verbosity(logging.WARNING)  # Orbax tells every file it writes
   hosts.join(values)
-  set_up_jax()
+  set_up_jax(values.workdir)
   config = selection.settled(read_config(values.config))
   told = prepared_otherwise(config, cli.overrides(values))
   if told and jax.process_index() == 0:
     print(f"warning: {told}", file=sys.stderr)
   manifest = manifests.read(config.data.directory)
   check_trees([resolve(config, manifest)])
-  with hosts.together():
+  with hosts.together(values.heartbeat):
     outcome = run(config, values.workdir)
   if jax.process_index():
     return

@@ -61,7 +61,11 @@ class Mesh:
 
   data: Axis = option(-1, "Rows of a batch are split over it.")
   fsdp: Axis = option(1, "Rows and parameters are split over it.")
-  tensor: Axis = option(1, "Heads and wide layers are split over it.")
+  tensor: Axis = option(
+    1,
+    "Attention heads, feed-forward units and the vocabulary are split over it; "
+    "it must divide the first two.",
+  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -126,7 +126,7 @@ def _main(values: flags.FlagValues) -> None:
   logging.set_verbosity(logging.ERROR)
   hosts.join(values)
   set_up_jax()
-  with hosts.together():
+  with hosts.together(values.heartbeat):
     fault = _translate(values)
   if fault:
     raise fault

@@ -123,6 +123,7 @@ class Validator:
       decode,
       features=[f for f in self._split.features if f.startswith("source")],
       change=own_change,
+      devices=jax.local_devices(),
     )
 
   def compile(self, params: Any) -> None:
@@ -130,7 +131,7 @@ class Validator:
     for batch in self._split.empty():
       self._program(params, self._layout.place_rows(batch))
     if self._translates:
-      # Without their place: a translator has a device to itself.
+      # Without their shardings: each device translates for itself.
       shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), params
       )
@@ -173,7 +174,7 @@ class Validator:
     values |= shares
     samples: list[Sample] = []
     if self._translates or self._look:
-      params = _on_one_device(self._layout.everywhere(params))
+      params = self._layout.everywhere(params)
     if self._translates:
       bar = Bar(
         "translating",
@@ -192,7 +193,9 @@ class Validator:
       rank = [selected.compared, *rank]
     values["seconds"] = time.monotonic() - began
     is_first = jax.process_index() == 0
-    pictures = self._look(params) if self._look and is_first else ()
+    pictures: Pictures = ()
+    if self._look and is_first:
+      pictures = self._look(_on_one_device(params))
     return ValidationScores(values, rank, samples, pictures)
 
 

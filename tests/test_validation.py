@@ -1,5 +1,7 @@
 """Validation of a real, tiny run: sums over batches, and what selects."""
 
+import dataclasses
+import itertools
 import json
 import math
 import re
@@ -15,6 +17,7 @@ from jaxsyn.config import read_config
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.records import Records
+from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
@@ -22,6 +25,7 @@ from jaxsyn.scoring import selection
 from jaxsyn.scoring.metrics import METRICS
 from jaxsyn.session import Session
 from jaxsyn.training.mesh import Layout
+from jaxsyn.training.step import first_params
 from jaxsyn.validation import Validator
 
 # 600 sentences, and a whole run, over several devices.
@@ -96,6 +100,36 @@ def test_uneven_batches_are_as_good_as_single_sentences(tiny, prepared):
   )
   assert found.rank == [found.values["log_likelihood"]]
   assert not {"bleu", "tokenizer"} & set(found.values)  # none is translated
+
+
+def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
+  config = small(tiny, selection="chrf", validation_sentences=16)
+  config.train.mesh.fsdp, config.train.mesh.data = 8, 1
+  config.decode.sentences = 8
+  config.decode.update(max_length_factor=0.2, max_length_offset=2)
+  config = read_config(config)
+  plan = resolve(config, manifests.read(prepared))
+  layout = Layout("jit", config.train.mesh)
+  vocabulary = Vocabulary(prepared / "vocabulary.model")
+  validator = Validator(plan, layout, "validation", vocabulary=vocabulary)
+  batch = validator._split.empty()[0]
+  params = first_params(plan.recipe, batch, jax.random.key(3))
+  found = validator(jax.device_put(params, layout.shardings(params)))
+
+  examples = list(itertools.islice(Records(prepared, "validation"), 16))
+  jobs = validator._translator._jobs(examples)
+  assert len({job.device for job in jobs} - {None}) > 1
+  decode = dataclasses.replace(config.decode, beam=1, nbest=1)
+  translate = Translator(plan.recipe.model, vocabulary, decode)
+  expected = [best.text for (best,) in translate(params, examples)]
+  assert len(set(expected)) > 4
+  assert [sample.translation for sample in found.samples] == expected[:4]
+  references = integrity.read_text(
+    prepared, manifests.read(prepared), "validation", "target"
+  )[:16]
+  assert found.values["chrf"] == pytest.approx(
+    score(expected, [references], "chrf").value
+  )
 
 
 def test_a_run_is_selected_by_what_was_asked(tiny, tmp_path, capsys):

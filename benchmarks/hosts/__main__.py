@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 
 from absl import flags
 
 import benchmarks.hosts
+from benchmarks.figures import without_flags
 from benchmarks.hosts import endings, layouts
 from benchmarks.hosts.processes import DEVICES
 from jaxsyn import cli
@@ -21,8 +21,8 @@ TABLES = ("layouts", "moves", "endings")
 
 
 def _main(values: flags.FlagValues) -> None:
-  own = re.compile("--?(processes|devices|tables|folder)(=|$)")
-  words = [word for word in sys.argv[1:] if not own.match(word)]
+  own = ("processes", "devices", "tables", "folder")
+  words = without_flags(sys.argv[1:], own)
   data = values.config.data
   source = integrity.read_text(
     data.directory, manifests.read(data.directory), data.validation, "source"

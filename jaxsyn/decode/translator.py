@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -212,7 +213,9 @@ class Translator:
     if list(map(id, given)) != list(map(id, self._given)):
       self._given, self._copies = given, {}
     if device not in self._copies:
-      self._copies[device] = jax.device_put(params, device)
+      self._copies[device] = jax.tree.map(
+        functools.partial(_on_device, device), params
+      )
     return self._copies[device]
 
   def sizes(self, examples: Sequence[Example]) -> set[Size]:
@@ -326,6 +329,15 @@ class Translator:
     if not any(terms.kind):
       return limit
     return max(limit, terms.least + self._config.max_length_offset)
+
+
+def _on_device(device: jax.Device, x: Any) -> jax.Array:
+  """Returns an array on a device, as it is where each device has all of it."""
+  if isinstance(x, jax.Array) and x.is_fully_replicated:
+    for shard in x.addressable_shards:
+      if shard.device == device:
+        return shard.data
+  return jax.device_put(x, device)
 
 
 def longest_output(config: Decode, subwords: int) -> int:

@@ -11,6 +11,7 @@ import collections
 import functools
 import gc
 import pathlib
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.tree_util import DictKey
 
 from jaxsyn.data.loader.split import Share
 from jaxsyn.errors import InputError
@@ -84,22 +86,78 @@ def make_mesh(
   return Mesh(placed, AXES)
 
 
-def parameter_spec(shape: tuple[int, ...], mesh: Mesh) -> PartitionSpec:
-  """How one array of the state is cut: the largest axes that divide.
+# Which axis "tensor" splits, and the option that is its size, by the module, the
+# name and the number of axes of a parameter.
+_HEADS, _UNITS = "transformer.heads", "transformer.feed_forward"
+_TENSOR_AXES = {
+  **{(name, "kernel", 3): (1, _HEADS) for name in ("query", "key", "value")},
+  **{(name, "bias", 2): (0, _HEADS) for name in ("query", "key", "value")},
+  ("output", "kernel", 3): (0, _HEADS),
+  ("inner", "kernel", 2): (1, _UNITS),
+  ("inner", "bias", 1): (0, _UNITS),
+  ("outer", "kernel", 2): (0, _UNITS),
+  ("source_table", "embedding", 2): (0, ""),
+  ("target_table", "embedding", 2): (0, ""),
+  ("output", "kernel", 2): (1, ""),  # the output layer, where it is not tied
+}
 
-  "tensor" takes the largest axis it divides, "fsdp" the largest of the
-  others; axes of size 1 cut nothing. XLA inserts what communication follows.
+
+def parameter_spec(path: Sequence[Any], x: Any, mesh: Mesh) -> PartitionSpec:
+  """Returns how an array of the state is split over the devices.
+
+  "tensor" splits attention heads, feed-forward units and the vocabulary, as in
+  Megatron-LM (Shoeybi et al. 2019, section 3): attention and feed-forward then
+  need one all-reduce each. Everything else is replicated over "tensor": norms,
+  sizes that it does not divide, and recurrent layers, which would communicate
+  at each word. "fsdp" splits the largest of the other axes that it divides.
+
+  Args:
+    path: Path of the array, as `jax.tree_util.tree_map_with_path` gives it. In
+      an optimizer state it ends with that of the parameter.
+    x: The array, or its shape and type.
+    mesh: Mesh of the devices.
+
+  Raises:
+    InputError: "tensor" does not divide the heads or the feed-forward units.
   """
-  cut: list[str | None] = [None] * len(shape)
-  for axis in ("tensor", "fsdp"):
-    size = mesh.shape[axis]
-    free = [i for i, n in enumerate(shape) if cut[i] is None and n % size == 0]
-    if size > 1 and free and len(shape) > 1:
-      cut[max(free, key=lambda i: shape[i])] = axis
-  return PartitionSpec(*cut)
+  split: list[str | None] = [None] * len(x.shape)
+  size = mesh.shape["tensor"]
+  axis, option = _tensor_axis(path, x.ndim)
+  if size > 1 and axis is not None:
+    if x.shape[axis] % size == 0:
+      split[axis] = "tensor"
+    elif option:
+      raise InputError(
+        f"config.model.{option}={x.shape[axis]} is not a multiple of "
+        f"config.train.mesh.tensor={size}, which splits it. Set one of them so "
+        "that it is."
+      )
+  size = mesh.shape["fsdp"]
+  free = [
+    i for i, n in enumerate(x.shape) if split[i] is None and n % size == 0
+  ]
+  if size > 1 and free and x.ndim > 1:
+    split[max(free, key=lambda i: x.shape[i])] = "fsdp"
+  return PartitionSpec(*split)
 
 
-def set_up_jax() -> None:
+def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
+  """Returns the axis that "tensor" splits, and the option that is its size."""
+  names = [str(key.key) for key in path if isinstance(key, DictKey)]
+  module, name = ["", "", *names][-2:]
+  if found := _TENSOR_AXES.get((module, name, ndim)):
+    return found
+  # Modifiers' parameters name their axes; the heads may be some of all.
+  letters = name.rpartition("_")[2]
+  if letters.isupper() and "H" in letters and len(letters) == ndim:
+    return letters.index("H"), ""
+  # Muon orthogonalizes a stack of matrices of one size, each for itself.
+  if re.fullmatch(r"\d+x\d+", name):
+    return 0, ""
+  return None, ""
+
+
+def set_up_jax(shared: str = "") -> None:
   """Settings for a command: keeps compiled programs, and memory once gotten.
 
   Tracing makes many objects that stay: Python looked through all of them so
@@ -109,7 +167,11 @@ def set_up_jax() -> None:
   Called by entry points only; importing jaxsyn changes nothing. The folder of
   programs is JAX_COMPILATION_CACHE_DIR, or one in the user's cache. A program
   that is read from there is run, so a folder to which others can write is not
-  used.
+  used. Of several processes JAX lets only the first one write there, so theirs is
+  in a folder that all of them see: otherwise the others compile at each start.
+
+  Args:
+    shared: Folder that all processes of the run see; "" for none.
   """
   keep_memory()
   gc.set_threshold(50_000, 20, 100)
@@ -118,8 +180,7 @@ def set_up_jax() -> None:
     return
   folder = None
   try:
-    path = pathlib.Path(chosen or private.folder(make=True) / "programs")
-    path = path.resolve()
+    path = pathlib.Path(chosen or _programs_folder(shared)).resolve()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     private.check(path)
     folder = str(path)
@@ -129,6 +190,22 @@ def set_up_jax() -> None:
       file=sys.stderr,
     )
   jax.config.update("jax_compilation_cache_dir", folder)
+
+
+def _programs_folder(shared: str) -> pathlib.Path:
+  """Returns the folder of compiled programs; see `set_up_jax`."""
+  of_user = private.folder(make=True) / "programs"
+  if not jax.distributed.is_initialized() or jax.process_count() == 1:
+    return of_user
+  if shared and not remote.is_remote(shared):
+    return pathlib.Path(shared) / "programs"
+  if jax.process_index() == 0:
+    print(
+      f"compiled programs are kept in {of_user}, by the first process alone: "
+      "where the others do not see it, they compile at each start. Set "
+      "JAX_COMPILATION_CACHE_DIR to a folder that all processes see."
+    )
+  return of_user
 
 
 class Layout:
@@ -181,8 +258,10 @@ class Layout:
     if self.is_pmap:
       split = NamedSharding(self.mesh, PartitionSpec("data"))
       return jax.tree.map(lambda x: split, tree)
-    return jax.tree.map(
-      lambda x: NamedSharding(self.mesh, parameter_spec(x.shape, self.mesh)),
+    return jax.tree_util.tree_map_with_path(
+      lambda path, x: NamedSharding(
+        self.mesh, parameter_spec(path, x, self.mesh)
+      ),
       tree,
     )
 

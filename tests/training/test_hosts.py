@@ -4,6 +4,7 @@ Real processes on simulated devices, real signals, a real server of objects. `be
 tables of all layouts and all ends.
 """
 
+import contextlib
 import functools
 import itertools
 import json
@@ -11,6 +12,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 
 import jax
@@ -19,6 +22,7 @@ import pytest
 from absl import flags
 from toy_folders import opened
 
+from benchmarks.figures import without_flags
 from benchmarks.hosts.processes import FAULTY, Processes, free_port
 from benchmarks.hosts.runs import difference, steps
 from jaxsyn.data.store.prepared import PreparedSplit
@@ -63,6 +67,78 @@ def join(*words):
   hosts.define_flags(values)
   values(["train", *words])
   hosts.join(values)
+
+
+def test_benchmark_passes_on_all_flags_but_its_own():
+  words = ["--config", "a.py:b", "--tables", "layouts", "--config.x=1"]
+  words += ["--devices=2", "-processes", "2,4", "--config.devices", "3"]
+  assert without_flags(words, ("tables", "devices", "processes")) == [
+    *("--config", "a.py:b", "--config.x=1", "--config.devices", "3")
+  ]
+
+
+# Joins and waits, with the words of a command.
+JOINING = """
+import sys
+import time
+
+import jax
+from absl import flags
+
+from jaxsyn.training import hosts
+from jaxsyn.training.hosts import agree
+from jaxsyn.training.mesh import set_up_jax
+
+hosts.define_flags()
+hosts.join(flags.FLAGS(sys.argv) and flags.FLAGS)
+set_up_jax("/shared/run")
+client = agree._coordinator()
+client.key_value_set(f"from {jax.process_index()}", "here")
+for number in range(2):
+  client.blocking_key_value_get(f"from {number}", 60_000)
+count = client.key_value_increment("count", 1)
+assert count in (1, 2), count
+assert client.key_value_try_get("from 0") == "here"
+try:
+  client.key_value_try_get("from 2")
+except jax.errors.JaxRuntimeError as error:
+  assert "NOT_FOUND" in str(error)
+print("joined", jax.config.jax_compilation_cache_dir, flush=True)
+time.sleep(100)
+"""
+
+
+def test_loses_a_silent_process_after_the_heartbeat(environment):
+  """And before, both use JAX's coordinator and one folder of programs."""
+  words = ["--processes=2", f"--coordinator=127.0.0.1:{free_port()}"]
+  own = environment | {"JAX_COMPILATION_CACHE_DIR": ""}
+  with contextlib.ExitStack() as stack:
+    first, second = (
+      stack.enter_context(
+        subprocess.Popen(
+          [
+            *(sys.executable, "-c", JOINING, *words),
+            *(f"--process={number}", "--heartbeat=3"),
+          ],
+          env=own,
+          stdout=subprocess.PIPE,
+          stderr=subprocess.STDOUT,
+          text=True,
+        )
+      )
+      for number in range(2)
+    )
+    try:
+      for process in (first, second):
+        told = [process.stdout.readline() for _ in range(2)]
+        assert told[1] == "joined /shared/run/programs\n", told
+      second.send_signal(signal.SIGSTOP)
+      began = time.monotonic()
+      assert first.wait(timeout=60) != 0
+      assert time.monotonic() - began < 9  # the default is 10 seconds
+    finally:
+      first.kill()
+      second.kill()
 
 
 @pytest.mark.parametrize(

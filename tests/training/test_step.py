@@ -14,7 +14,7 @@ from jaxsyn.configs import base
 from jaxsyn.models.layers import Dropout, keep_mask
 from jaxsyn.train_options import Mesh
 from jaxsyn.training import optimiser
-from jaxsyn.training.mesh import Layout, make_mesh, parameter_spec
+from jaxsyn.training.mesh import Layout, make_mesh
 from jaxsyn.training.step import evaluate_step, first_state, train_step
 
 BATCH = {
@@ -195,15 +195,3 @@ def test_a_mesh_that_does_not_fit_is_an_error():
     make_mesh(Mesh(data=-1, fsdp=-1, tensor=1))
   with pytest.raises(ValueError, match="pmap"):
     Layout("pmap", Mesh(data=4, fsdp=2, tensor=1))
-
-
-@pytest.mark.usefixtures("eight_devices")
-def test_parameters_are_cut_along_what_divides():
-  mesh = make_mesh(Mesh(data=2, fsdp=2, tensor=2))
-  assert parameter_spec((6, 16), mesh) == jax.sharding.PartitionSpec(
-    "fsdp", "tensor"
-  )
-  assert parameter_spec((5, 16), mesh) == jax.sharding.PartitionSpec(
-    None, "tensor"
-  )
-  assert parameter_spec((16,), mesh) == jax.sharding.PartitionSpec(None)

@@ -16,9 +16,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax._src import (
-  distributed,  # the words its coordinator keeps: no public name
-)
+from jax._src import distributed  # see `_coordinator`
 from jax.experimental import multihost_utils
 
 from jaxsyn import exits
@@ -157,7 +155,7 @@ def until(ready: Callable[[], bool], asked: Callable[[], str]) -> str:
   """
   number = jax.process_count()
   key = f"jaxsyn/until/{next(_waits)}"
-  client: Any = distributed.global_state.client  # None in one process alone
+  client = _coordinator()
   told, counted = "", False
   while not told:
     if not counted and ready():
@@ -171,6 +169,14 @@ def until(ready: Callable[[], bool], asked: Callable[[], str]) -> str:
     if counted and not told:
       time.sleep(POLL)
   return told.removeprefix("ended by ") if told != "ready" else ""
+
+
+def _coordinator() -> Any:
+  """Returns JAX's connection to its coordinator; None in a process alone.
+
+  JAX has no public name for it. A test checks what is used of it.
+  """
+  return distributed.global_state.client
 
 
 def _first_said(client: Any, key: str, told: str) -> str:

@@ -17,17 +17,20 @@ import jax
 from jaxsyn import exits
 
 # All together well below the half minute after which a scheduler kills.
-HEARTBEAT = 10  # seconds without a sign of life, after which a process is dead
 GOOD_BYE = 15  # seconds that the first process to end waits for the others
 LAST_WORDS = 3.0  # seconds that others have to say what the first has met, too
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def together(heartbeat: int) -> Iterator[None]:
   """Around a run: all end together, and none is left waiting.
 
   An exception in one of several ends it at once, without the good-bye for which it
   would wait; the others lose the connection, or the sign of life.
+
+  Args:
+    heartbeat: Seconds without a sign of life after which a process counts as
+      lost.
   """
   try:
     yield
@@ -36,10 +39,10 @@ def together() -> Iterator[None]:
   except BaseException as error:
     if jax.process_count() == 1:
       raise
-    _leave(error)
+    _leave(error, heartbeat)
 
 
-def _leave(error: BaseException) -> None:
+def _leave(error: BaseException, heartbeat: int) -> None:
   number, status = jax.process_index(), 2
   if known := exits.told(error):
     message, status = known
@@ -48,12 +51,12 @@ def _leave(error: BaseException) -> None:
     if _lost(error):
       say(
         f"error: process {number} lost another process of the run, which failed "
-        f"or was killed; JAX names it within {HEARTBEAT} s, its own log says "
+        f"or was killed; JAX names it within {heartbeat} s, its own log says "
         "why. Run the same command again: training goes on from the last "
         "checkpoint. It was told: "
         f"{str(error).splitlines()[0][:300]}"
       )
-      time.sleep(HEARTBEAT + 5)  # JAX ends this process sooner, with the name
+      time.sleep(heartbeat + 5)  # JAX ends this process sooner, with the name
     lines = "".join(traceback.format_exception(error))
     say(f"error in process {number}:\n{lines}")
   if number == 0:

@@ -13,10 +13,10 @@ from typing import Any
 
 import jax
 from absl import flags
-from jax._src import clusters  # what JAX detects has no public name
+from jax._src import clusters  # see `_cluster`
 
 from jaxsyn.errors import InputError
-from jaxsyn.training.hosts.end import GOOD_BYE, HEARTBEAT, say
+from jaxsyn.training.hosts.end import GOOD_BYE, say
 
 flags.disclaim_key_flags()  # they show in the help of the command
 
@@ -40,6 +40,14 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     "join_timeout",
     300,
     "Seconds to wait for the others at the start.",
+    1,
+    flag_values=values,
+  )
+  flags.DEFINE_integer(
+    "heartbeat",
+    10,
+    "Seconds without a sign of life after which a process counts as lost, which "
+    "ends the run. Raise it on a network that is interrupted for longer.",
     1,
     flag_values=values,
   )
@@ -81,7 +89,7 @@ def join(values: flags.FlagValues) -> None:
     given.get("processes"),
     given.get("process"),
     initialization_timeout=2 * values.join_timeout,
-    heartbeat_timeout_seconds=HEARTBEAT,
+    heartbeat_timeout_seconds=values.heartbeat,
     shutdown_timeout_seconds=GOOD_BYE,
   )
   late.cancel()
@@ -174,7 +182,10 @@ def _wait_for(host: str, port: int, timeout: int) -> None:
 
 
 def _cluster() -> tuple[str, int]:
-  """What started this process, by JAX's name, and how many tasks it has."""
+  """What started this process, by JAX's name, and how many tasks it has.
+
+  JAX has no public name for what it detects. A test checks what is used of it.
+  """
   for kind in clusters.ClusterEnv._cluster_types:
     if not kind.opt_in_only_method and kind.is_env_present():
       try:

@@ -1,0 +1,166 @@
+"""config.train.mesh.tensor splits heads, feed-forward units and the vocabulary."""
+
+import functools
+import re
+
+import jax
+import numpy as np
+import optax
+import pytest
+from jax.sharding import PartitionSpec
+from models_under_test import batch_of, plan_of, sentence
+
+from jaxsyn.errors import InputError
+from jaxsyn.train_options import Mesh
+from jaxsyn.training.mesh import Layout
+from jaxsyn.training.step import first_state, train_step
+
+pytestmark = pytest.mark.usefixtures("eight_devices")
+ROWS = 8
+BATCH = {
+  k: np.asarray(v)
+  for k, v in batch_of(
+    [sentence(3 + i % 5, 4 + i % 3, i) for i in range(ROWS)]
+  ).items()
+}
+
+
+def recipe_of(system, optimiser=None, **model):
+  recipe = plan_of(system, **model).recipe
+  return recipe.replace(optimiser=optimiser) if optimiser else recipe
+
+
+def start(recipe):
+  return jax.jit(functools.partial(first_state, recipe, seed=0))(BATCH)
+
+
+def compiled(recipe, layout):
+  """The program of a training step."""
+  state, batch = layout.place_state(start(recipe)), layout.place_batch(BATCH)
+  step = functools.partial(train_step, recipe=recipe)
+  return layout.compile_train(step, state, batch), state, batch
+
+
+def specs_of(system, layout, **model):
+  """How each parameter and each moment of the optimizer is split, by name."""
+  shapes = jax.eval_shape(lambda: start(recipe_of(system, **model)))
+  leaves = jax.tree_util.tree_leaves_with_path(layout.shardings(shapes))
+  return {jax.tree_util.keystr(path): s.spec for path, s in leaves}
+
+
+P = PartitionSpec
+SPLIT = {
+  "['target_table']['embedding']": P("tensor", "fsdp"),
+  "['encoder_0']['attention']['query']['kernel']": P("fsdp", "tensor", None),
+  "['decoder_0']['cross']['value']['kernel']": P("fsdp", "tensor", None),
+  "['decoder_0']['cross']['key']['bias']": P("tensor", "fsdp"),
+  "['decoder_0']['attention']['output']['kernel']": P("tensor", None, "fsdp"),
+  "['decoder_0']['attention']['output']['bias']": P(None),
+  "['encoder_0']['feed_forward']['inner']['kernel']": P("fsdp", "tensor"),
+  "['encoder_0']['feed_forward']['inner']['bias']": P("tensor"),
+  "['encoder_0']['feed_forward']['outer']['kernel']": P("tensor", "fsdp"),
+  "['encoder_0']['feed_forward']['outer']['bias']": P(None),
+  "['encoder_norm']['scale']": P(None),
+}
+# Of two heads; dbsa has parameters of one of them.
+SPLIT_OF_MODIFIERS = {
+  "localness_layer": {"['localness']['hidden_HKK']": P("tensor", "fsdp", None)},
+  "context_global": {
+    "['context']['key']['context_DHK']": P("fsdp", "tensor", None)
+  },
+  "tree_bias_edges": {
+    "['encoder_tree_bias']['edge_ERH']": P(None, "fsdp", "tensor")
+  },
+  "relative": {"['relative']['key_LK']": P(None, "fsdp")},
+  "dbsa": {"['dbsa']['bilinear_HKK']": P(None, "fsdp", None)},
+}
+
+
+def test_splits_heads_units_and_vocabulary():
+  """And so are both moments of Adam."""
+  layout = Layout("jit", Mesh(data=2, fsdp=2, tensor=2))
+  # The width is the largest axis of each: sizes do not say which is which.
+  specs = specs_of("transformer", layout)
+  for name, spec in SPLIT.items():
+    assert specs[f".params{name}"] == spec, name
+    moments = [s for path, s in specs.items() if f"u{name}" in path]
+    assert moments == [spec, spec], name
+
+
+@pytest.mark.parametrize("system", SPLIT_OF_MODIFIERS)
+def test_splits_parameters_of_modifiers_by_head(system):
+  layout = Layout("jit", Mesh(data=2, fsdp=2, tensor=2))
+  specs = specs_of(system, layout)
+  for name, spec in SPLIT_OF_MODIFIERS[system].items():
+    found = {s for path, s in specs.items() if path.endswith(name)}
+    assert found == {spec}
+
+
+def test_splits_an_output_layer_that_is_not_tied_by_vocabulary():
+  layout = Layout("jit", Mesh(data=4, fsdp=1, tensor=2))
+  specs = specs_of("transformer", layout, tie_output=False)
+  assert specs[".params['output']['kernel']"] == P(None, "tensor")
+  assert specs[".params['target_table']['embedding']"] == P("tensor", None)
+
+
+def test_rejects_sizes_that_cannot_be_split():
+  layout = Layout("jit", Mesh(data=2, fsdp=1, tensor=4))
+  with pytest.raises(
+    InputError,
+    match=r"transformer\.heads=2 is not a multiple of .*mesh\.tensor=4",
+  ):
+    specs_of("transformer", layout)
+  with pytest.raises(
+    InputError,
+    match=r"transformer\.feed_forward=18 is not a multiple of .*tensor=4",
+  ):
+    specs_of("transformer", layout, heads=4, feed_forward=18)
+
+
+def test_each_device_holds_the_scores_of_its_heads_and_communicates_little():
+  """Counts are of the compiled step of 1+1 layers on four devices."""
+  sizes = {"encoder_layers": 1, "decoder_layers": 1, "heads": 4}
+  recipe = recipe_of("transformer", width=32, feed_forward=48, **sizes)
+  mesh = Mesh(data=1, fsdp=1, tensor=4)
+  program, _, _ = compiled(recipe, Layout("jit", mesh, jax.devices()[:4]))
+  text = program.as_text()
+  counts = {
+    name: len(re.findall(rf" {name}(?:-start)?\(", text))
+    for name in ("all-gather", "all-reduce", "all-to-all", "collective-permute")
+  }
+  print(counts)
+  S, T = BATCH["source_id_BS"].shape[1], BATCH["target_id_BT"].shape[1]
+  assert S != T
+  for Q, M in ((S, S), (T, T), (T, S)):
+    assert f"f32[{ROWS},1,{Q},{M}]" in text
+    assert f"f32[{ROWS},4,{Q},{M}]" not in text
+  assert counts["all-gather"] <= 6
+  assert counts["all-reduce"] <= 15
+  assert counts["all-to-all"] == counts["collective-permute"] == 0
+
+
+@pytest.mark.parametrize(
+  "system",
+  [
+    *("transformer", "pascal", "relative", "localness_layer", "dbsa"),
+    *("tree_bias_edges", "context_global", "gru_double_syntax"),
+  ],
+)
+def test_loss_and_gradients_are_those_of_one_device(system):
+  recipe = recipe_of(system, optax.trace(0.0))  # its state is the gradient
+  found = []
+  for layout in (
+    Layout("jit", Mesh(data=1, fsdp=1, tensor=1), jax.devices()[:1]),
+    Layout("jit", Mesh(data=2, fsdp=2, tensor=2)),
+  ):
+    program, state, batch = compiled(recipe, layout)
+    state, metrics = program(state, batch)
+    total, count = jax.device_get(metrics["terms"]["nll"])
+    found.append((total / count, jax.device_get(state.opt.trace)))
+  (loss, gradient), (split_loss, split_gradient) = found
+  assert split_loss == pytest.approx(loss, rel=1e-6)
+  largest = max(np.abs(g).max() for g in jax.tree.leaves(gradient))
+  for one, other in zip(
+    jax.tree.leaves(gradient), jax.tree.leaves(split_gradient), strict=True
+  ):
+    assert np.abs(one - other).max() <= 1e-5 * largest
