@@ -45,7 +45,7 @@ def output_of(module, arguments, environment):
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
-    timeout=300,
+    timeout=900,
   )
   assert done.returncode == 0, done.stdout
   return done.stdout

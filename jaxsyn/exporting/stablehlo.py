@@ -156,5 +156,5 @@ def _program(
   except ImportError:
     raise InputError(
       "for StableHLO the package flatbuffers is needed: pip install "
-      "-e '.[stablehlo]'.\"
+      "-e '.[stablehlo]'."
     ) from None
