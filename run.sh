@@ -14,23 +14,31 @@
 # MINUTES=30: of training at most, each; METRICS=bleu,ribes; PARSER=file.udpipe:
 # of the source. The report of all runs is runs/NAME/report.html.
 #
-# Makes .venv and installs what is needed into it. Every stage can be run
+# Makes .venv and installs what is needed into it: the package for quickstart and
+# multi30k, also MeCab for enja, all that tests need for test. Every stage can be run
 # again: what is done is not done twice, what was interrupted goes on.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; }
 
+venv=${VENV:-$PWD/.venv}
+
+# install PACKAGE SIZE: ".", ".[ja]" or ".[dev]", each of which contains those
+# before it. $venv/installed names the last one, with a checksum of its bounds.
 install() {
-  local stamp
+  local package=$1 size=$2 stamp
   stamp=$(cat requirements.txt pyproject.toml | cksum)
-  [ -x .venv/bin/python ] || "${PYTHON:-python3}" -m venv .venv
-  if [ "$(cat .venv/installed 2>/dev/null)" != "$stamp" ]; then
-    echo "== installing into .venv"
-    .venv/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
-    echo "$stamp" > .venv/installed
-  fi
-  PATH="$PWD/.venv/bin:$PATH"
+  [ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
+  case "$package in $(cat "$venv/installed" 2>/dev/null)" in
+    "$package in $package $stamp" | ". in .[ja] $stamp" | *" in .[dev] $stamp") ;;
+    *)
+      echo "== installing $package into $venv: about $size"
+      "$venv/bin/pip" install --disable-pip-version-check -e "$package"
+      echo "$package $stamp" > "$venv/installed"
+      ;;
+  esac
+  PATH="$venv/bin:$PATH"
 }
 
 # compare CONFIG RUNS SYSTEMS [options]
@@ -82,8 +90,9 @@ enja() {
 command=${1:-quickstart}
 [ $# -gt 0 ] && shift
 case $command in
-  quickstart | multi30k | enja) install; "$command" "$@" ;;
-  test) install; exec python -m pytest -n 2 --dist worksteal "$@" ;;
+  quickstart | multi30k) install . "BASE_SIZE"; "$command" "$@" ;;
+  enja) install '.[ja]' "JA_SIZE"; enja "$@" ;;
+  test) install '.[dev]' "DEV_SIZE"; exec python -m pytest -n 2 --dist worksteal "$@" ;;
   help | -h | --help) usage ;;
   *) echo "run.sh: unknown command '$command'" >&2; usage >&2; exit 2 ;;
 esac

@@ -6,8 +6,9 @@
 Line N of one file is the translation of line N of the other; plain text, .gz or
 .zst, UTF-8; or one .tsv of two columns. Without --dev_source or --test_source the
 first lines are held out for validation and for testing. What is chosen, and by
-which rule, is printed and stands in FOLDER/NAME.py, which is Python and yours; one
-that is there already is left alone.
+which rule, is printed and stands in FOLDER/NAME.py, which is Python and yours. The
+same command again, with --source_parser FILE, say, replaces that file unless it was
+edited.
 """
 
 from __future__ import annotations
@@ -65,12 +66,14 @@ class New:
     plan: what it says.
     told: what was found, line by line.
     commands: the next ones, for a shell in the same folder.
+    replaces: whether it replaced a config that was not edited.
   """
 
   path: pathlib.Path
   plan: Plan
   told: tuple[str, ...]
   commands: tuple[str, ...]
+  replaces: bool = False
 
 
 def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
@@ -83,16 +86,14 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
 
   Raises:
     InputError: files that are no parallel text, too few lines, or a config
-      that is there already; says what to do.
+      that was edited or belongs to another corpus; says what to do.
   """
   exits.check_target(os.fspath(folder), "FOLDER", folder=True)
   folder = pathlib.Path(folder)
   name = _name(name, folder)
   path = folder / f"{name}.py"
   if path.exists():
-    raise InputError(
-      f"{path} is there already. Choose another --name, or remove it first."
-    )
+    _check_replaceable(path)
   splits = {"train": given.train, "validation": given.dev, "test": given.test}
   splits_of.check([f for f in splits.values() if f])
   looks = {split: look(files) for split, files in splits.items() if files}
@@ -129,11 +130,31 @@ def run(folder: str | os.PathLike[str], given: Given, name: str = "") -> New:
     tokenizer=tokenizers.told(codes[1]),
     commands=steps,
   )
-  try:
-    files.write_new(path, config_file.content(plan))
-  except FileExistsError:  # another process was first
-    raise InputError(f"{path} is there already.") from None
-  return New(path, plan, tuple(told), steps)
+  if replaces := path.exists():
+    _check_replaceable(path, plan)
+    files.write_text(path, config_file.content(plan))
+  else:
+    try:
+      files.write_new(path, config_file.content(plan))
+    except FileExistsError:  # another process was first
+      raise InputError(f"{path} is there already.") from None
+  return New(path, plan, tuple(told), steps, replaces)
+
+
+def _check_replaceable(path: pathlib.Path, plan: Plan | None = None) -> None:
+  """Raises InputError unless `new` wrote a config that nobody has edited.
+
+  Args:
+    path: of the config.
+    plan: also rejects a config for another corpus than this plan's.
+  """
+  text = path.read_text(encoding="utf-8", errors="replace")
+  if not config_file.is_unedited(text, plan):
+    raise InputError(
+      f"{path} is there already. Choose another --name, or remove it first. To "
+      'add trees to an edited config, add "source" to config.prepare.parse.sides '
+      "in it and name a UDPipe model in config.prepare.parse.source.udpipe.model."
+    )
 
 
 def _name(name: str, folder: pathlib.Path) -> str:
@@ -199,7 +220,10 @@ def _shown(new: New) -> Iterator[str]:
   yield from (parser.why for parser in plan.parsers.values())
   yield f"BLEU of {plan.languages[1]}: {plan.tokenizer}"
   yield ""
-  yield f"wrote {new.path}. Next:"
+  wrote = f"wrote {new.path}"
+  if new.replaces:
+    wrote = f"replaced {new.path}, which was not edited"
+  yield f"{wrote}. Next:"
   yield ""
   yield from (f"  {line}" for line in new.commands)
 

@@ -51,12 +51,15 @@ class Bar:
       per: what its speed is told in, if that is not the unit: see `advance`.
       speed: whether that is told at all.
       done: before, not in the speed.
-      note: more words about it now; called in another thread.
+      note: words for what the work waits for, as of `compiling`; "" while it
+        advances. Without speed and remaining time, which nobody knows then.
+        Called in another thread.
       silent: nothing is told.
     """
     self._name, self._total, self._unit, self._per = name, total, unit, per
     self._done = self._before = done
     self._amount, self._speed, self._note = 0, speed, note
+    self._waits = False  # whether the last note was not empty
     self._end: float | None = None  # when it is ended, if not by its total
     self._began = self._said = time.monotonic()
     self._lock = threading.Lock()
@@ -126,29 +129,36 @@ class Bar:
           if self._task is None:
             self._task = self._screen.add(self._name, self._total)
           self._screen.update(self._task, self._done, self._words())
-        elif time.monotonic() - self._said > EVERY * (
-          1 if self._done != seen else _SELDOM
-        ):
+          continue
+        words = self._words()
+        is_idle = self._done == seen and not self._waits
+        if time.monotonic() - self._said > EVERY * (_SELDOM if is_idle else 1):
           self._said, seen = time.monotonic(), self._done
-          print(f"{self._name}: {self._words()}", file=sys.stderr, flush=True)
+          print(f"{self._name}: {words}", file=sys.stderr, flush=True)
 
   def _words(self) -> str:
     """As in "1,200 of 29,000 lines, 340 lines/s, 82 s left"."""
+    note = self._note()
+    if self._waits and not note:  # the wait would distort the speed
+      self._began = time.monotonic()
+      self._before, self._amount = self._done, 0
+    self._waits = bool(note)
     seconds = max(time.monotonic() - self._began, 1e-9)
     said = [f"{self._done:,} {_plural(self._unit, self._done)}"]
     if self._total:
       total = f"{self._total:,} {_plural(self._unit, self._total)}"
       said = [f"{self._done:,} of {total}"]
-    if self._amount and self._speed:
+    if self._amount and self._speed and not note:
       per = _plural(self._per or self._unit, 2)
       said.append(f"{_rounded(self._amount / seconds)} {per}/s")
-    if self._total and self._done > self._before and self._speed:
+    is_timed = self._speed and not note
+    if self._total and self._done > self._before and is_timed:
       own = self._done - self._before
       left = seconds * (self._total - self._done) / own
       if self._end is not None:
         left = min(left, max(self._end - time.monotonic(), 0.0))
       said.append(f"{span(left)} left")
-    if note := self._note():
+    if note:
       said.append(note)
     return ", ".join(said)
 
@@ -161,6 +171,38 @@ def bar(name: str, total: int | None = None, **how: Any) -> Iterator[Bar]:
     yield shown
   finally:
     shown.close()
+
+
+def compiling(compiled: int, needed: int) -> str:
+  """Returns the note of a bar while programs compile, "" once all are compiled.
+
+  >>> compiling(3, 12)
+  'compiling programs: 3 of 12'
+  """
+  if compiled >= needed:
+    return ""
+  return f"compiling programs: {compiled} of {needed}"
+
+
+class CompileCounter:
+  """Counts the programs of a jitted function."""
+
+  def __init__(self) -> None:
+    self._needed: set[Any] = set()
+    self._compiled: set[Any] = set()
+
+  def note(self) -> str:
+    """Returns the note of a bar: see `compiling`."""
+    return compiling(len(self._compiled), len(self._needed))
+
+  @contextlib.contextmanager
+  def calls(self, shapes: Any) -> Iterator[None]:
+    """Counts a call with arguments of these shapes (hashable)."""
+    self._needed.add(shapes)
+    try:
+      yield
+    finally:
+      self._compiled.add(shapes)
 
 
 def span(seconds: float) -> str:

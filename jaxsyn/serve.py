@@ -36,7 +36,7 @@ def _main(values: flags.FlagValues) -> None:
     import uvicorn  # noqa: F401
   except ImportError as error:
     raise InputError(
-      f"serving needs the package {error.name}: pip install 'jaxsyn[serve]'"
+      f"serving needs the package {error.name}: pip install -e '.[serve]'"
     ) from None
   from jaxsyn.serving import runs, server, warm
   from jaxsyn.serving.guard import Doors

@@ -336,8 +336,8 @@ class Session:
     return self._translate.compilations
 
   def note(self) -> str:
-    """What a search waits for now, in words; "" for nothing."""
-    return self._translate.note()
+    """Returns how many programs are compiled; "" while none is."""
+    return self._translate.note() or self._forced.note()
 
 
 def _key(source: Source) -> str | int:

@@ -121,8 +121,9 @@ class Train:
   steps: Count = option(20_000, "Until the end.", unit="batches", resume=True)
   minutes: Annotated[float, Range(0, 1_000_000_000)] = option(
     0.0,
-    "Stop after as much training time, resumes added, compiling and the last "
-    "validation not counted; 0: off.",
+    "Limit of the training time, all resumes together; 0: none. Validations "
+    "count, except the last one. Waiting for programs to compile does not: the "
+    "clock runs again once training goes on.",
     unit="minutes",
     resume=True,
   )

@@ -38,7 +38,7 @@ def library() -> Any:
     import apache_beam
   except ImportError:
     raise InputError(
-      "--beam needs Apache Beam: pip install 'jaxsyn[beam]'."
+      "--beam needs Apache Beam: pip install -e '.[beam]'."
     ) from None
   return apache_beam
 

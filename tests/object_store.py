@@ -77,7 +77,7 @@ def variables() -> dict[str, str]:
 @contextlib.contextmanager
 def found_at(url: str):
   """Libraries look for a store there, and hold none from before."""
-  s3fs = pytest.importorskip("s3fs", reason='pip install "jaxsyn[remote]"')
+  s3fs = pytest.importorskip("s3fs", reason="pip install -e '.[remote]'")
   new = {**KEYS, "AWS_ENDPOINT_URL": url}
   old = {name: os.environ.get(name) for name in new}
   os.environ.update(new)

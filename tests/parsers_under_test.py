@@ -175,7 +175,7 @@ def command(script: pathlib.Path, *words: object) -> str:
 def needs(kind: str) -> None:
   """Skips what is not installed here."""
   if kind == "stanza" and not importlib.util.find_spec("stanza"):
-    pytest.skip("Stanza is not installed: pip install 'jaxsyn[stanza]'")
+    pytest.skip("Stanza is not installed: pip install -e '.[stanza]'")
 
 
 def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:

@@ -129,7 +129,7 @@ def test_training_says_what_it_did(straight):
   assert [s for s, _ in steps_logged(workdir)] == [15, 30, 45, 60]
   assert [s for s, _ in steps_logged(workdir, "validation")] == [30, 60]
   record = json.loads((workdir / "log.jsonl").read_text().splitlines()[0])
-  for name in ("loss", "tokens_per_s", "padding", "waiting", "eta_minutes"):
+  for name in ("loss", "tokens_per_s", "padding", "waiting"):
     assert np.isfinite(record[name])
   assert list(workdir.glob("events.*"))
 

@@ -252,6 +252,60 @@ def test_without_a_network_there_are_no_trees(folder, monkeypatch):
   )
 
 
+def command(*words):
+  """Runs `jaxsyn new` in a process that reaches no network."""
+  environment = os.environ | {
+    "PYTHONPATH": str(ROOT),
+    **dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9"),
+  }
+  return subprocess.run(
+    [sys.executable, "-m", "jaxsyn", "new", *words],
+    env=environment,
+    capture_output=True,
+    text=True,
+  )
+
+
+def test_adds_a_parser_to_a_project_that_was_made_offline(folder, shared_data):
+  train = corpus(400)
+  words = ["mine", "--source", train.source, "--target", train.target]
+  first = command(*words)
+  assert first.returncode == 0, first.stderr
+  assert "could not be fetched: the source is not parsed" in first.stdout
+  model = shared_data / "udpipe" / "english.udpipe"
+  second = command(*words, "--source_parser", str(model))
+  assert second.returncode == 0, second.stderr
+  assert "replaced mine/mine.py, which was not edited. Next:" in second.stdout
+  assert [*pathlib.Path("mine").glob("*.py")] == [pathlib.Path("mine/mine.py")]
+  config = cli.load("mine/mine.py:pascal")
+  assert config.prepare.parse.sides == ("source",)
+  assert config.prepare.parse.source.udpipe.model == str(model)
+  assert "--config mine/mine.py:pascal" in second.stdout
+
+
+def test_does_not_replace_an_edited_config_or_one_of_another_corpus(folder):
+  train = corpus(400)
+  words = ["mine", "--source", train.source, "--target", train.target]
+  assert command(*words).returncode == 0
+  path = pathlib.Path("mine/mine.py")
+  written = path.read_text()
+  other = corpus(400, "text/other")
+  with_other = ["mine", "--source", other.source, "--target", other.target]
+  refused = command(*with_other)
+  assert refused.returncode == 2
+  assert (
+    "mine/mine.py is there already. Choose another --name" in refused.stderr
+  )
+  assert path.read_text() == written
+  for edited in (written.replace("patience=10", "patience=11"), written + "\n"):
+    path.write_text(edited)
+    refused = command(*words, "--source_parser=none")
+    assert refused.returncode == 2
+    assert "is there already" in refused.stderr
+    assert "config.prepare.parse.source.udpipe.model" in refused.stderr
+    assert path.read_text() == edited
+
+
 def test_a_language_without_a_model_has_no_trees(folder):
   made = new.run("mine", Given(corpus(20), source_language="th"))
   assert not made.plan.parsers["source"].there

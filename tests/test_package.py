@@ -1,6 +1,7 @@
 """What is installed: one top-level name. `.ci/run` builds and tries a wheel."""
 
 import pathlib
+import re
 import tomllib
 
 import setuptools
@@ -32,6 +33,25 @@ def test_the_version_is_said_once():
     "attr": "jaxsyn.__version__"
   }
   assert jaxsyn.__version__ == "0.1.0"
+
+
+def test_extras_are_installed_from_a_checkout():
+  """The package is not on an index: no document or message says so."""
+  texts = {
+    path: path.read_text(encoding="utf-8")
+    for folder in ("jaxsyn", "preprocess", "docs", "notebooks", "benchmarks")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".md", ".ipynb") and path.is_file()
+  }
+  texts |= {path: path.read_text() for path in ROOT.glob("*.md")}
+  wrong = [p for p, text in texts.items() if re.search(r"jaxsyn\[\w", text)]
+  assert len(texts) > 300 and wrong == []
+  extras = PROJECT["project"]["optional-dependencies"]
+  named = re.findall(
+    r"pip install -e '\.\[([\w,]+)\]'", "".join(texts.values())
+  )
+  assert len(named) > 20
+  assert {extra for one in named for extra in one.split(",")} <= {*extras}
 
 
 def test_the_command_is_there():

@@ -133,6 +133,36 @@ def test_what_is_short_or_silent_tells_nothing(capsys):
   assert capsys.readouterr() == ("", "")
 
 
+def test_shows_no_speed_or_time_while_programs_compile(monkeypatch):
+  now, compiled = 0.0, 2
+  monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+  bar = progress.Bar(
+    "training",
+    100,
+    unit="step",
+    note=lambda: progress.compiling(compiled, 3),
+    silent=True,
+  )
+  now = 1000.0
+  bar.advance(10)
+  words = "10 of 100 steps, compiling programs: 2 of 3"
+  assert bar._words() == words
+  compiled = 3
+  assert bar._words() == "10 of 100 steps"
+  now = 1009.0
+  bar.advance(9)  # one a second since then, for 81 more
+  assert bar._words() == "19 of 100 steps, 1 steps/s, 81 s left"
+
+
+def test_repeats_the_count_while_a_program_compiles(capsys, monkeypatch):
+  """Also if it does not change: compilation takes minutes."""
+  monkeypatch.setattr(progress, "EVERY", 0.02)
+  with progress.bar("training", 9, unit="step", note=lambda: "compiling"):
+    time.sleep(0.5)
+  lines = capsys.readouterr().err.splitlines()
+  assert len(lines) > 4 and {*lines} == {"training: 0 of 9 steps, compiling"}
+
+
 @pytest.mark.parametrize(
   ("seconds", "words"),
   [

@@ -502,4 +502,4 @@ except ValueError as error:
   told = subprocess.run(
     [sys.executable, "-c", code], text=True, capture_output=True, check=True
   )
-  assert 'pip install "jaxsyn[remote]"' in told.stdout
+  assert "pip install -e '.[remote]'" in told.stdout

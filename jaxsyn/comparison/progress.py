@@ -12,11 +12,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, TextIO
 
 from jaxsyn.comparison.asked import Job
+from jaxsyn.progress import span
 from jaxsyn.scoring.selection import name_of
 from jaxsyn.scoring.tables import aligned
 from jaxsyn.training import log
 
 REDRAW = 1.0  # seconds
+OUTPUT = "output.txt"  # what a run's process prints, in the run's folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +26,8 @@ class RunState:
   """How far a run is.
 
   Attributes:
-    what: "waiting", "stopped", "training", "translating", "finished" or
-      "failed".
+    what: "waiting", "stopped", "compiling", "training", "translating",
+      "finished" or "failed".
     step, steps: batches seen, and to be seen at most.
     best: of validation, as in "BLEU 12.34"; "" before the first.
     minutes: of training, resumes added.
@@ -86,7 +88,30 @@ def state(job: Job, *, working: bool = False, failed: bool = False) -> RunState:
     what = "failed"
   elif working:
     what = "translating" if ended else "training"
+    if "compiling" in _last_lines(job, 1):
+      what, left = "compiling", None
   return RunState(what, step, steps, best=best, minutes=minutes, left=left)
+
+
+def line(job: Job) -> str:
+  """Returns one line about a running run: its step, loss and remaining time.
+
+  While programs compile, or after training, the last line that its process
+  printed.
+  """
+  last = _last_lines(job, 1)
+  trained = [r for r in records(job) if r["kind"] == "train"]
+  if not trained or not last.startswith(("train ", "validation ")):
+    return last
+  record = trained[-1]
+  words = [f"step {record['step']}/{job.config.train.steps}"]
+  if "loss" in record:
+    words.append(f"loss {record['loss']:.3f}")
+  if "tokens_per_s" in record:
+    words.append(f"{record['tokens_per_s']:,.0f} subwords/s")
+  if "eta_minutes" in record:
+    words.append(f"{span(60 * record['eta_minutes'])} left")
+  return ", ".join(words)
 
 
 def _said(metric: str, score: float | None) -> str:
@@ -185,8 +210,13 @@ class Board:
     self._file.close()
 
 
-def tail(path: pathlib.Path) -> str:
-  """The last three lines of what a process said, on one line."""
+def tail(job: Job) -> str:
+  """Returns the last three lines that a run's process printed, on one line."""
+  return _last_lines(job, 3)
+
+
+def _last_lines(job: Job, count: int) -> str:
+  path = job.run / OUTPUT
   if not path.is_file():
     return ""
   size = os.path.getsize(path)
@@ -194,4 +224,4 @@ def tail(path: pathlib.Path) -> str:
     file.seek(max(0, size - 4000))
     text = file.read().decode("utf-8", "replace")
   kept = [line.strip() for line in text.splitlines() if line.strip()]
-  return " | ".join(kept[-3:])
+  return " | ".join(kept[-count:])

@@ -25,6 +25,8 @@ from jaxsyn.training.loop import StopSignals
 
 STARTS = 3  # of a process that is killed each time before it gets any further
 LOOK = 0.1  # seconds between looks at the processes
+QUIET = 30.0  # seconds until a line about a run that has not been validated yet
+QUIET_LATER = 300.0  # the same after its first validation
 
 Command = Callable[[Job], Sequence[str]]
 Place = Mapping[str, str]  # environment variables of one process at a time
@@ -78,6 +80,7 @@ class Runner:
     self._failed: dict[Job, str] = {}
     self._told: dict[Job, int] = {}  # step of the last validation told
     self._asked: set[Job] = set()  # to end
+    self._line_at: dict[Job, float] = {}  # time of the last line about a run
 
   def work(self) -> Worked:
     """Does all that is not finished; returns when it is, or on a signal."""
@@ -112,7 +115,8 @@ class Runner:
     self._board.say(
       f"{job.name}: {f'goes on from about step {step}' if step else 'begins'}"
     )
-    with (job.run / "output.txt").open("ab") as output:
+    self._line_at[job] = time.monotonic()
+    with (job.run / progress.OUTPUT).open("ab") as output:
       process = subprocess.Popen(
         self._command(job),
         stdin=subprocess.PIPE,
@@ -150,7 +154,7 @@ class Runner:
         self._board.say(f"{job.name}: {_how(code)}; it goes on")
         again.append(job)
       else:
-        said = progress.tail(job.run / "output.txt")
+        said = progress.tail(job)
         self._failed[job] = f"{_how(code)}: {said}"
         self._board.say(f"{job.name}: given up; {self._failed[job]}")
     return again
@@ -169,6 +173,7 @@ class Runner:
     busy = {working.job for working in self._working}
     for job in busy:
       self._tell(job)
+      self._tell_progress(job)
     states = {
       job: progress.state(job, working=job in busy, failed=job in self._failed)
       for job in self._jobs
@@ -181,12 +186,23 @@ class Runner:
       if record["step"] <= self._told[job]:
         continue
       self._told[job] = record["step"]
+      self._line_at[job] = time.monotonic()
       metric = job.config.train.selection
       self._board.say(
         f"{job.name}: step {record['step']}/{job.config.train.steps}, "
         f"validation {name_of(metric)} {record[metric]:.2f}, "
         f"{record['minutes']:.1f} minutes"
       )
+
+  def _tell_progress(self, job: Job) -> None:
+    """Prints a line about a run that has had none for a while."""
+    now = time.monotonic()
+    quiet = QUIET_LATER if self._told[job] else QUIET
+    if now - self._line_at[job] < quiet:
+      return
+    self._line_at[job] = now
+    if line := progress.line(job):
+      self._board.say(f"{job.name}: {line}")
 
 
 def watch_parent() -> None:

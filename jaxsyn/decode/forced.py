@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.schema import EOS, PAD
@@ -57,6 +58,11 @@ class Forced:
       return token_log_probability(logits_BTV, id_BT)
 
     self._log_p = jax.jit(log_p)
+    self._counter = progress.CompileCounter()
+
+  def note(self) -> str:
+    """Returns how many programs are compiled; "" while none is."""
+    return self._counter.note()
 
   def __call__(
     self,
@@ -97,7 +103,8 @@ class Forced:
       batch = read(
         [examples[i] for i in taken], subwords=source, words=words, rows=rows
       )
-      log_p_BT = np.asarray(self._log_p(params, batch, id_BT))
+      with self._counter.calls((rows, *size)):
+        log_p_BT = np.asarray(self._log_p(params, batch, id_BT))
       for row, i in enumerate(taken):
         found[i] = log_p_BT[row, : len(targets[i]) + 1]
       tell(len(taken))

@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.decode.examples import Batches
-from jaxsyn.decode.programs import STEPS, Programs, Size
+from jaxsyn.decode.programs import STEPS, Programs, Size, grown
 from jaxsyn.decode.search import Asked, Hypotheses
 
 ROOM = 16  # outputs that a cache has room for at first; doubled when it is full
@@ -131,18 +131,3 @@ class Pool:
       self._places[place] = None
       yield number, jax.tree.map(operator.itemgetter(place), ended)
     self._filled = int((at_B * open_B).max()) + STEPS
-
-
-def grown(programs: Programs, size: Size, params: Any) -> Iterator[Size]:
-  """The sizes that a pool goes through while its cache grows.
-
-  Args:
-    programs: of the model.
-    size: of the pool, as asked.
-    params: of the model, or their shapes.
-  """
-  room = size.room if programs.caches_grow(size, params) else size.length
-  while room < size.length:
-    yield dataclasses.replace(size, room=room)
-    room *= 2
-  yield dataclasses.replace(size, room=size.length)

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -64,7 +64,7 @@ class Programs:
 
   Attributes:
     compilations: programs made so far.
-    compiling: programs that are being made now.
+    needed: programs that are made, are being made, or are known to be needed.
   """
 
   def __init__(
@@ -89,15 +89,30 @@ class Programs:
     self._sizes: dict[Size, Any] = {}
     self._grows: bool | None = None
     self._locks: dict[Any, Any] = collections.defaultdict(threading.Lock)
-    self._begun: set[Any] = set()
+    self._needed: set[Any] = set()
 
   @property
   def compilations(self) -> int:
     return len(self._programs)
 
   @property
-  def compiling(self) -> int:
-    return len(self._begun)
+  def needed(self) -> int:
+    return len(self._needed)
+
+  def need(self, size: Size, params: Any, device: jax.Device | None) -> None:
+    """Counts the first programs of a search as needed; compiles nothing.
+
+    Args:
+      size: of the search.
+      params: of the model.
+      device: where it runs; None: where the parameters are.
+    """
+    device = device or _device(params)
+    first = next(grown(self, size, params))
+    self._needed |= {
+      ("read", _read_size(size), device),
+      ("search", first, device),
+    }
 
   def read(
     self, size: Size, params: Any, batch: Batches, asked: Asked
@@ -202,8 +217,7 @@ class Programs:
     return Decoding(self._model, params, self._ranks)
 
   def _read_program(self, size: Size, *arguments: Any) -> Any:
-    # With room for the first subword alone, whatever room they find then.
-    size = dataclasses.replace(size, places=0, room=1, few=0)
+    size = _read_size(size)
     read = functools.partial(self._read, size)
     return self._program("read", size, read, arguments)
 
@@ -268,13 +282,14 @@ class Programs:
     # Of two threads that come to a size together one compiles it.
     with self._locks[own]:
       if own not in self._programs:
-        self._begun.add(own)
+        self._needed.add(own)
         try:
           self._programs[own] = self._compiled(
             shared, function, arguments, donate
           )
-        finally:
-          self._begun.discard(own)
+        except BaseException:
+          self._needed.discard(own)
+          raise
     return self._programs[own]
 
   def _compiled(
@@ -293,6 +308,26 @@ class Programs:
       if is_first:
         return lowered.compile()
     return lowered.compile()
+
+
+def grown(programs: Programs, size: Size, params: Any) -> Iterator[Size]:
+  """The sizes that a pool goes through while its cache grows.
+
+  Args:
+    programs: of the model.
+    size: of the pool, as asked.
+    params: of the model, or their shapes.
+  """
+  room = size.room if programs.caches_grow(size, params) else size.length
+  while room < size.length:
+    yield dataclasses.replace(size, room=room)
+    room *= 2
+  yield dataclasses.replace(size, room=size.length)
+
+
+def _read_size(size: Size) -> Size:
+  # With room for the first subword alone, whatever room they find then.
+  return dataclasses.replace(size, places=0, room=1, few=0)
 
 
 def _device(tree: Any) -> jax.Device:

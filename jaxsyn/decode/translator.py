@@ -19,14 +19,15 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
+from jaxsyn import progress
 from jaxsyn.config import Decode
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batcher, Batches, Example
-from jaxsyn.decode.pool import ROOM, Pool, grown
-from jaxsyn.decode.programs import SMALL, Programs, Size
+from jaxsyn.decode.pool import ROOM, Pool
+from jaxsyn.decode.programs import SMALL, Programs, Size, grown
 from jaxsyn.decode.rank import NEVER
 from jaxsyn.decode.search import Asked, Hypotheses
 from jaxsyn.decode.terms import Terms, Wording, asked_of, sizes_of
@@ -132,11 +133,8 @@ class Translator:
     return self._programs.compilations
 
   def note(self) -> str:
-    """What there is to wait for now, in words; "" while it searches."""
-    made = self.compilations
-    return (
-      f"compiling, {made} programs made" if self._programs.compiling else ""
-    )
+    """Returns how many programs are compiled; "" while none is."""
+    return progress.compiling(self.compilations, self._programs.needed)
 
   def subwords(self, example: Example) -> int:
     """Of the source as the model reads it, EOS included."""
@@ -176,6 +174,8 @@ class Translator:
       return found
 
     jobs = list(self._jobs(examples, terms))
+    for job in jobs:
+      self._programs.need(job.size, params, job.device)
     translations = [[NOTHING] for _ in examples]
     tell(len(examples) - sum(len(job.numbers) for job in jobs))
     for finished in self._run(search, jobs, params):

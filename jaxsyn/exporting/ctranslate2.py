@@ -125,7 +125,7 @@ def _library() -> Any:
   except ImportError:
     raise InputError(
       "for CTranslate2's format the package ctranslate2 is needed: pip install "
-      '"jaxsyn[ctranslate2]".'
+      "-e '.[ctranslate2]'."
     ) from None
   return specs
 

@@ -25,6 +25,7 @@ from flax import traverse_util
 from jax import Array
 from jax import export as jax_export
 
+from jaxsyn import progress
 from jaxsyn.data.loader.columns import pad
 from jaxsyn.data.schema import BOS, EOS, PAD, UNK
 from jaxsyn.decode.search import Asked, Decoding, sources_of
@@ -141,10 +142,11 @@ def _program(
   limit = jax.config.jax_traceback_in_locations_limit  # type: ignore[attr-defined]  # JAX adds it at run time
   jax.config.update("jax_traceback_in_locations_limit", 0)
   try:
-    made = jax_export.export(jax.jit(search), platforms=PLATFORMS)(
-      {n: jax.ShapeDtypeStruct(x.shape, x.dtype) for n, x in arrays.items()},
-      abstract,
-    )
+    with progress.bar("compiling programs", 1, speed=False):
+      made = jax_export.export(jax.jit(search), platforms=PLATFORMS)(
+        {n: jax.ShapeDtypeStruct(x.shape, x.dtype) for n, x in arrays.items()},
+        abstract,
+      )
   except Exception as error:  # what JAX raises depends on where it meets one
     said = (str(error).splitlines() or [repr(error)])[0][:200]
     raise InputError(
@@ -159,5 +161,5 @@ def _program(
   except ImportError:
     raise InputError(
       "for StableHLO the package flatbuffers is needed: pip install "
-      '"jaxsyn[stablehlo]".'
+      "-e '.[stablehlo]'."
     ) from None

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from jaxsyn import progress
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.loader.change import Change, changed
 from jaxsyn.data.loader.columns import pad, words_of
@@ -115,6 +116,11 @@ class MapReader:
       return Maps.of(state)
 
     self._published = jax.jit(published)
+    self._counter = progress.CompileCounter()
+
+  def note(self) -> str:
+    """Returns how many programs are compiled; "" while none is."""
+    return self._counter.note()
 
   def __call__(
     self,
@@ -151,7 +157,8 @@ class MapReader:
           id_BT[row, : outputs[i]] = targets[i]
         batch["target_id_BT"] = id_BT
       batch = changed(batch, self._change)
-      maps = jax.device_get(self._published(params, batch))
+      with self._counter.calls((rows, width, words, targets is None)):
+        maps = jax.device_get(self._published(params, batch))
       for row, i in enumerate(taken):
         sides = {"source": lengths[i], "target": outputs[i]}
         yield i, list(self._cut(maps, row, sides))

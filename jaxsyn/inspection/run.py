@@ -86,7 +86,11 @@ def run(
   inspector, probe, drawn = Inspector(session), Probe(), 0
   skipped = Counter(dict.fromkeys(SKIPPED, 0))
   numbered = enumerate(sources, start=1)
-  with progress.bar("inspecting", unit="sentence") as bar:
+  with progress.bar(
+    "inspecting",
+    unit="sentence",
+    note=lambda: session.note() or inspector.maps.note(),
+  ) as bar:
     while chunk := list(itertools.islice(numbered, CHUNK)):
       ready = list(_read(inspector, chunk, skipped))
       count = min(len(ready), limit - drawn)

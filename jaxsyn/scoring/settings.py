@@ -42,8 +42,8 @@ class Settings:
   tokenizer: str = option(
     "",
     "sacreBLEU's tokeniser, for BLEU and for the words of RIBES and TER: 13a, "
-    "intl, zh, char, none, ja-mecab (pip install 'jaxsyn[ja]'), ko-mecab "
-    "('jaxsyn[ko]'), or flores101, flores200, spBLEU-1K, which are downloaded. "
+    "intl, zh, char, none, ja-mecab (pip install -e '.[ja]'), ko-mecab "
+    "('.[ko]'), or flores101, flores200, spBLEU-1K, which are downloaded. "
     "Unless given, what fits the target language; 13a where that is not known.",
   )
   lowercase: bool = option(

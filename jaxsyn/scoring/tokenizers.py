@@ -186,8 +186,7 @@ def bleu_of(
 
 
 def _advice(tokenizer: str) -> str:
-  extra = EXTRAS[tokenizer]
-  return f"pip install 'jaxsyn[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
+  return f"pip install -e '.[{EXTRAS[tokenizer]}]'"
 
 
 def _parts(language: str) -> list[str]:

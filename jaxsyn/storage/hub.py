@@ -50,7 +50,7 @@ def fetched(folder: str | os.PathLike[str]) -> pathlib.Path:
   except ImportError:
     raise InputError(
       f"{folder}: for models of a hub the package huggingface_hub is needed: "
-      'pip install "jaxsyn[hub]".'
+      "pip install -e '.[hub]'."
     ) from None
   try:
     return pathlib.Path(

@@ -83,7 +83,7 @@ def filesystem(path: PathLike) -> Any:
   except ImportError:
     raise InputError(
       f"{path}: for {scheme}:// the package {_STORES[scheme][0]} is needed: "
-      'pip install "jaxsyn[remote]".'
+      "pip install -e '.[remote]'."
     ) from None
 
 

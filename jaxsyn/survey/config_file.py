@@ -7,8 +7,11 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping
 
+from jaxsyn.storage import checksums
 from jaxsyn.survey.choices import Choice, Training
 from jaxsyn.survey.parsers import Parser
+
+_CHECKSUM = "# `jaxsyn new` replaces this file only while it is unedited: "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,18 +60,32 @@ def content(plan: Plan) -> str:
   )
   commands = "".join(f"  {_in_docstring(line)}\n" for line in plan.commands)
   body = "".join(f"  {line}".rstrip() + "\n" for line in _body(plan))
-  return (
+  text = (
     f'"""{head}\n\nWritten by `jaxsyn new`; change what you like.'
     f'\n\n{commands}"""\n\nimport pathlib\n\n'
     f"from jaxsyn.configs import base, systems\n{large}\n"
     "HERE = pathlib.Path(__file__).resolve().parent\n\n\n"
     f'def get_config(system="transformer"):\n{body}'
   )
+  return f"{text}\n\n{_CHECKSUM}{checksums.crc32c(text.encode())}\n"
+
+
+def is_unedited(text: str, plan: Plan | None = None) -> bool:
+  """Returns whether a file is as `content` wrote it.
+
+  Args:
+    text: of the file.
+    plan: also checks that the file is for the corpus of this plan.
+  """
+  above, mark, crc = text.rpartition(f"\n\n{_CHECKSUM}")
+  if not mark or crc != f"{checksums.crc32c(above.encode())}\n":
+    return False
+  corpus = [_data_set(plan), *_splits(plan)] if plan else ()
+  return {f"  {line}" for line in corpus} <= {*above.splitlines()}
 
 
 def _body(plan: Plan) -> Iterator[str]:
-  name, *languages = map(_quoted, (plan.name, *plan.languages))
-  yield f"config = base.data_set({name}, {', '.join(languages)})"
+  yield _data_set(plan)
   yield f'config.data.directory = str(HERE / "{plan.data}")'
   yield ""
   yield from _splits(plan)
@@ -84,6 +101,11 @@ def _body(plan: Plan) -> Iterator[str]:
   yield from _training(plan)
   yield from _comment(f"Of BLEU: {plan.tokenizer}")
   yield "return systems.apply(config, system)"
+
+
+def _data_set(plan: Plan) -> str:
+  names = ", ".join(map(_quoted, (plan.name, *plan.languages)))
+  return f"config = base.data_set({names})"
 
 
 def _splits(plan: Plan) -> Iterator[str]:

@@ -78,8 +78,8 @@ def _of_language(side: str, code: str, fetched: pathlib.Path) -> Parser:
 def _later(side: str) -> str:
   """How a side gets trees afterwards."""
   return (
-    f"For trees, give --{side}_parser FILE, a UDPipe model, with another --name; "
-    f'or add "{side}" to config.prepare.parse.sides, name the file in '
+    f"For trees, run the same command with --{side}_parser FILE, a UDPipe model: "
+    f'it replaces this file unless you edited it. Or add "{side}" to config.prepare.parse.sides, name the file in '
     f"config.prepare.parse.{side}.udpipe.model (else that of the language is "
     f"fetched) or another parser in config.prepare.parse.{side}.parser, and "
     "prepare again."

@@ -120,6 +120,6 @@ def library() -> Any:
   except ImportError:
     raise InputError(
       "for safetensors the package of that name is needed: pip install "
-      '"jaxsyn[hub]".'
+      "-e '.[hub]'."
     ) from None
   return numpy

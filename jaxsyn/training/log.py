@@ -11,7 +11,7 @@ import io
 import json
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -86,9 +86,11 @@ class Log:
 
   Attributes:
     began_anew: there was a log of a run that had saved nothing.
+    note: words for what training waits for: see `jaxsyn.progress.Bar`.
   """
 
   began_anew = False
+  note: Callable[[], str] = staticmethod(lambda: "")
 
   def __init__(self, workdir: pathlib.Path, config: Config, start: int):
     """Opens the log.
@@ -111,6 +113,7 @@ class Log:
       config.train.steps,
       unit="step",
       done=start,
+      note=lambda: self.note(),
       silent=self._quiet,
     )
 
@@ -140,10 +143,6 @@ class Log:
     lines = (json.dumps(r) + "\n" for r in kept if r["step"] <= step)
     files.write_text(self._path, "".join(lines))
     return any(r["step"] > step for r in kept)
-
-  def bar(self, name: str, total: int, unit: str) -> Bar:
-    """Progress of other work of the run."""
-    return Bar(name, total, unit=unit, speed=False, silent=self._quiet)
 
   def begin(self) -> None:
     """The first step is about to be done."""

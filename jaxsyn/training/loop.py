@@ -171,7 +171,9 @@ class _Loop:
     self._progress, self._before = progress, progress.minutes
     self._start = start
     self._began = time.monotonic()
-    self._meter = Meter(training.config, training.recipe.losses, start)
+    self._meter = Meter(
+      training.config, training.recipe.losses, start, progress.minutes
+    )
     self._pending: list[tuple[int, Metrics]] = []  # still on the device
     self._meetings = hosts.Meetings(IN_FLIGHT, start)
 
@@ -303,7 +305,9 @@ class _Loop:
 
   def _report(self, step: int) -> None:
     self._fetch()
-    if values := self._meter.record(step, self._progress):
+    compiling = bool(self._programs.note())
+    values = self._meter.record(step, self._progress, compiling=compiling)
+    if values:
       self._log.record("train", step, values)
 
   def _evaluate(self, step: int, state: TrainState) -> None:

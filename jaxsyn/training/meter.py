@@ -19,21 +19,29 @@ from jaxsyn.training.objective import Loss, report
 class Meter:
   """Adds up one run's numbers between log lines."""
 
-  def __init__(self, config: Config, losses: Mapping[str, Loss], start: int):
+  def __init__(
+    self,
+    config: Config,
+    losses: Mapping[str, Loss],
+    start: int,
+    minutes: float = 0.0,
+  ):
     """Starts the clock.
 
     Args:
       config: of the run.
       losses: terms of the objective, by name.
       start: step that is gone on from.
+      minutes: of training until then.
     """
-    self._config, self._losses, self._start = config, losses, start
+    self._config, self._losses = config, losses
+    # Where the remaining time is measured from.
+    self._origin = start, minutes
     optimiser = config.optimiser
     self._rate = optimiser.schedule.make(
       optimiser.learning_rate, config.model.width
     )
     self._peak = peak_flops()
-    self._began = time.monotonic()
     self._norm: float | None = None  # of the gradient of the last update
     self._reset()
 
@@ -73,8 +81,17 @@ class Meter:
     """Time that was not spent on training."""
     self._since += seconds
 
-  def record(self, step: int, progress: Progress) -> dict[str, Any] | None:
-    """The numbers since the last record; None where there was no step."""
+  def record(
+    self, step: int, progress: Progress, *, compiling: bool = False
+  ) -> dict[str, Any] | None:
+    """Returns the numbers since the last record; None without a step.
+
+    Args:
+      step: batches seen.
+      progress: of the run.
+      compiling: whether programs are still compiled, which slows steps down:
+        there is no remaining time then, and it is measured from here on.
+    """
     if not self._metrics:
       return None
     config, sums = self._config, self._sums
@@ -92,8 +109,11 @@ class Meter:
       **({} if self._norm is None else {"grad_norm": self._norm}),
       **{f"examples/{name}": n for name, n in self._corpora.items()},
       "minutes": progress.minutes,
-      "eta_minutes": self._left(step, progress),
     }
+    if compiling:
+      self._origin = step, progress.minutes
+    else:
+      values["eta_minutes"] = self._left(step, progress)
     if self._peak:
       values["mfu"] = values["flops"] / self._peak
     self._reset()
@@ -106,10 +126,11 @@ class Meter:
     return float(total / max(count, 1.0))
 
   def _left(self, step: int, progress: Progress) -> float:
-    """Minutes to the end of the run, at the speed of this call."""
+    """Minutes of training to the end of the run, at the speed of this call."""
     train = self._config.train
-    spent = (time.monotonic() - self._began) / 60
-    left = spent / max(step - self._start, 1) * (train.steps - step)
+    start, minutes = self._origin
+    spent = progress.minutes - minutes
+    left = spent / max(step - start, 1) * (train.steps - step)
     if train.minutes:
       left = min(left, max(train.minutes - progress.minutes, 0.0))
     return left

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsyn import exits
+from jaxsyn import exits, progress
 from jaxsyn.data.loader.batch_plan import Planned, Position
 from jaxsyn.data.loader.columns import Batch
 from jaxsyn.training import hosts
@@ -96,9 +96,7 @@ class Programs:
       f"compiling the step for {len(used)} shape{'s' * (len(used) != 1)}, in the "
       "order of their use; training begins with the first"
     )
-    self._bar = log.bar("compiling", len(jobs), "program")
-    for future in self._futures.values():
-      future.add_done_callback(lambda _: self._bar.advance())
+    log.note = self.note
 
   def _run(self, make: Callable[[], Any], before: list[Future[Any]]) -> Any:
     # The first step's alone have the processor until they are there.
@@ -123,6 +121,14 @@ class Programs:
       "first state", make, *arguments, places=places
     )
     return lambda: program(*arguments)
+
+  def note(self) -> str:
+    """Returns how many programs are compiled; "" once all are.
+
+    Those of the validation count as one.
+    """
+    done = sum(future.done() for future in self._futures.values())
+    return progress.compiling(done, len(self._futures))
 
   def first_state(self, asked: Callable[[], str]) -> TrainState | str:
     """The state of a fresh run, in place; or why it ends before that.
@@ -183,7 +189,6 @@ class Programs:
     if waits:
       self.waited += time.monotonic() - began
     if self._began and all(each.done() for each in self._futures.values()):
-      self._bar.close()
       self._log.say(f"compiled in {time.monotonic() - self._began:.0f} s")
       self._began = None
     return ""
@@ -197,7 +202,6 @@ class Programs:
   def close(self) -> None:
     """Ends what is not begun; what is under way nobody waits for."""
     self._closed.set()
-    self._bar.close()
     self._pool.shutdown(wait=False, cancel_futures=True)
     for future in self._futures.values():
       exits.leave_behind(future)

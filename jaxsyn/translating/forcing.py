@@ -189,7 +189,9 @@ def main(values: flags.FlagValues) -> None:
   if values.alignments:
     links = aligned(session, sources, hypotheses, values.alignment_layer)
   told = as_json if values.json else as_text
-  with progress.bar("scoring", len(hypotheses), unit="line") as bar:
+  with progress.bar(
+    "scoring", len(hypotheses), unit="line", note=session.note
+  ) as bar:
     results = run(session, sources, hypotheses, bar.advance)
     for (one, scored), own in zip(results, links):
       print(told(one, scored, own))

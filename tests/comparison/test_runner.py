@@ -15,7 +15,7 @@ import time
 import pytest
 from results_made import run_made
 
-from jaxsyn.comparison import asked, progress, run_result
+from jaxsyn.comparison import asked, progress, run_result, runner
 from jaxsyn.comparison.progress import Board, RunState
 from jaxsyn.comparison.runner import STARTS, Runner
 from jaxsyn.config import read_config
@@ -89,6 +89,38 @@ def test_all_are_done_once_each_first_seeds_first(jobs, board, tmp_path):
   again = Runner(jobs, program("sys.exit(3)"), board).work()
   assert again.failed == {}
   assert "4 of 4 runs are finished already" in log_of(tmp_path)
+
+
+def test_prints_a_line_at_intervals_for_each_running_run(
+  jobs, board, tmp_path, monkeypatch
+):
+  """Before the first validation: programs, then steps and remaining time."""
+  monkeypatch.setattr(runner, "QUIET", 0.1)
+  monkeypatch.setattr(progress, "REDRAW", 0.05)
+  code = """
+compiling = "training: 0 of 6 steps, compiling programs: "
+print("compiling the step for 3 shapes", flush=True)
+time.sleep(0.5)
+print(compiling + "1 of 4", flush=True)
+time.sleep(0.5)
+record = '{"kind": "train", "step": 2, "minutes": 0.5, "loss": 4.25, '
+record += '"tokens_per_s": 1234.5, "eta_minutes": 1.5}'
+(run / "log.jsonl").write_text(record + "\\n")
+print("train      step 2  loss 4.25", flush=True)
+time.sleep(0.5)
+print("translating test: 7 of 9 sentences", flush=True)
+time.sleep(0.5)
+"""
+  Runner(jobs[:2], program(code + FINISHES), board, places=({}, {})).work()
+  for job in jobs[:2]:
+    said = re.findall(rf"  {job.name}: (.*)", log_of(tmp_path))
+    assert len(said) > 6
+    assert list(dict.fromkeys(said))[1:-1] == [
+      "compiling the step for 3 shapes",
+      "training: 0 of 6 steps, compiling programs: 1 of 4",
+      "step 2/6, loss 4.250, 1,234 subwords/s, 90 s left",
+      "translating test: 7 of 9 sentences",
+    ]
 
 
 def test_a_run_without_its_translations_is_not_finished(jobs):
@@ -329,5 +361,8 @@ def test_the_state_is_read_from_what_runs_write(jobs):
   )
   found = progress.state(job, working=True)
   assert found == RunState("training", 3, 6, "BLEU 5.00", 0.75, 1.0)
+  (job.run / "output.txt").write_text("compiling programs: 1 of 4\n")
+  compiling = progress.state(job, working=True)
+  assert compiling == RunState("compiling", 3, 6, "BLEU 5.00", 0.75, None)
   assert progress.state(job).what == "stopped"
   assert progress.state(job, failed=True).what == "failed"

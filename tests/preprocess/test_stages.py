@@ -395,6 +395,6 @@ def test_without_beam_or_with_odd_options(whole, tmp_path):
   try:
     import apache_beam  # noqa: F401
   except ImportError:
-    assert "pip install 'jaxsyn[beam]'" in done.stderr
+    assert "pip install -e '.[beam]'" in done.stderr
   else:
     assert f"has an option {flag}" in done.stderr

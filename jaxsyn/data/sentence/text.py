@@ -283,7 +283,7 @@ def _of_zstandard(
   except ImportError:
     raise InputError(
       f"{name_of(name or '-')} is packed by Zstandard: pip install"
-      " 'jaxsyn[zstd]', or unpack it (zstd -d)."
+      " -e '.[zstd]', or unpack it (zstd -d)."
     ) from None
   unpack = zstandard.ZstdDecompressor().decompressobj()
   for block in blocks:

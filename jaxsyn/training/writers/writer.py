@@ -74,5 +74,5 @@ def package(name: str, option: str, extra: str) -> ModuleType:
     return importlib.import_module(name)
   except ImportError:
     raise InputError(
-      f"{option} needs the package {name}: pip install 'jaxsyn[{extra}]'."
+      f"{option} needs the package {name}: pip install -e '.[{extra}]'."
     ) from None

@@ -51,7 +51,7 @@ class StanzaParser(Parser):
       import stanza
       import torch
     except ImportError:
-      raise not_installed("Stanza", "pip install 'jaxsyn[stanza]'") from None
+      raise not_installed("Stanza", "pip install -e '.[stanza]'") from None
     # Threads would not come along where a process is forked.
     torch.set_num_threads(1)
     folder = {"dir": spec.folder} if spec.folder else {}

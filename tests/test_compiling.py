@@ -1,0 +1,128 @@
+"""While programs compile: commands print a count and no remaining time."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from jaxsyn.configs import quickstart
+
+# Lines come as soon as something changes, and compilation is never cached.
+OFTEN = (
+  "from jaxsyn import progress; progress.EVERY = 0.02; "
+  "import runpy, sys; "
+  "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+COUNT = re.compile(r"compiling programs: (\d+) of (\d+)")
+SIZES = {
+  "model.width": 16,
+  "model.transformer.encoder_layers": 1,
+  "model.transformer.decoder_layers": 1,
+  "model.transformer.feed_forward": 16,
+  "batch.tokens": 1024,
+  "batch.shapes": 3,
+  "train.steps": 30,
+  "train.log_every": 1,
+  "train.evaluate_every": 30,
+  "train.validation_sentences": 4,
+}
+
+
+@pytest.fixture
+def cold(environment, tmp_path):
+  """An environment without compiled programs."""
+  return environment | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}
+
+
+def output_of(module, arguments, environment):
+  """Standard output and standard error of a command, in one text."""
+  done = subprocess.run(
+    [sys.executable, "-c", OFTEN, f"jaxsyn.{module}", *arguments],
+    env=environment,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    timeout=900,
+  )
+  assert done.returncode == 0, done.stdout
+  return done.stdout
+
+
+def assert_counts(output):
+  """Counts rise to the number of programs, on lines without a time."""
+  lines = [line for line in output.splitlines() if COUNT.search(line)]
+  counts = [(*map(int, COUNT.search(line).groups()),) for line in lines]
+  assert counts, output
+  assert all(done < needed for done, needed in counts)
+  assert [done for done, _ in counts] == sorted(done for done, _ in counts)
+  assert not [line for line in lines if " left" in line or "/s" in line]
+  return counts
+
+
+def test_train_counts_programs_and_then_shows_the_remaining_time(
+  prepared, cold, tmp_path
+):
+  workdir = tmp_path / "run"
+  options = [f"--config.{name}={value}" for name, value in SIZES.items()]
+  arguments = ["--config", "quickstart:pascal", f"--workdir={workdir}"]
+  arguments += [f"--config.data.directory={prepared}", *options]
+  counts = assert_counts(output_of("train", arguments, cold))
+  # The first state, three shapes of batches, the validation.
+  assert {needed for _, needed in counts} == {5} and counts[0][0] == 0
+  records = [
+    json.loads(line)
+    for line in (workdir / "log.jsonl").read_text().splitlines()
+  ]
+  trained = [record for record in records if record["kind"] == "train"]
+  with_time = ["eta_minutes" in record for record in trained]
+  # None until the last program is compiled, in each record from then on.
+  assert with_time == sorted(with_time) and with_time[-1]
+  assert trained[-1]["eta_minutes"] == 0
+
+
+@pytest.mark.parametrize("command", ["translate", "inspect", "score"])
+def test_commands_that_read_a_run_count_programs(
+  command, runs, prepared, cold, tmp_path
+):
+  text = tmp_path / "source.txt"
+  lines = ["The proud duck carries a bell .", "A " + "proud " * 20 + "duck ."]
+  text.write_text("".join(f"{line}\n" for line in lines))
+  arguments = [f"--workdir={runs['pascal']}"]
+  arguments += {
+    "translate": [f"--input={text}"],
+    "inspect": [f"--input={text}", f"--output={tmp_path / 'inspect'}"],
+    "score": ["--force", f"--source={text}", f"--hypothesis={text}"],
+  }[command]
+  assert_counts(output_of(command, arguments, cold))
+
+
+def test_xlas_alarm_about_slow_compilation_is_hidden():
+  """XLA's alarm for constants is the one for programs, after 1 s."""
+  code = (
+    "import sys, jax\n"
+    "from jax import lax\n"
+    "from jaxsyn.training.mesh import set_up_jax\n"
+    "set_up_jax()\n"
+    "f = lambda: lax.reduce_window(\n"
+    "  lax.iota('float32', 8_000_000), 0.0, lax.add, (3,), (1,), 'SAME')\n"
+    "jax.jit(f).lower().compile()\n"
+    "import logging\n"
+    "logging.getLogger('jax').warning('a warning of JAX')\n"
+  )
+  environment = {k: v for k, v in os.environ.items() if k[:4] not in ("XLA_", "JAX_")}  # fmt: skip
+  shown = {}
+  for level in ("", "2"):
+    added = {"TF_CPP_MIN_LOG_LEVEL": level} if level else {}
+    done = subprocess.run(
+      [sys.executable, "-c", code],
+      env=environment | added,
+      capture_output=True,
+      text=True,
+      check=True,
+    )
+    shown[level] = done.stderr
+  assert shown[""] == "a warning of JAX\n"
+  assert "instruction is taking > 1s" in shown["2"]
