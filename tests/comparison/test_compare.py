@@ -20,11 +20,11 @@ from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
-from jaxsyn.options import WRITTEN
 from jaxsyn.plan import check_trees
-from jaxsyn.session import Session
 from jaxsyn.scoring.settings import Settings
+from jaxsyn.session import Session
 from jaxsyn.storage import lock
+from jaxsyn.trained import workdir as run_folders
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIZES = {
@@ -364,7 +364,7 @@ def test_references_are_scored_with_the_trees_of_the_run(straight, prepared):
     run = straight[0] / system / "seed_1"
     test = run_result.read(run / "result.json").tests["test"]
     found = test.measured("log_likelihood")
-    config = read_config(json.loads((run / "config.json").read_text()), WRITTEN)
+    config = run_folders.open_run(run).config
     records = PreparedSplit(str(prepared), "test")
     session = Session(run)
     for row, example in enumerate(Examples(records, config.data, 1)):
