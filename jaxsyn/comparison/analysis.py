@@ -30,7 +30,7 @@ from jaxsyn.comparison.inference import (
   error_variance,
   holm,
 )
-from jaxsyn.comparison.run_result import RunResult, TestStatistics
+from jaxsyn.comparison.run_result import RunResult, SplitStatistics
 from jaxsyn.config import Config
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import flat, neutral
@@ -160,7 +160,9 @@ def _check(
           )
 
 
-def _check_test(names: str, one: TestStatistics, other: TestStatistics) -> None:
+def _check_test(
+  names: str, one: SplitStatistics, other: SplitStatistics
+) -> None:
   for what in ("reference", "source"):
     if getattr(one, f"{what}_sha256") != getattr(other, f"{what}_sha256"):
       raise InputError(

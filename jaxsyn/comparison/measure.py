@@ -13,7 +13,7 @@ from jaxsyn.comparison.run_result import (
   MetricStatistics,
   PackedArray,
   RunResult,
-  TestStatistics,
+  SplitStatistics,
 )
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence.text import read_lines
@@ -28,7 +28,7 @@ ALWAYS = ("bleu", "chrf")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TestText:
+class SplitText:
   """The text of a test set, as it was prepared.
 
   Attributes:
@@ -41,7 +41,7 @@ class TestText:
   facts: buckets.Facts
 
 
-def read_test(job: Job, split: str) -> TestText:
+def read_test(job: Job, split: str) -> SplitText:
   """Reads a test set of a run's dataset.
 
   Raises:
@@ -54,7 +54,7 @@ def read_test(job: Job, split: str) -> TestText:
   )
   parses = integrity.read_trees(data.directory, manifest, split, "source")
   facts = buckets.sentence_facts(sources, parses, data.source_language)
-  return TestText(sources, references, facts)
+  return SplitText(sources, references, facts)
 
 
 class Measurer:
@@ -69,11 +69,11 @@ class Measurer:
     names = [name for name in settings.metrics if name != LIKELIHOOD]
     self._names = tuple(dict.fromkeys([*names, *ALWAYS]))
     self._settings = dataclasses.replace(settings, metrics=self._names)
-    self._read: dict[tuple[str, str], tuple[TestText, list[Scorer]]] = {}
+    self._read: dict[tuple[str, str], tuple[SplitText, list[Scorer]]] = {}
 
   def __call__(
     self, job: Job, likelihoods: Mapping[str, Measured]
-  ) -> dict[str, TestStatistics]:
+  ) -> dict[str, SplitStatistics]:
     """Measures the translations of a run.
 
     Args:
@@ -122,12 +122,12 @@ class Measurer:
 
   def _measured(
     self, job: Job, split: str, likelihood: Measured | None
-  ) -> TestStatistics:
+  ) -> SplitStatistics:
     text, _ = self._open(job, split)
     metrics = self._metrics(job, split, self._names)
     if likelihood:
       metrics[LIKELIHOOD] = _packed(likelihood)
-    return TestStatistics(
+    return SplitStatistics(
       sentences=len(text.references),
       source_sha256=run_result.sha256_of_lines(text.sources),
       reference_sha256=run_result.sha256_of_lines(text.references),
@@ -152,7 +152,7 @@ class Measurer:
       if name in names
     }
 
-  def _open(self, job: Job, split: str) -> tuple[TestText, list[Scorer]]:
+  def _open(self, job: Job, split: str) -> tuple[SplitText, list[Scorer]]:
     key = (job.config.data.directory, split)
     if key not in self._read:
       text = read_test(job, split)

@@ -99,7 +99,7 @@ class MetricStatistics:
 
 
 @dataclasses.dataclass(frozen=True)
-class TestStatistics:
+class SplitStatistics:
   """What a run scores on one test set.
 
   Attributes:
@@ -165,7 +165,7 @@ class RunResult:
   data: results.DataSet
   facts: results.RunFacts
   curve: tuple[results.Point, ...]
-  tests: dict[str, TestStatistics]
+  tests: dict[str, SplitStatistics]
   files: dict[str, dict[str, Any]]
 
   @property
@@ -237,7 +237,7 @@ def read_all(paths: Sequence[pathlib.Path]) -> list[RunResult]:
   return [result for _, result in found.values()]
 
 
-def _check(test: TestStatistics, at: At) -> None:
+def _check(test: SplitStatistics, at: At) -> None:
   """Raises InputError where arrays are not what the test set must have."""
   arrays = dict(test.facts)
   for name, metric in test.metrics.items():

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from models_under_test import config_of
 
-from jaxsyn.comparison import analysis, asked, controls
-from jaxsyn.config import read_config
+from jaxsyn.comparison import analysis, asked, controls, measure
+from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
+from jaxsyn.data.store import layout
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import scorer_of
@@ -58,9 +59,8 @@ def test_systems_are_compared_with_their_controls_too():
   runs = scored(
     transformer=(1,), pascal=(3,), pascal_random_tree=(2,), deps_san=(2,)
   )
-  pairs = controls.pairs(
-    {name: config_of(name) for name in runs}, "transformer"
-  )
+  configs = {name: as_dict(config_of(name)) for name in runs}
+  pairs = controls.pairs(configs, "transformer")
   found = analysis.over_seeds(runs, pairs, SETTINGS.draws)
   assert [(f.system, f.baseline, f.value) for f in found] == [
     ("pascal", "transformer", 50),
@@ -98,13 +98,15 @@ def test_a_test_set_that_is_not_as_it_was_written_is_refused(
   job.hypotheses("test").write_text("a\n" * 24)
 
   def scored():
-    return analysis._split("test", "transformer", [job], settings=SETTINGS)[0]
+    return measure.Measurer(SETTINGS.settled("en"))(job, {})["test"]
 
   whole = scored()
-  assert whole.sentences == 24 and whole.conllu.endswith(
-    "test.source.conllu.gz"
-  )
-  for file in (whole.source, whole.reference, whole.conllu):
+  assert whole.sentences == 24 and "tree depth" in whole.facts
+  for file in (
+    layout.text_file(folder, "test", "source"),
+    layout.text_file(folder, "test", "target"),
+    layout.conllu_file(folder, "test", "source"),
+  ):
     shutil.copyfile(file, tmp_path / "kept")
     with gzip.open(file, "rt", encoding="utf-8") as stream:
       changed = stream.read().replace("a", "e").replace("\t0\t", "\t1\t")

@@ -14,13 +14,17 @@ import time
 import pytest
 
 from jaxsyn import cli, compare
-from jaxsyn.comparison import asked, results
+from jaxsyn.comparison import asked, results, run_result
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
+from jaxsyn.data.loader.examples import Examples
+from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.plan import check_trees
 from jaxsyn.scoring.settings import Settings
+from jaxsyn.session import Session
 from jaxsyn.storage import lock
+from jaxsyn.trained import workdir as run_folders
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIZES = {
@@ -287,6 +291,117 @@ def test_what_is_finished_is_not_run_again(straight, configs_of, monkeypatch):
   assert "4 of 4 runs are finished already" in after
   assert "begins" not in after and "goes on" not in after
   assert results.to_json(outcome.results) == kept.rstrip("\n")
+
+
+def without_text(content):
+  """report.json without the examples, which need the text of the test set."""
+  for split in content["splits"]:
+    split.update(example_metric="", examples=[])
+  return content
+
+
+def test_results_alone_give_the_same_report(straight, environment, tmp_path):
+  """Byte for byte, from copies of result.json, without data and checkpoints."""
+  runs = tmp_path / "runs"
+  for file in straight[0].glob("*/seed_*/result.json"):
+    copy = runs / f"{file.parts[-3]}.{file.parts[-2]}.json"
+    copy.parent.mkdir(exist_ok=True)
+    shutil.copyfile(file, copy)
+  first, *others = sorted(runs.iterdir())
+  done = subprocess.run(
+    [
+      *(sys.executable, "-m", "jaxsyn.compare", "--samples", "40"),
+      *("--systems=pascal,pascal_random_tree", "--workdir", tmp_path / "out"),
+      *("--results", first, *others),
+    ],
+    env=environment,
+    cwd=tmp_path,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  expected = without_text(json.loads((straight[0] / "report.json").read_text()))
+  expected = json.dumps(expected, indent=1, ensure_ascii=False) + "\n"
+  assert (tmp_path / "out" / "report.json").read_text() == expected
+  assert straight[1].split("\n\n")[-1] in done.stdout  # the conclusions
+  content = (tmp_path / "out" / "report.html").read_text()
+  assert 'id="scores"' in content and 'id="examples"' not in content
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    ([], "no result of transformer. Name the baseline first in --systems; the"),
+    (
+      ["--systems=pascal,paskal"],
+      "no result of 'paskal'. Did you mean 'pascal'",
+    ),
+    (["--systems=pascal", "--tokenizer=intl"], "--tokenizer does nothing with"),
+    (["--systems=pascal", "--metrics=ter"], "no statistics of 'ter' on test"),
+    (["--systems=pascal", "--family=pascal:x"], "'x' is not compared"),
+  ],
+)
+def test_what_does_not_go_with_results_is_refused(
+  straight, environment, tmp_path, words, message
+):
+  done = subprocess.run(
+    [
+      *(sys.executable, "-m", "jaxsyn.compare", *words),
+      *("--results", straight[0], "--workdir", tmp_path / "out"),
+    ],
+    env=environment,
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode and message in done.stderr
+  assert "Traceback" not in done.stderr
+
+
+def test_references_are_scored_with_the_trees_of_the_run(straight, prepared):
+  """Forced decoding by a session that is opened for it gives the same sums."""
+  for system in ("pascal", "pascal_random_tree"):
+    run = straight[0] / system / "seed_1"
+    test = run_result.read(run / "result.json").tests["test"]
+    found = test.measured("log_likelihood")
+    config = run_folders.open_run(run).config
+    records = PreparedSplit(str(prepared), "test")
+    session = Session(run)
+    for row, example in enumerate(Examples(records, config.data, 1)):
+      (log_p,) = session.force_examples(
+        [example], [example["target_id"][:-1].tolist()]
+      )
+      total, count = found.statistic_BI[row]
+      assert count == len(log_p) == len(example["target_id"])
+      assert total == pytest.approx(log_p.sum(dtype="float64"), rel=1e-5)
+    sums = found.statistic_BI.sum(axis=0)
+    assert found.value == sums[0] / sums[1] < 0
+  # Their trees differ, and so do their likelihoods.
+  values = {
+    system: run_result.read(straight[0] / system / "seed_1" / "result.json")
+    .tests["test"]
+    .measured("log_likelihood")
+    .value
+    for system in ("pascal", "pascal_random_tree")
+  }
+  assert len(set(values.values())) == 2
+
+
+def test_another_metric_is_added_to_results(straight, configs_of, tmp_path):
+  workdir = tmp_path / "more"
+  shutil.copytree(straight[0], workdir)
+  settings = Settings(("log_likelihood", "ter"), samples=40)
+  given = {name: configs_of(name) for name in ("pascal", "pascal_random_tree")}
+  found = compare.run(given, workdir, 2, settings=settings).results
+  assert found.metrics == ("log-likelihood", "TER")
+  stored = run_result.read(workdir / "pascal" / "seed_0" / "result.json")
+  assert set(stored.tests["test"].metrics) == {
+    *("bleu", "chrf", "ter", "log_likelihood"),
+  }
+  values = {s.metric: s.values for s in found.splits[0].scores}
+  assert all(value < 0 for value in values["log-likelihood"])
+  text = (workdir / "report.md").read_text()
+  assert f"{values['log-likelihood'][0]:.4f}" in text
 
 
 def test_translations_that_changed_are_named(straight, configs_of, tmp_path):

@@ -89,11 +89,12 @@ def test_what_the_tables_say_is_on_the_page(content):
     "en to de; pairs: test 20; SHA-256",
     *("pascal , seed 2: why", "a chip, 2 cores", "BLEU|case:mixed"),
     "Two seeds are too few",
-    # Two tests at .05: 0.1 by chance; only the control's .001 is below .025.
-    "2 of 2 systems differ from transformer at p < 0.05: pascal +1.00 "
-    "(+0.00 to +2.00), pascal_random_tree -1.00 (-2.00 to +0.00).",
-    "find 0.1 by chance",
-    "p < 0.025 counts: pascal_random_tree.",
+    "BLEU, test: 2 of 3 pairs are better (Holm-adjusted p < 0.05): pascal "
+    "against pascal_random_tree +2.00 (+1.00 to +3.00); pascal against "
+    "transformer +1.00 (+0.00 to +2.00).",
+    "1 of 3 pairs are worse (Holm-adjusted p < 0.05): pascal_random_tree "
+    "against transformer -1.00 (-2.00 to +0.00).",
+    "Holm-adjusted in the family of 3 tests (BLEU, test)",
   ):
     assert figure in text, figure
 

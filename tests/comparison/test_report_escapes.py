@@ -59,7 +59,7 @@ def test_markdown_shows_names_as_they_are(name):
   rows = [cells(row) for row in text.splitlines() if row.startswith("| ")]
   assert [shown, "2", "**31.50 ± 0.50†**"] in rows
   # Of the tables of scores, differences, facts and runs.
-  assert sorted({len(row) for row in rows}) == [3, 11, 12]
+  assert sorted({len(row) for row in rows}) == [3, 11, 14]
   headings = [line for line in text.splitlines() if line.startswith("#")]
   assert len(headings) == 5
   for mark in "*`[]~$":  # each stands behind a backslash
