@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import os
 import pathlib
 import re
 import sys
