@@ -376,7 +376,7 @@ class Batches:
   )
   row_multiple: Annotated[int, Range(1, 2**16)] = option(
     8,
-    "Rows of every batch are a multiple of this. It must be a multiple of the "
+    "Factor of the number of rows in every batch. It must be a multiple of the "
     "number of devices that rows are split over, so that batches do not depend "
     "on that number.",
     unit="rows",
