@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence import text
+from jaxsyn.data.sentence import sgml, text
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import ranges as of_bytes
 from jaxsyn.preprocess.corpus import Cut, Split, Tools
@@ -18,9 +18,10 @@ _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
 
 
 def is_packed(path: pathlib.Path) -> bool:
-  """Whether a file is packed by gzip or Zstandard, by name or content."""
-  with files.open_read(path, ahead=4) as file:
-    return bool(text.packed_by(file.read(4), path.name))
+  """Whether its lines must be unpacked: gzip, Zstandard, a test set in SGML."""
+  with files.open_read(path, ahead=256) as file:
+    start = file.read(256)
+  return bool(text.packed_by(start, path.name) or sgml.detect(start))
 
 
 def packed(tools: Tools) -> int:

@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
+from jaxsyn.data.sentence import sgml
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
@@ -176,7 +177,47 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
 
 
 def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """The same bytes in blocks as they come, with "\n"; raises as `raw_lines`."""
+  """The same bytes in blocks as they come, with "\n"; raises as `raw_lines`.
+
+  Of a test set in SGML or XML (`jaxsyn.data.sentence.sgml`) its segments.
+  """
+  return _without_markup(_bytes_of(path), name_of(path))
+
+
+def _without_markup(
+  blocks: Iterator[bytes | None], name: str
+) -> Iterator[bytes | None]:
+  """The same blocks; of a test set in SGML its segments, a line each."""
+  head = b""
+  for block in blocks:
+    if block is PAUSE:
+      yield PAUSE
+      if not head.strip():  # a blank line wants its answer
+        yield head
+        break
+      continue
+    head += block
+    found = sgml.detect(head)
+    if found is False:
+      yield head
+      break
+    if found:
+      for block in filter(None, blocks):
+        head += block
+        if len(head) > sgml.LARGEST:
+          raise InputError(
+            f"{name} is XML or SGML of more than {sgml.LARGEST:,} bytes. Give"
+            " plain text, a sentence a line."
+          )
+      lines = sgml.lines_of(head, name)
+      yield "".join(f"{line}\n" for line in lines).encode()
+      return
+  else:
+    yield head
+  yield from blocks
+
+
+def _bytes_of(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
   name = os.fspath(path)
   try:
     if name == "-":

@@ -1,0 +1,192 @@
+"""Test sets of WMT in SGML and XML: their segments are the lines."""
+
+import gzip
+import os
+import pathlib
+import threading
+
+import pytest
+from raw_corpora import corpus
+
+from jaxsyn import score
+from jaxsyn.data.sentence.text import arriving_lines, read_lines
+from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import build
+from jaxsyn.survey import pairs
+
+SOURCE = """<srcset setid="newstest2015" srclang="any">
+<doc sysid="ref" docid="1012-bbc" genre="news" origlang="en">
+<hl>
+<seg id="1">India and Japan prime ministers meet in Tokyo</seg>
+</hl>
+<p>
+<seg id="2">Q&amp;A: &quot;5 &lt; 7&quot;, said AT&T &#8211; &#x2014; &apos;so&apos;.</seg>
+<seg id="3">
+  Two
+\tlines\u00a0here
+</seg>
+</p>
+</doc>
+<DOC docid="2" genre="news"><P>
+<SEG>A seg without an id</SEG> <seg id="2"></seg>
+<!-- <seg id="9">not this one</seg> -->
+</P></DOC>
+</srcset>
+"""
+LINES = [
+  "India and Japan prime ministers meet in Tokyo",
+  "Q&A: \"5 < 7\", said AT&T \u2013 \u2014 'so'.",
+  "Two lines\u00a0here",
+  "A seg without an id",
+  "",
+]
+REFERENCE = SOURCE.replace("srcset", "refset").replace("India", "Indien")
+DATASET = """<?xml version='1.0' encoding='utf-8'?>
+<dataset id="newstest2021.en-de">
+  <doc id="a" origlang="en">
+    <src lang="en"><p><seg id="1">One</seg><seg id="2">Two</seg></p></src>
+    <ref lang="de" translator="A"><p>
+      <seg id="1">Eins</seg><seg id="2">Zwei</seg></p></ref>
+  </doc>
+</dataset>
+"""
+
+
+def write(path, text):
+  data = text.encode()
+  path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+  return path
+
+
+@pytest.mark.parametrize("name", ["a.sgm", "a.sgml", "a.en", "a.xml", "a.gz"])
+@pytest.mark.parametrize(
+  "change",
+  [
+    lambda text: text,
+    lambda text: text.replace("\n", "\r\n"),
+    lambda text: f"\ufeff\n  {text}",
+    lambda text: f"<?xml version='1.0'?>\n{text}",
+    lambda text: f'<!DOCTYPE mteval SYSTEM "mteval.dtd">\n{text}',
+    lambda text: f"<mteval>\n{text}</mteval>",
+    lambda text: text.replace("srcset", "refset"),
+    lambda text: text.replace("srcset", "TSTSET"),
+  ],
+)
+def test_lines_are_the_segments_in_order(tmp_path, name, change):
+  assert read_lines(write(tmp_path / name, change(SOURCE))) == LINES
+
+
+def test_text_that_only_mentions_tags_stays_text(tmp_path):
+  for text in ("<seg> is a tag\n", "<srcse\nb\n", "\n\n<b>x</b>\n", "<", ""):
+    found = read_lines(write(tmp_path / "a.en", text))
+    assert found == text.removesuffix("\n").split("\n") * bool(text)
+
+
+def test_a_blank_line_of_a_live_pipe_is_answered(tmp_path):
+  path = tmp_path / "pipe"
+  os.mkfifo(path)
+  seen, more = threading.Event(), []
+
+  def write_slowly():
+    with path.open("wb", buffering=0) as pipe:
+      pipe.write(b"\n")
+      more.append(seen.wait(20))
+      pipe.write(b"next\n")
+
+  thread = threading.Thread(target=write_slowly)
+  thread.start()
+  lines = []
+  for line in arriving_lines(path):
+    if line is not None:
+      lines.append(line)
+      seen.set()
+  thread.join()
+  assert lines == ["", "next"] and more == [True]
+
+
+@pytest.mark.parametrize(
+  ("old", "new", "line", "what"),
+  [
+    ("Tokyo</seg>", "Tokyo", 4, "is not closed"),
+    ("lines\u00a0here\n</seg>", "lines", 8, "is not closed"),
+    ("Tokyo</seg>", "Tokyo</seg></seg>", 4, "closes no <seg>"),
+    ('<seg id="3">', '<seg id="2">', 8, "id 2 follows id 2"),
+    ('<seg id="3">', '<seg id="1">', 8, "id 1 follows id 2"),
+    ("</srcset>", "<seg>cut", 18, "is not closed"),
+  ],
+)
+def test_faults_name_the_line(tmp_path, old, new, line, what):
+  assert old in SOURCE
+  path = write(tmp_path / "a.sgm", SOURCE.replace(old, new))
+  with pytest.raises(InputError, match=rf"a\.sgm:{line}: .*{what}"):
+    read_lines(path)
+
+
+@pytest.mark.parametrize(
+  ("text", "what"),
+  [
+    (DATASET, r"several sets: src, ref A\. .* one"),
+    (SOURCE + REFERENCE, r"several sets: srcset, refset"),
+    (
+      REFERENCE.replace("<refset", '<refset refid="a"')
+      + REFERENCE.replace("<refset", '<refset refid="b"'),
+      r"several sets: refset a, refset b",
+    ),
+    ("<?xml version='1.0'?>\n<tmx><tuv><seg>a</seg></tuv></tmx>\n", "no set"),
+    ("<?xml version='1.0'?>\n<html>text</html>\n", "no <seg>"),
+    ("<srcset>\n</srcset>\n", "no <seg>"),
+  ],
+)
+def test_what_has_not_one_set_is_rejected(tmp_path, text, what):
+  with pytest.raises(InputError, match=what):
+    read_lines(write(tmp_path / "a.xml", text))
+
+
+def test_one_side_of_the_xml_format(tmp_path):
+  source = DATASET[: DATASET.index("    <ref")] + "  </doc>\n</dataset>\n"
+  assert read_lines(write(tmp_path / "a.xml", source)) == ["One", "Two"]
+
+
+def test_another_encoding_is_named(tmp_path):
+  path = tmp_path / "a.sgm"
+  path.write_bytes(SOURCE.replace("Tokyo", "T\xf6kyo").encode("latin1"))
+  with pytest.raises(InputError, match=r"a\.sgm:4: .*not UTF-8.*iconv"):
+    read_lines(path)
+
+
+@pytest.mark.parametrize("end", [".sgm", ".sgm.gz"])
+def test_prepared_as_the_text_of_its_segments(tmp_path, end):
+  config = corpus(tmp_path)
+  config.prepare.parse.source_conllu = {}
+  config.prepare.parse.sides = ()
+  raw = pathlib.Path(config.prepare.raw_dir)
+  write(raw / f"news-src.en{end}", SOURCE.replace("\n", "\r\n"))
+  write(raw / f"news-ref.de{end}", REFERENCE)
+  config.prepare.splits.news = (f"news-src.en{end}", f"news-ref.de{end}")
+  config.data.test = ("test", "news")
+  folder = build.run(config)
+  assert manifests.read(folder)["splits"]["news"]["examples"] == 5
+  for side, first in (("source", "India"), ("target", "Indien")):
+    text = read_lines(folder / "text" / f"news.{side}.gz")
+    assert text == [LINES[0].replace("India", first), *LINES[1:]]
+
+
+def test_scored_as_the_text_of_its_segments(tmp_path):
+  reference = write(tmp_path / "ref.sgm", REFERENCE)
+  same = [LINES[0].replace("India", "Indien"), *LINES[1:]]
+  plain = write(tmp_path / "hyp.txt", "".join(f"{x}\n" for x in same))
+  wrapped = write(tmp_path / "hyp.sgm.gz", REFERENCE.replace("ref", "tst"))
+  found = score.run([reference], [plain, wrapped])
+  one, other = found.scores.values()
+  assert [s.value for s in one] == [s.value for s in other]
+  assert one[0].value == pytest.approx(100)
+
+
+def test_looked_through_as_the_text_of_its_segments(tmp_path):
+  source = write(tmp_path / "news-src.en.sgm", SOURCE)
+  target = write(tmp_path / "news-ref.de.sgm", REFERENCE)
+  assert next(pairs.Files(str(source), str(target)).sides()) == (
+    LINES[0],
+    LINES[0].replace("India", "Indien"),
+  )
