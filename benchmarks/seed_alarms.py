@@ -7,18 +7,29 @@ test set: what a seed adds to all sentences, what a sentence has in all runs, an
 what is of one sentence in one run. SPREADS are their standard deviations. First
 the mean is 0 (false alarms, to be 5 % at p < 0.05), then --planted (power).
 "bootstrap" are the resamples by themselves, without the correction for few seeds.
+
+Then whole comparisons of --systems systems are drawn, without any difference but
+in their error variance: all equal, or the last with three times the standard
+deviation between seeds. Printed are, with the variance of each pair ("separate")
+and of all systems ("pooled"), the share of pairs with p < 0.05 among those of equal
+and of unequal variance, the share of comparisons with any Holm-adjusted p < 0.05
+("family"), the power for --planted, and how often systems whose difference is
+exactly --margin are called equivalent ("equivalence", to be 5 %).
 """
 
 from __future__ import annotations
 
 import collections
+import functools
+from typing import Any
 
 import numpy as np
 from absl import flags
 
 from benchmarks.figures import show
 from jaxsyn import cli
-from jaxsyn.comparison.hierarchical import hierarchical
+from jaxsyn.comparison.hierarchical import Hierarchical, hierarchical
+from jaxsyn.comparison.inference import POOLED, SEPARATE, error_variance, holm
 
 LEVEL = 0.05
 # Of a seed, of a sentence, of a sentence in one run.
@@ -66,6 +77,92 @@ def called_different(
   return dict(hits)
 
 
+def false_alarm_rates(
+  systems: int,
+  seeds: int,
+  trials: int,
+  *,
+  unequal: bool = False,
+  spread: str = "many_seeds",
+  sentences: int = 200,
+  samples: int = 200,
+  planted: float = 0.3,
+  margin: float = 1.0,
+) -> dict[str, float]:
+  """Draws comparisons of systems against a baseline, none of which differs.
+
+  Args:
+    systems: Number of systems, with the baseline.
+    seeds: Runs of each system.
+    trials: Number of comparisons.
+    unequal: Whether the last system varies three times as much between seeds.
+    spread: Name of SPREADS: standard deviations of a difference.
+    sentences: Size of the test set.
+    samples: Resamples of a test.
+    planted: Difference that is to be found, for the power.
+    margin: Margin of equivalence, and the difference that is tested with it.
+
+  Returns:
+    Shares from 0 to 1 by variance and figure.
+  """
+  # Of one system: a difference of two varies by the square root of 2 more.
+  of_seed, of_sentence, of_both = (x / 2**0.5 for x in SPREADS[spread])
+  scale_L = np.ones((systems, 1, 1))
+  scale_L[-1] += 2.0 * unequal
+  even = np.full(sentences, 1 / sentences)
+  rates: dict[str, list[float]] = collections.defaultdict(list)
+  for trial in range(trials):
+    random = np.random.default_rng((systems, seeds, unequal, trial))
+    score = (
+      of_seed * random.normal(size=(1, seeds, 1))
+      + of_seed * scale_L * random.normal(size=(systems, seeds, 1))
+      + of_sentence * random.normal(size=(systems, 1, sentences))
+      + of_both * random.normal(size=(systems, seeds, sentences))
+    )
+    share_JB = random.multinomial(sentences, even, samples) / sentences
+    value, drawn = score.mean(axis=2), score @ share_JB.T
+    error = error_variance(
+      "mean", {str(i): dict(enumerate(row)) for i, row in enumerate(value)}
+    )
+    assert error
+    for variance in (SEPARATE, POOLED):
+      compared = functools.partial(
+        _compared,
+        value,
+        drawn,
+        pooled=(error.sd**2, error.degrees) if variance == POOLED else None,
+        margin=margin,
+      )
+      tests = [compared(system, 0.0).p for system in range(1, systems)]
+      alarms = [p < LEVEL for p in tests]
+      if unequal:
+        rates[f"{variance}_unequal_pair"].append(alarms.pop())
+        p = compared(systems - 1, margin).equivalence_p
+        rates[f"{variance}_equivalence_unequal"].append(p < LEVEL)
+      rates[f"{variance}_equal_pair"].append(np.mean(alarms))
+      rates[f"{variance}_family"].append(min(holm(tests)) < LEVEL)
+      rates[f"{variance}_power"].append(compared(1, planted).p < LEVEL)
+      p = compared(1, margin).equivalence_p
+      rates[f"{variance}_equivalence_equal"].append(p < LEVEL)
+  return {name: float(np.mean(found)) for name, found in rates.items()}
+
+
+def _compared(
+  value_LY: np.ndarray,
+  drawn_LYJ: np.ndarray,
+  system: int,
+  shift: float,
+  **how: Any,
+) -> Hierarchical:
+  """Tests a system against the first, with a shift of its scores."""
+  return hierarchical(
+    *(("one", "other"), "mean", tuple(range(value_LY.shape[1]))),
+    difference_Y=value_LY[system] - value_LY[0] + shift,
+    difference_YJ=drawn_LYJ[system] - drawn_LYJ[0] + shift,
+    **how,
+  )
+
+
 def _main(values: flags.FlagValues) -> None:
   """Prints the shares as they come."""
   for seeds in map(int, values.seeds):
@@ -82,12 +179,28 @@ def _main(values: flags.FlagValues) -> None:
         for name, number in hits.items():
           share = 100 * number / values.trials, "%"
           show({f"{seeds}_{spread}_{name}_{kind}": share})
+  for systems in map(int, values.systems):
+    for seeds in map(int, values.seeds):
+      for unequal in (False, True):
+        rates = false_alarm_rates(
+          *(systems, seeds, values.trials),
+          unequal=unequal,
+          sentences=values.sentences,
+          planted=values.planted,
+          margin=values.margin,
+        )
+        variances = "unequal" if unequal else "equal"
+        for name, rate in rates.items():
+          key = f"{systems}_systems_{seeds}_{variances}_{name}"
+          show({key: (100 * rate, "%")})
 
 
 if __name__ == "__main__":
   flags.DEFINE_list("seeds", ["2", "3", "5"], "Runs of each system.")
+  flags.DEFINE_list("systems", ["5", "12"], "Systems of a comparison.")
   flags.DEFINE_integer("trials", 500, "Pairs of systems.")
   flags.DEFINE_integer("sentences", 200, "Of each test set.")
   flags.DEFINE_integer("samples", 300, "Resamples of a test.")
   flags.DEFINE_float("planted", 0.3, "Mean difference, for the power.")
+  flags.DEFINE_float("margin", 1.0, "Margin of equivalence.")
   cli.main(_main)

@@ -1,0 +1,242 @@
+"""Holm, pooled error variance, equivalence: by hand and by other programs."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from benchmarks.seed_alarms import false_alarm_rates
+from jaxsyn.comparison.hierarchical import hierarchical, with_verdict
+from jaxsyn.comparison.inference import (
+  check_family,
+  error_variance,
+  holm,
+  read_family,
+  read_margins,
+)
+from jaxsyn.errors import InputError
+
+
+def test_holm_by_hand():
+  # Sorted: .01 · 4, .02 · 3, .03 · 2, .2 · 1; each at least as large as before.
+  assert holm([0.03, 0.01, 0.2, 0.02]) == pytest.approx([0.06, 0.04, 0.2, 0.06])
+  assert holm([0.5, 0.6]) == [1.0, 1.0]
+  assert holm([0.04]) == [0.04] and holm([]) == []
+
+
+def test_holm_rejects_what_its_steps_reject():
+  """Step down: reject the smallest p while it is at most level / tests left."""
+  draw = np.random.default_rng(1)
+  for _ in range(300):
+    p = draw.beta(0.3, 3, draw.integers(1, 12)).tolist()
+    if draw.random() < 0.5:
+      p[0] = p[-1]  # a tie
+    for level in (0.01, 0.05, 0.3):
+      rejected, left = set(), len(p)
+      for i in sorted(range(len(p)), key=p.__getitem__):
+        if p[i] > level / left:
+          break
+        rejected.add(i)
+        left -= 1
+      assert {i for i, q in enumerate(holm(p)) if q <= level} == rejected
+
+
+def balanced(systems, seeds, draw):
+  return {
+    f"s{i}": {k: float(draw.normal(30 + i, 1)) for k in range(seeds)}
+    for i in range(systems)
+  }
+
+
+def test_error_variance_by_hand():
+  # Deviations from system and seed means: ±0.5 in the 2 x 2 corner.
+  scores = {"a": {0: 10.0, 1: 12.0}, "b": {0: 11.0, 1: 11.0}}
+  found = error_variance("BLEU", scores)
+  # Means 11, 11 and 10.5, 11.5: residuals -0.5, 0.5, 0.5, -0.5; 1 degree.
+  assert (found.sd, found.degrees) == (pytest.approx(1.0), 1)
+  # The difference b - a is 1 and -1: variance 2, and 2 s2 is 2.
+  assert found.p is None and found.systems == 2
+
+
+def test_error_variance_equals_double_centering():
+  scores = balanced(5, 4, np.random.default_rng(2))
+  table = np.array([list(by_seed.values()) for by_seed in scores.values()])
+  residual = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
+  found = error_variance("BLEU", scores)
+  assert found.degrees == 4 * 3
+  assert found.sd**2 == pytest.approx((residual**2).sum() / 12)
+  of_system = (residual**2).sum(1)
+  worst = int(of_system.argmax())
+  assert found.largest == f"s{worst}"
+  assert found.largest_sd**2 == pytest.approx(of_system[worst] / (12 / 5))
+  ratio = (of_system[worst] / 2.4) / (
+    (of_system.sum() - of_system[worst]) / 9.6
+  )
+  assert found.p == pytest.approx(min(1, 5 * stats.f.sf(ratio, 2.4, 9.6)))
+
+
+def test_error_variance_of_missing_runs_equals_least_squares():
+  scores = balanced(4, 5, np.random.default_rng(3))
+  del scores["s1"][0], scores["s2"][4], scores["s2"][1]
+  runs = [
+    (i, k, y) for i, s in enumerate(scores.values()) for k, y in s.items()
+  ]
+  # Dummy coding against the first system and seed, with an intercept.
+  design = np.array(
+    [
+      [1.0, *(i == a for a in range(1, 4)), *(k == b for b in range(1, 5))]
+      for i, k, _ in runs
+    ]
+  )
+  y = np.array([run[2] for run in runs])
+  beta = np.linalg.solve(design.T @ design, design.T @ y)
+  squares = ((y - design @ beta) ** 2).sum()
+  found = error_variance("BLEU", scores)
+  assert found.degrees == 17 - 8
+  assert found.sd**2 == pytest.approx(squares / 9)
+
+
+@pytest.mark.parametrize(
+  "scores", [{"a": {0: 1.0, 1: 2.0}}, {"a": {0: 1.0}, "b": {0: 2.0}}]
+)
+def test_no_error_variance_without_degrees_of_freedom(scores):
+  assert error_variance("BLEU", scores) is None
+
+
+def compared(difference_Y, **how):
+  """Two systems whose sentences do not matter."""
+  y = np.array(difference_Y, float)
+  seeds = tuple(range(len(y)))
+  rows = np.repeat(y[:, None], 50, axis=1)
+  return hierarchical(
+    *(("one", "other"), "BLEU", seeds),
+    difference_Y=y,
+    difference_YJ=rows,
+    **how,
+  )
+
+
+def test_pooled_variance_of_two_systems_is_the_paired_t_test():
+  draw = np.random.default_rng(4)
+  for seeds in (2, 3, 8):
+    scores = balanced(2, seeds, draw)
+    one, other = (np.array([*s.values()]) for s in scores.values())
+    error = error_variance("BLEU", scores)
+    found = compared(other - one, pooled=(error.sd**2, error.degrees))
+    expected = stats.ttest_rel(other, one)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.p == pytest.approx(compared(other - one).p)
+    assert found.degrees == pytest.approx(seeds - 1)
+
+
+def test_pooled_variance_has_more_degrees_of_freedom():
+  # s2 = 0.5 with 6 degrees: V = 2 · 0.5 / 4, t = 1 / 0.5.
+  found = compared([0.5, 1.5, 1.0, 1.0], pooled=(0.5, 6))
+  assert (found.seed_sd, found.degrees) == (0.5, 6)
+  assert found.p == pytest.approx(2 * stats.t.sf(2, 6))
+
+
+def test_pooled_variance_is_combined_with_that_of_sentences():
+  # V_sentence = V_both = 1/4 (see test_hierarchical), V_seed = 2 · 3/4 / 2:
+  # V = 3/4, Satterthwaite: 5 degrees of V_seed alone, (3/4)² · 5 / (3/4)².
+  found = hierarchical(
+    *(("one", "other"), "BLEU", (0, 1)),
+    difference_Y=np.array([1.0, 2.0]),
+    difference_YJ=np.array([[1.0, -1.0], [1.0, 1.0]]),
+    pooled=(0.75, 5),
+  )
+  assert found.degrees == pytest.approx(5)
+  assert found.p == pytest.approx(2 * stats.t.sf(1.5 / 0.75**0.5, 5))
+  # With V_seed = 1/8: V = max(1/8, 1/4) = 1/4; 5 (1/4)² / (1/8)² degrees.
+  found = hierarchical(
+    *(("one", "other"), "BLEU", (0, 1)),
+    difference_Y=np.array([1.0, 2.0]),
+    difference_YJ=np.array([[1.0, -1.0], [1.0, 1.0]]),
+    pooled=(0.125, 5),
+  )
+  assert found.degrees == pytest.approx(20)
+  assert found.p == pytest.approx(2 * stats.t.sf(1.5 / 0.5, 20))
+
+
+def test_equivalence_equals_two_one_sided_t_tests():
+  draw = np.random.default_rng(5)
+  for margin in (0.2, 0.5, 2.0):
+    y = draw.normal(0.3, 0.4, 6)
+    found = compared(y, margin=margin)
+    below = stats.ttest_1samp(y, margin, alternative="less").pvalue
+    above = stats.ttest_1samp(y, -margin, alternative="greater").pvalue
+    assert found.equivalence_p == pytest.approx(max(below, above))
+    interval = stats.ttest_1samp(y, 0).confidence_interval(0.9)
+    ends = (found.equivalence_low, found.equivalence_high)
+    assert ends == pytest.approx(tuple(interval))
+    inside = -margin < ends[0] and ends[1] < margin
+    assert (found.equivalence_p < 0.05) == inside
+
+
+def test_equivalence_by_hand():
+  # Mean 0.2, V = 0.02 / 2 = 0.01: (0.5 - 0.2) / 0.1 = 3 with one degree.
+  found = compared([0.1, 0.3], margin=0.5)
+  assert found.equivalence_p == pytest.approx(0.5 - np.arctan(3) / np.pi)
+  assert compared([0.2, 0.2], margin=0.5).equivalence_p < 1e-6
+  assert compared([0.1, 0.3]).equivalence_p is None
+  assert compared([0.1], margin=0.5).equivalence_p is None
+
+
+@pytest.mark.parametrize(
+  ("value", "p", "adjusted", "same", "larger", "verdict"),
+  [
+    (1.0, 0.01, 0.04, None, True, "better"),
+    (-1.0, 0.01, 0.04, None, True, "worse"),
+    (-1.0, 0.01, 0.04, None, False, "better"),  # TER
+    (1.0, 0.01, 0.06, None, True, "undecided"),  # Holm counts in the family
+    (1.0, 0.01, None, None, True, "better"),
+    (0.1, 0.5, 0.9, 0.04, True, "equivalent"),
+    (0.1, 0.5, 0.9, 0.06, True, "undecided"),
+    (0.1, 0.01, 0.02, 0.01, True, "better"),
+    (0.1, None, None, None, True, ""),
+  ],
+)
+def test_verdicts(value, p, adjusted, same, larger, verdict):
+  difference = dataclasses.replace(
+    compared([1.0, 2.0]), value=value, p=p, equivalence_p=same
+  )
+  found = with_verdict(difference, adjusted, larger_is_better=larger)
+  assert found.verdict == verdict
+
+
+def test_reads_pairs_of_a_family():
+  assert read_family(["a:b", "a:c"]) == (("a", "b"), ("a", "c"))
+  for words in (["a"], ["a:"], [":b"], ["a:a"], ["a:b", "b:a"], ["a:b", "a:b"]):
+    with pytest.raises(InputError, match="--family"):
+      read_family(words)
+  check_family((("a", "b"),), ["a", "b"])
+  with pytest.raises(
+    InputError, match=r"'pascl' is not compared\. Did you mean"
+  ):
+    check_family((("pascl", "b"),), ["pascal", "b"])
+
+
+def test_reads_margins():
+  metrics = ("chrf", "bleu")
+  assert read_margins(["0.5"], metrics) == {"chrf": 0.5}
+  assert read_margins(["bleu=1", "0.5"], metrics) == {"bleu": 1.0, "chrf": 0.5}
+  for word in ("x", "0", "-1", "nan", "inf", "bleu=", "ter=1", "blue=1"):
+    with pytest.raises(InputError, match="--margin"):
+      read_margins([word], metrics)
+
+
+def test_false_alarms_of_pooled_variance():
+  """Near 5 % where all systems vary equally; not where one varies more."""
+  trials = 150
+  found = false_alarm_rates(5, 3, trials, sentences=100, samples=100)
+  low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05) / trials
+  assert low <= found["pooled_equal_pair"] <= high
+  assert found["pooled_family"] <= high + 0.02
+  assert found["pooled_equivalence_equal"] <= high
+  assert found["pooled_power"] > found["separate_power"]
+  found = false_alarm_rates(
+    5, 3, trials, unequal=True, sentences=100, samples=100
+  )
+  assert found["pooled_unequal_pair"] > high
+  assert found["separate_unequal_pair"] <= high + 0.02
