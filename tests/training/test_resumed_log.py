@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 STEPS, EVERY = 60, 25  # of the log, so that windows end at 25, 50 and 60
 TIMES = {
   *("time", "minutes", "eta_minutes", "tokens_per_s"),
-  *("waiting", "flops", "mfu"),
+  *("waiting", "flops", "mfu", "seconds"),
 }
 OPTIONS = {
   "batch.shapes": 1,
