@@ -46,6 +46,29 @@ Tree = Any
 
 
 @dataclasses.dataclass
+class Window:
+  """Sums over the steps since the last record of the log.
+
+  A checkpoint keeps them, so that the next record of a resumed run has the means
+  of the uninterrupted one.
+
+  Attributes:
+    terms: sum and count of each loss term.
+    sums: tokens, positions and other counts, by name.
+    corpora: examples of each corpus of a mixture.
+    seconds: time spent on these steps.
+    grad_norm: norm of the gradient of the last update, which may be before the
+      window; None before the first.
+  """
+
+  terms: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+  sums: dict[str, float] = dataclasses.field(default_factory=dict)
+  corpora: dict[str, int] = dataclasses.field(default_factory=dict)
+  seconds: float = 0.0
+  grad_norm: float | None = None
+
+
+@dataclasses.dataclass
 class Progress:
   """What the JSON page of a checkpoint says of the run.
 
@@ -57,6 +80,7 @@ class Progress:
     best_rank: what others are compared with; empty before the first.
     bad: evaluations since the best one, for early stopping.
     tokens: real target subwords trained on.
+    window: sums since the last record of the log.
   """
 
   epoch: int = 0
@@ -67,6 +91,7 @@ class Progress:
   best_rank: list[float] = dataclasses.field(default_factory=list)
   bad: int = 0
   tokens: int = 0
+  window: Window = dataclasses.field(default_factory=Window)
 
 
 class Checkpoints(Reader):
@@ -217,7 +242,9 @@ class Checkpoints(Reader):
       if why := self._fault_of_best(step):
         self._set_aside(self.best, step, why=why, name=f"damaged-best-{step}")
     ((step, (state, page)),) = whole
-    return step, state, Progress(**page["content"])
+    content = dict(page["content"])
+    window = Window(**content.pop("window", {}))  # older checkpoints have none
+    return step, state, Progress(**content, window=window)
 
   def _fault_of_best(self, step: int) -> str:
     """Why the best parameters are damaged; "" where they are whole."""

@@ -174,6 +174,7 @@ class _Loop:
     self._meter = Meter(
       training.config, training.recipe.losses, start, progress.minutes
     )
+    self._meter.resume(progress.window)
     self._pending: list[tuple[int, Metrics]] = []  # still on the device
     self._meetings = hosts.Meetings(IN_FLIGHT, start)
 
@@ -212,9 +213,10 @@ class _Loop:
           state = self._step(state, step, ready)
           step += 1
           reason = self._reason(step, signals)
-        if step % train.log_every == 0 or reason:
-          self._report(step)
         ends = reason in ("steps", "minutes")
+        # On a signal the checkpoint keeps the sums of an incomplete window.
+        if step % train.log_every == 0 or ends:
+          self._report(step)
         # Before it is saved: who goes on from there does not evaluate it again.
         if not isinstance(ready, str) and (
           step % train.evaluate_every == 0 or ends
@@ -347,5 +349,6 @@ class _Loop:
   def _save(self, step: int, state: TrainState) -> None:
     self._fetch()  # first: it raises where a loss is no number
     state = unshared(self._layout.take_state(state))
+    self._progress.window = self._meter.window
     self._log.publish()  # first: who goes on from it needs what came before
     self._checkpoints.save(step, state, self._progress)

@@ -7,11 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from jaxsyn.config import Config
 from jaxsyn.data.loader.split import Dealt
-from jaxsyn.training.checkpoint import Progress
+from jaxsyn.training.checkpoint import Progress, Window
 from jaxsyn.training.chips import peak_flops
 from jaxsyn.training.objective import Loss, report
 
@@ -42,14 +40,18 @@ class Meter:
       optimiser.learning_rate, config.model.width
     )
     self._peak = peak_flops()
-    self._norm: float | None = None  # of the gradient of the last update
-    self._reset()
+    self.resume(Window())
 
-  def _reset(self) -> None:
-    self._sums: dict[str, float] = collections.defaultdict(float)
-    self._corpora: collections.Counter[str] = collections.Counter()
-    self._metrics: list[Mapping[str, Any]] = []
-    self._since = time.monotonic()
+  def resume(self, window: Window) -> None:
+    """Continues a window that a checkpoint has kept."""
+    self._window = window
+    self._since = time.monotonic() - window.seconds
+
+  @property
+  def window(self) -> Window:
+    """Sums since the last record, of all steps whose metrics were fetched."""
+    self._window.seconds = time.monotonic() - self._since
+    return self._window
 
   def batch(self, dealt: Dealt, flops: float, waited: float) -> None:
     """One batch went in.
@@ -66,16 +68,20 @@ class Meter:
       ("flops", flops),
       ("waited", waited),
     ):
-      self._sums[name] += value
+      sums = self._window.sums
+      sums[name] = sums.get(name, 0.0) + value
+    corpora = self._window.corpora
     for name, count in (dealt.corpora or {}).items():
-      self._corpora[name] += count
+      corpora[name] = corpora.get(name, 0) + count
 
   def steps(self, metrics: Sequence[Mapping[str, Any]]) -> None:
     """Metrics of steps, fetched from the device."""
-    self._metrics += metrics
     for of_step in metrics:
+      for name, pair in of_step["terms"].items():
+        old = self._window.terms.get(name, [0.0, 0.0])
+        self._window.terms[name] = [a + float(b) for a, b in zip(old, pair)]
       if of_step["updated"]:
-        self._norm = float(of_step["grad_norm"])
+        self._window.grad_norm = float(of_step["grad_norm"])
 
   def pause(self, seconds: float) -> None:
     """Time that was not spent on training."""
@@ -92,11 +98,16 @@ class Meter:
       compiling: whether programs are still compiled, which slows steps down:
         there is no remaining time then, and it is measured from here on.
     """
-    if not self._metrics:
+    window = self._window
+    if not window.terms:
       return None
-    config, sums = self._config, self._sums
+    config = self._config
+    sums: dict[str, float] = collections.defaultdict(float, window.sums)
     seconds = max(time.monotonic() - self._since, 1e-9)
-    terms = {name: self._mean(name) for name in self._metrics[0]["terms"]}
+    terms = {
+      name: total / max(count, 1.0)
+      for name, (total, count) in window.terms.items()
+    }
     updates = max(step // config.optimiser.accumulate - 1, 0)
     values = {
       "epoch": progress.epoch,
@@ -106,8 +117,8 @@ class Meter:
       "waiting": sums["waited"] / seconds,
       "flops": sums["flops"] / seconds,
       "learning_rate": float(self._rate(updates)),
-      **({} if self._norm is None else {"grad_norm": self._norm}),
-      **{f"examples/{name}": n for name, n in self._corpora.items()},
+      **({} if window.grad_norm is None else {"grad_norm": window.grad_norm}),
+      **{f"examples/{name}": n for name, n in window.corpora.items()},
       "minutes": progress.minutes,
     }
     if compiling:
@@ -116,14 +127,8 @@ class Meter:
       values["eta_minutes"] = self._left(step, progress)
     if self._peak:
       values["mfu"] = values["flops"] / self._peak
-    self._reset()
+    self.resume(Window(grad_norm=window.grad_norm))
     return values
-
-  def _mean(self, name: str) -> float:
-    """Of a loss term over all that it counted, in however many batches."""
-    pairs = np.array([m["terms"][name] for m in self._metrics], np.float64)
-    total, count = pairs.sum(axis=0)
-    return float(total / max(count, 1.0))
 
   def _left(self, step: int, progress: Progress) -> float:
     """Minutes of training to the end of the run, at the speed of this call."""
