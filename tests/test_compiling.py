@@ -8,8 +8,6 @@ import sys
 
 import pytest
 
-from jaxsyn.configs import quickstart
-
 # Lines come as soon as something changes, and compilation is never cached.
 OFTEN = (
   "from jaxsyn import progress; progress.EVERY = 0.02; "

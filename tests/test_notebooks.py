@@ -2,10 +2,13 @@
 
 import json
 import pathlib
+import shutil
+import subprocess
 
 import nbclient
 import nbformat
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from docs import notebook_pages
 from jaxsyn.training import log
@@ -86,6 +89,112 @@ def test_from_data_to_heads(name, prepared, tmp_path, monkeypatch):
   assert printed(outputs).count("  reference  ") == 5
   records, _ = log.records(tmp_path / "run")
   assert [r["step"] for r in records if r["kind"] == "train"] == [1, 2]
+
+
+class Kernel:
+  """A Jupyter kernel in a folder, as Colab starts one."""
+
+  def __init__(self, folder):
+    self._manager, self._client = start_new_kernel(cwd=str(folder))
+
+  def run(self, code):
+    """Returns what the code prints; fails where it raises."""
+    printed = []
+
+    def keep(message):
+      content = message["content"]
+      printed.append(content.get("text", ""))
+      printed.extend(content.get("traceback", ()))
+
+    reply = self._client.execute_interactive(
+      code, timeout=300, output_hook=keep
+    )
+    assert reply["content"]["status"] == "ok", "".join(printed)
+    return "".join(printed)
+
+  def restart(self):
+    self._manager.restart_kernel(now=True)
+    self._client.wait_for_ready(timeout=120)
+
+  def close(self):
+    self._client.stop_channels()
+    self._manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def address(tmp_path):
+  """A repository of git that can be cloned, with the files of this checkout."""
+  folder = tmp_path / "repository"
+  names = ("configs", "jaxsyn", "preprocess", "pyproject.toml")
+  folder.mkdir()
+  for name in (*names, "requirements.txt"):
+    copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+    extra = {"symlinks": True} if copy is shutil.copytree else {}
+    copy(ROOT / name, folder / name, **extra)
+  git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
+  for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "All"]):
+    subprocess.run([*git, *words], check=True)
+  return str(folder)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_first_cell_runs_again_after_a_restart(path, address, tmp_path):
+  """It asks for a restart, which begins in the notebook's folder again."""
+  cells = nbformat.read(path, as_version=4).cells
+  first = next(cell.source for cell in cells if cell.cell_type == "code")
+  assert 'REPOSITORY = ""' in first
+  first = first.replace('REPOSITORY = ""', f"REPOSITORY = {address!r}")
+  content = tmp_path / "content"
+  content.mkdir()
+  kernel = Kernel(content)
+  try:
+    for _ in range(2):
+      for _ in range(2):  # also twice without a restart
+        kernel.run(first)
+        folder = kernel.run("print(pathlib.Path.cwd(), end='')")
+        assert folder == str(content / "jaxsyn")
+      kernel.restart()
+  finally:
+    kernel.close()
+
+
+@pytest.mark.parametrize("name", ["colab", "tpu"])
+def test_uploaded_files_are_found_and_new_writes_their_config(
+  name, address, tmp_path, monkeypatch
+):
+  """Files lie where the kernel starts, not in the checkout."""
+  content = tmp_path / "content"
+  content.mkdir()
+  for language, line in (("en", "a dog runs"), ("fr", "un chien court")):
+    text = "".join(f"{line} {number} .\n" for number in range(100))
+    (content / f"corpus.{language}").write_text(text)
+  monkeypatch.setenv("NOTEBOOK_SOURCE", "corpus.en")
+  monkeypatch.setenv("NOTEBOOK_TARGET", "corpus.fr")
+  monkeypatch.setenv("NOTEBOOK_PARSER", "none")
+  cells = nbformat.read(
+    ROOT / "notebooks" / f"{name}.ipynb", as_version=4
+  ).cells
+  code = [cell.source for cell in cells if cell.cell_type == "code"]
+  kernel = Kernel(content)
+  try:
+    for _ in range(2):
+      kernel.run(
+        code[0].replace('REPOSITORY = ""', f"REPOSITORY = {address!r}")
+      )
+      for source in code[1:4]:  # settings, devices, config
+        kernel.run(source)
+      kernel.run("assert config.prepare.raw_dir == str(START)")
+      kernel.run("assert config.data.directory == str(START / 'mine/data')")
+      kernel.run("assert config.prepare.parse.sides == ()")
+      kernel.run("assert config.prepare.splits.train[0] == 'corpus.en'")
+      kernel.restart()
+    assert (content / "mine" / "mine.py").is_file()
+    kernel.run(code[0])
+    kernel.run(code[1].replace('"NOTEBOOK_SOURCE", ""', '"X", "not/here.en"'))
+    with pytest.raises(AssertionError, match=r"not/here\.en.*upload"):
+      kernel.run(code[3])
+  finally:
+    kernel.close()
 
 
 def test_pages_have_code_text_and_pictures():
