@@ -39,7 +39,10 @@ def prepare(
   sizes.sort(key=lambda size: (size.width, size.sentences))
   if sizes:
     tell(0, len(sizes))
-  with progress.bar("compiling", total=len(sizes), unit="size") as bar:
+  # Sizes take very different times: no time left is shown.
+  with progress.bar(
+    "compiling", total=len(sizes), unit="size", speed=False
+  ) as bar:
     for compiled, size in enumerate(sizes, 1):
       size.make()
       tell(compiled, len(sizes))
