@@ -194,9 +194,7 @@ class Service:
     """For what took too long."""
     why = "the server is busy. Send less at a time, or ask again later."
     if self._is_compiling:
-      why = (
-        f"programs are being compiled ({self._programs} so far). Ask again later."
-      )
+      why = f"programs are being compiled ({self._programs} so far). Ask again later."
     return Refused(
       503,
       f"no answer within {self.limits.timeout:g} seconds: {why}",

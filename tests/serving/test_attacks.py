@@ -23,7 +23,7 @@ def port(runs, environment):
   """Port of a server in a process of its own that has its usual programs."""
   server = subprocess.Popen(
     [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
-    + ["--port=0", "--compile=16", "--together=2", f"--timeout={TIMEOUT}"],
+    + ["--port=0", "--compile=16", "--together=32", f"--timeout={TIMEOUT}"],
     stdout=subprocess.PIPE,
     text=True,
     env=environment,
@@ -155,7 +155,9 @@ def test_large_bodies(port, body):
 def test_large_fields_of_a_request(port, field, value):
   with Stopwatch(port) as watch:
     status, answer = request(
-      port, "/translate", json.dumps({"requests": [{"text": LINE, field: value}]})
+      port,
+      "/translate",
+      json.dumps({"requests": [{"text": LINE, field: value}]}),
     )
   watch.check()
   assert status == 413
@@ -166,17 +168,21 @@ def flood(port, head, part, seconds):
   """Sends parts as fast as they are taken, on new connections where one ends."""
   end = time.monotonic() + seconds
   while time.monotonic() < end:
-    with contextlib.suppress(OSError):
-      with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
-        client.sendall(head)
-        while time.monotonic() < end:
-          client.sendall(part)
+    with (
+      contextlib.suppress(OSError),
+      socket.create_connection(("127.0.0.1", port), timeout=1) as client,
+    ):
+      client.sendall(head)
+      while time.monotonic() < end:
+        client.sendall(part)
 
 
 CHUNKED = b"Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.mark.parametrize("line", [b"POST /translate", b"GET /health", b"POST /none"])
+@pytest.mark.parametrize(
+  "line", [b"POST /translate", b"GET /health", b"POST /none"]
+)
 def test_one_byte_chunks(port, line):
   with Stopwatch(port) as watch:
     flood(port, line + b" HTTP/1.1\r\n" + CHUNKED, b"1\r\n \r\n" * 100_000, 6)
@@ -186,11 +192,37 @@ def test_one_byte_chunks(port, line):
 def test_one_byte_segments(port):
   head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
   end = time.monotonic() + 4
-  with Stopwatch(port) as watch:
-    with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
-      client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-      client.sendall(head)
-      with contextlib.suppress(OSError):
-        while time.monotonic() < end:
-          client.sendall(b" ")
+  with (
+    Stopwatch(port) as watch,
+    contextlib.suppress(OSError),
+    socket.create_connection(("127.0.0.1", port), timeout=1) as client,
+  ):
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client.sendall(head)
+    while time.monotonic() < end:
+      client.sendall(b" ")
   watch.check()
+
+
+@pytest.mark.parametrize("how", ["times out", "disconnects"])
+def test_abandoned_requests_leave_the_decoder(port, how):
+  """They do not delay other requests once nobody waits for them."""
+  long = {"text": LINE, "target_prefix": "the cow sleeps . " * 60}
+  body = json.dumps({"requests": [long] * 32})
+  # The programs are compiled at first.
+  while request(port, "/translate", body)[0] == 503:
+    if not request(port, "/health")[1].get("compiling"):
+      break
+  if how == "times out":
+    status, answer = request(port, "/translate", body)
+    assert status == 503 and "no answer within" in answer["error"]
+  else:
+    with socket.create_connection(("127.0.0.1", port)) as client:
+      head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+      client.sendall((head + body).encode())
+      time.sleep(1)
+  began = time.monotonic()
+  assert request(port, "/translate", json.dumps({"text": LINE}))[0] == 200
+  waited = time.monotonic() - began
+  print("waited", waited)
+  assert waited < LONGEST_STALL

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import shutil
+import time
 
 import pytest
 from asked_services import LINE
@@ -204,6 +205,19 @@ def test_a_full_queue_and_an_impatient_client(made):
   lines = ask("/translate", {"text": LINE, "stream": True}).text.splitlines()
   assert [[*json.loads(line)] for line in lines] == [["error"]]
   assert worker.waiting == 0
+
+
+def test_health_reports_a_stuck_worker(made):
+  ask = made(timeout=0.2)
+  assert ask("/health").json() == {"status": "ok"}
+  look = ask.service.worker.look("pascal", lambda is_wanted: time.sleep(1.5))
+  time.sleep(0.7)
+  answer = ask("/health")
+  assert answer.status_code == 503
+  assert answer.json() == {"status": "stuck", "seconds": 1}
+  look.answer.result(10)
+  time.sleep(0.1)
+  assert ask("/health").json() == {"status": "ok"}
 
 
 @pytest.mark.parametrize("stream", [False, True])

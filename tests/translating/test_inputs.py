@@ -83,16 +83,34 @@ def test_what_is_no_tree_is_told(told, message):
     ("[" * 100_000, "nested more than 100 levels deep"),
     ('{"text": ' + "[" * 200 + "]" * 200 + "}", "nested more than 100 levels"),
     ('{"text": "a\\ud800"}', "half of a surrogate pair (\\ud800) in 'text'"),
-    ('{"text": "a", "avoid": ["\\udc00"]}', "surrogate pair (\\udc00) in 'avoid[0]'"),
+    (
+      '{"text": "a", "avoid": ["\\udc00"]}',
+      "surrogate pair (\\udc00) in 'avoid[0]'",
+    ),
     ('{"text": "a\\u0000"}', "has NUL (\\u0000) in 'text'. Remove it."),
     ('{"text": "a", "text": "b"}', "has the name 'text' twice"),
     ('{"text": "a\\nb"}', "'text' has a line break"),
-    ('{"text": "a", "target_prefix": "\\r"}', "'target_prefix' has a line break"),
+    (
+      '{"text": "a", "target_prefix": "\\r"}',
+      "'target_prefix' has a line break",
+    ),
     ('{"text": NaN}', "NaN is not a number of JSON"),
-    (f'{{"text": "{"a" * 2001}"}}', "'text' has 2,001 characters; at most 2,000"),
-    (f'{{"text": "a", "target_prefix": "{"a" * 180_000}"}}', "'target_prefix' has 180,000 characters; at most 2,000"),
-    (json.dumps({"text": "a", "constraints": ["a"] * 33}), "'constraints' has 33 phrases; at most 32"),
-    (json.dumps({"text": "a", "avoid": ["a" * 101]}), "'avoid[0]' has 101 characters; at most 100"),
+    (
+      f'{{"text": "{"a" * 2001}"}}',
+      "'text' has 2,001 characters; at most 2,000",
+    ),
+    (
+      f'{{"text": "a", "target_prefix": "{"a" * 180_000}"}}',
+      "'target_prefix' has 180,000 characters; at most 2,000",
+    ),
+    (
+      json.dumps({"text": "a", "constraints": ["a"] * 33}),
+      "'constraints' has 33 phrases; at most 32",
+    ),
+    (
+      json.dumps({"text": "a", "avoid": ["a" * 101]}),
+      "'avoid[0]' has 101 characters; at most 100",
+    ),
     ('{"text": "a", "constrants": []}', "unknown name 'constrants'. Did you"),
   ],
 )
