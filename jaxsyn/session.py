@@ -28,7 +28,13 @@ from jaxsyn.decode.rank import penalised
 from jaxsyn.decode.requests import Request, request
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.decode.terms import Terms
-from jaxsyn.decode.translator import Tell, Translation, Translator, untold
+from jaxsyn.decode.translator import (
+  Tell,
+  Translation,
+  Translator,
+  longest_output,
+  untold,
+)
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.trained import parameters
@@ -216,12 +222,20 @@ class Session:
         f"constraints are for the search 'beam', not for "
         f"{SEARCHES.name_of(search)!r}."
       )
-    return self._translate.wording(
+    terms = self._translate.wording(
       place,
       self._normal(asked.prefix),
       [self._normal(one) for one in asked.constraints],
       [self._normal(one) for one in asked.avoid],
     )
+    # A longer search would need more memory than any sentence does.
+    most = longest_output(self.plan.config.decode, self.sources.longest)
+    if any(terms.kind) and terms.least > most:
+      raise InputError(
+        f"the prefix and the constraints have {terms.least - 1:,} subwords; at "
+        f"most {most - 1:,}. Shorten them."
+      )
+    return terms
 
   def _normal(self, line: str) -> str:
     """Text of the target side as that of training was written."""
@@ -258,6 +272,7 @@ class Session:
     examples: Sequence[Example],
     terms: Sequence[Terms] | None = None,
     tell: Tell = untold,
+    is_wanted: Callable[[int], bool] | None = None,
   ) -> list[list[Translation]]:
     """The n best translations of examples that are made already.
 
@@ -265,6 +280,7 @@ class Session:
       examples: of `begin_examples`.
       terms: what is asked of each; None: nothing more.
       tell: called with how many more are found, in any thread.
+      is_wanted: see `jaxsyn.decode.translator.Translator`.
     """
     decode = self.plan.config.decode
     longest = max(map(self._translate.subwords, examples), default=0)
@@ -274,7 +290,7 @@ class Session:
       f"{longest} subwords",
       "config.decode.sentences or config.decode.beam (--beam)",
     ):
-      return self._translate(self.params, examples, terms, tell)
+      return self._translate(self.params, examples, terms, tell, is_wanted)
 
   def force(
     self,

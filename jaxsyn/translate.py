@@ -151,7 +151,7 @@ def _translate(values: flags.FlagValues) -> InputError | None:
   )
   finish = finishing.of_flags(values, session)
   faults: list[str] = []
-  sources = inputs.of_flags(values, faults)
+  sources = inputs.of_flags(values, faults, session.terms)
   is_first = jax.process_index() == 0
   writer = text.writer(values.output) if is_first else _nowhere()
   try:
@@ -301,9 +301,10 @@ def define_flags() -> None:
     "errors",
     "strict",
     text.ERRORS,
-    "What to do with a line that cannot be read (no UTF-8, NUL, no tree): strict: "
-    "the end, once the lines before it are answered; replace: what can be read "
-    "of it; skip: an empty line.",
+    "What to do with a line that cannot be read (not UTF-8, NUL, no tree, JSON "
+    "that is no request) or whose constraints cannot be met: strict: stop, once "
+    "the lines before it are translated; replace: translate what can be read of "
+    "it; skip: write an empty line.",
   )
   hosts.define_flags()
 

@@ -27,6 +27,7 @@ from jaxsyn.decode.search import Asked, Hypotheses
 
 ROOM = 16  # outputs that a cache has room for at first; doubled when it is full
 FEWER = 4  # a search moves to fewer places when so many times fewer are taken
+CANCEL_STEPS = 32  # at most between two checks whether sentences are wanted
 
 
 class Pool:
@@ -40,6 +41,7 @@ class Pool:
     *,
     size: Size,
     batch_of: Callable[[Sequence[int], Size], tuple[Batches, Asked]],
+    is_wanted: Callable[[int], bool] | None = None,
   ):
     """Sets it up.
 
@@ -50,8 +52,11 @@ class Pool:
       size: at first; it holds any of the sentences.
       batch_of: from at most `size.rows` numbers to a batch and what is asked
         of it.
+      is_wanted: whether a sentence's translation is still wanted, by number. A
+        sentence that is not leaves without an answer. None: all are.
     """
     self._programs, self._params, self._batch_of = programs, params, batch_of
+    self._is_wanted = is_wanted
     self._to_read = collections.deque(numbers)
     self._read: Any = None
     # Numbers that were read and wait, with their rows of what was read.
@@ -63,10 +68,26 @@ class Pool:
 
   def __call__(self) -> Iterator[tuple[int, Hypotheses]]:
     """Numbers of sentences and their hypotheses, as they are finished."""
+    self._drop_unwanted()
     while self._to_read or self._waiting or self._taken():
       self._fit()
       self._advance()
       yield from self._leave()
+      self._drop_unwanted()
+
+  def _drop_unwanted(self) -> None:
+    """Removes sentences whose translation is no longer wanted."""
+    wanted = self._is_wanted
+    if wanted is None:
+      return
+    self._to_read = collections.deque(filter(wanted, self._to_read))
+    self._waiting = collections.deque(
+      pair for pair in self._waiting if wanted(pair[1])
+    )
+    # The device searches on in such a place until another sentence takes it.
+    self._places = [
+      None if one is None or not wanted(one) else one for one in self._places
+    ]
 
   def _taken(self) -> list[tuple[int, int]]:
     """Places with a sentence, and its number."""
@@ -117,8 +138,18 @@ class Pool:
     else:  # until those that are left fit into a smaller size
       kept = size.places // FEWER
       wanted = size.places - (kept if kept >= size.few else 0)
+    until = {}
+    if self._is_wanted is not None:
+      until["until"] = self._filled + CANCEL_STEPS
     self._search = self._programs.search(
-      size, self._params, self._search, self._read, row_P, place_P, wanted
+      size,
+      self._params,
+      self._search,
+      self._read,
+      row_P,
+      place_P,
+      wanted,
+      **until,
     )
 
   def _leave(self) -> Iterator[tuple[int, Hypotheses]]:

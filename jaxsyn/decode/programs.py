@@ -129,6 +129,7 @@ class Programs:
     row_P: np.ndarray,
     place_P: np.ndarray,
     free: int,
+    until: int = 2**30,
   ) -> Search:
     """Searches on until enough places are free or the cache is nearly full.
 
@@ -140,9 +141,13 @@ class Programs:
       row_P: which do.
       place_P: where; the number of places stands for nowhere.
       free: wanted number of places without an open sentence.
+      until: length in subwords of an open sentence beyond which it stops, too.
     """
 
-    arguments = params, search, read, row_P, place_P, np.int32(free)
+    arguments = (
+      *(params, search, read, row_P, place_P),
+      *(np.int32(free), np.int32(until)),
+    )
     return self._search_program(size, *arguments)(*arguments)
 
   def empty(self, size: Size, params: Any) -> Search:
@@ -188,7 +193,8 @@ class Programs:
     row_P = np.zeros(size.few, np.int32)
     search = self._shapes(size, params)
     return first, self._search_program(
-      size, params, search, read, row_P, row_P, np.int32(0)
+      *(size, params, search, read, row_P, row_P),
+      *(np.int32(0), np.int32(0)),
     )
 
   def caches_grow(self, size: Size, params: Any) -> bool:
@@ -231,6 +237,7 @@ class Programs:
       row_P: Array,
       place_P: Array,
       free: Array,
+      until: Array,
     ) -> Search:
       search = jax.tree.map(
         lambda x, new: x.at[place_P].set(
@@ -245,6 +252,7 @@ class Programs:
         # Limits end a sentence before the largest room is too small.
         filled = jnp.max(search.at_B * search.open_B) + STEPS
         is_full = (filled > size.room) & (size.room < size.length)
+        is_full = is_full | (filled > until)
         return (jnp.sum(~search.open_B) < free) & ~is_full
 
       decode = self._decode

@@ -146,6 +146,7 @@ class Translator:
     examples: Sequence[Example],
     terms: Sequence[Terms] | None = None,
     tell: Tell = untold,
+    is_wanted: Callable[[int], bool] | None = None,
   ) -> list[list[Translation]]:
     """The n best translations of each example, in the order given.
 
@@ -155,6 +156,9 @@ class Translator:
       terms: what is asked of each, of `wording`; None: nothing, and they stand
         at 0, 1, 2, ...
       tell: called with how many more are found, by the threads that search.
+      is_wanted: whether an example's translation is still wanted, by number;
+        called every few steps by the threads that search. The search for one
+        that is not ends, and it has no translation. None: all are.
     """
     if terms is None:
       terms = [Terms(place) for place in range(len(examples))]
@@ -165,7 +169,10 @@ class Translator:
 
     def search(job: _Job, params: Any) -> list[tuple[int, Hypotheses]]:
       pool = Pool(
-        *(self._programs, params, job.numbers), size=job.size, batch_of=batch_of
+        *(self._programs, params, job.numbers),
+        size=job.size,
+        batch_of=batch_of,
+        is_wanted=is_wanted,
       )
       found = []
       for one in pool():

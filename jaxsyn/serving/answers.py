@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxsyn.data.sentence import conllu_text
@@ -40,7 +40,10 @@ def parsed(parse: Parse) -> dict[str, Any]:
 
 
 def inspected(
-  run: Served, source: Source, layers: frozenset[int] | None
+  run: Served,
+  source: Source,
+  layers: frozenset[int] | None,
+  is_wanted: Callable[[], bool],
 ) -> bytes:
   """Everything that is seen of a sentence.
 
@@ -48,6 +51,7 @@ def inspected(
     run: that looks.
     source: a raw line, or its parse.
     layers: whose matrices are wanted; None: of all.
+    is_wanted: whether somebody still waits; else the answer is empty.
 
   Raises:
     InputError: of an ensemble; or it has no words, or too many, or no tree.
@@ -57,7 +61,9 @@ def inspected(
   read = inspector.read(parse)
   if read is None:
     raise InputError("the sentence has no words.")
-  found = run.session.search([read.example])
+  found = run.session.search([read.example], is_wanted=lambda _: is_wanted())
+  if not is_wanted():
+    return b""
   ((_, seen),) = inspector.see([read], found)
   fields = fields_of(seen, 1)
   for name in MATRICES:

@@ -23,8 +23,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from jaxsyn.errors import InputError
-from jaxsyn.serving import limits, metrics
-from jaxsyn.serving.body import read_object
+from jaxsyn.serving import asked, metrics
+from jaxsyn.serving.asked import Fields
+from jaxsyn.serving.body import read
+from jaxsyn.serving.limits import Limits, seconds
 from jaxsyn.serving.refusal import Refused
 from jaxsyn.serving.service import Service, Translating
 
@@ -100,9 +102,9 @@ class _Paths:
     return as_json(self._service.described())
 
   async def translate(self, request: Request) -> Response:
-    told = await self._told(request)
-    translating = self._service.translate(told)
-    if told.get("stream"):
+    wanted = await self._read(request, asked.translate)
+    translating = self._service.translate(wanted)
+    if wanted.stream:
       return _Stream(request, translating)
     try:
       found = await _while_there(request, _all(translating))
@@ -111,17 +113,19 @@ class _Paths:
     return as_json({"run": translating.run, "translations": found})
 
   async def parse(self, request: Request) -> Response:
-    told = await self._told(request)
-    return as_json(await _while_there(request, self._service.parse(told)))
+    wanted = await self._read(request, asked.parse)
+    return as_json(await _while_there(request, self._service.parse(wanted)))
 
   async def inspect(self, request: Request) -> Response:
-    told = await self._told(request)
-    body = await _while_there(request, self._service.inspect(told))
+    wanted = await self._read(request, asked.inspect)
+    body = await _while_there(request, self._service.inspect(wanted))
     return Response(body, media_type="application/json", headers=_NEVER)
 
-  async def _told(self, request: Request) -> dict[str, Any]:
+  async def _read(
+    self, request: Request, understand: Callable[[Fields, Limits], T]
+  ) -> T:
     self._service.check_ready()
-    return await read_object(request, self._service.limits.max_bytes)
+    return await read(request, self._service.limits, understand)
 
 
 class _Files(StaticFiles):
@@ -238,7 +242,7 @@ def refusal(refused: Refused) -> Response:
   """The answer to a request that is refused."""
   headers = {"Connection": "close"} if refused.close else {}
   if refused.retry_after is not None:
-    headers["Retry-After"] = limits.seconds(refused.retry_after)
+    headers["Retry-After"] = seconds(refused.retry_after)
   return as_json({"error": refused.message}, refused.status, headers)
 
 

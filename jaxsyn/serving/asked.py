@@ -1,33 +1,40 @@
-"""What requests ask: fields of JSON, checked."""
+"""Checks the fields of requests."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.sentence.stream import Source, parses_of_text
 from jaxsyn.decode import requests
-from jaxsyn.decode.requests import Request
+from jaxsyn.decode.requests import (
+  MalformedTree,
+  Request,
+  TooLarge,
+  sentence,
+  wrong_type,
+)
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.serving.limits import Limits
-from jaxsyn.serving.refusal import Refused
 
+Fields = Mapping[str, Any]
 # How sentences to be translated are given.
 GIVEN = ("text", "texts", "conllu", "requests")
+MAX_NAME = 1000  # characters of a run's name
+MAX_LAYERS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Translate:
-  """What POST /translate asks.
+  """Fields of POST /translate.
 
   Attributes:
     run: name of the run; "": the first.
     requests: of each sentence.
     nbest: translations of each; None: one.
-    stream: whether each is told as it is found.
+    stream: whether each is sent as soon as it is found.
   """
 
   run: str
@@ -37,201 +44,145 @@ class Translate:
 
 
 @dataclasses.dataclass(frozen=True)
+class ParseText:
+  """Fields of POST /parse."""
+
+  run: str
+  text: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Inspect:
-  """What POST /inspect asks; `layers` None: all."""
+  """Fields of POST /inspect; `layers` None: all."""
 
   run: str
   source: Source
   layers: frozenset[int] | None
 
 
-def translate(told: Mapping[str, Any], limits: Limits) -> Translate:
-  """Raises Refused."""
-  _check_names(told, ("run", *GIVEN, "nbest", "stream"))
-  way = _one_of(told, GIVEN)
-  given = told[way]
-  if way == "text":
-    found = [Request(_line(given, "text"))]
-  elif way == "texts":
-    found = [
-      Request(_line(one, f"texts[{i}]"))
-      for i, one in enumerate(_list(given, "texts", limits))
-    ]
-  elif way == "conllu":
-    parses = _parses(_text(given, "conllu"), limits)
-    found = [Request(parse) for parse in parses]
+# The following functions raise as `jaxsyn.decode.requests.from_object`.
+
+
+def translate(fields: Fields, limits: Limits) -> Translate:
+  """Reads the fields of POST /translate."""
+  _check_names(fields, ("run", *GIVEN, "nbest", "stream"))
+  name = _one_of(fields, GIVEN)
+  value, most = fields[name], limits.max_characters
+  if name == "text":
+    found = [Request(sentence(value, name, most))]
+  elif name == "conllu":
+    found = [Request(parse) for parse in _parses(value, limits)]
   else:
-    found = [
-      _request(one, f"requests[{i}]")
-      for i, one in enumerate(_list(given, "requests", limits))
-    ]
-  if len(found) > limits.max_sentences:
-    raise _too_many(len(found), limits)
-  for i, request in enumerate(found):
-    _check_length(request.source, f"sentence {i + 1}", limits)
+    if not isinstance(value, list):
+      raise wrong_type(name, "a list", value)
+    _check_count(len(value), name, limits)
+    fielded = [(f"{name}[{i}]", one) for i, one in enumerate(value)]
+    if name == "texts":
+      found = [Request(sentence(one, field, most)) for field, one in fielded]
+    else:
+      found = [requests.from_object(one, field, most) for field, one in fielded]
   return Translate(
-    run=_run(told),
+    run=_run(fields),
     requests=tuple(found),
-    nbest=_nbest(told),
-    stream=_stream(told),
+    nbest=_nbest(fields),
+    stream=_stream(fields),
   )
 
 
-def parse(told: Mapping[str, Any], limits: Limits) -> tuple[str, str]:
-  """(run, text) of POST /parse; raises Refused."""
-  _check_names(told, ("run", "text"))
-  if "text" not in told:
-    raise Refused(400, '"text" is missing: the sentence to be parsed.')
-  line = _line(told["text"], "text")
-  _check_length(line, "the text", limits)
-  return _run(told), line
+def parse(fields: Fields, limits: Limits) -> ParseText:
+  """Reads the fields of POST /parse."""
+  _check_names(fields, ("run", "text"))
+  if "text" not in fields:
+    raise InputError('"text" is missing: the sentence to be parsed.')
+  line = sentence(fields["text"], "text", limits.max_characters)
+  return ParseText(_run(fields), line)
 
 
-def inspect(told: Mapping[str, Any], limits: Limits) -> Inspect:
-  """Raises Refused."""
-  _check_names(told, ("run", "text", "conllu", "layers"))
-  way = _one_of(told, ("text", "conllu"))
+def inspect(fields: Fields, limits: Limits) -> Inspect:
+  """Reads the fields of POST /inspect."""
+  _check_names(fields, ("run", "text", "conllu", "layers"))
   source: Source
-  if way == "text":
-    source = _line(told["text"], "text")
+  if _one_of(fields, ("text", "conllu")) == "text":
+    source = sentence(fields["text"], "text", limits.max_characters)
   else:
-    parses = _parses(_text(told["conllu"], "conllu"), limits)
+    parses = _parses(fields["conllu"], limits)
     if len(parses) != 1:
-      raise Refused(
-        422,
-        f"one sentence is inspected at a time, and the CoNLL-U has {len(parses)}.",
+      raise MalformedTree(
+        "one sentence is inspected at a time, and the CoNLL-U has "
+        f"{len(parses)}."
       )
     (source,) = parses
-  _check_length(source, "the sentence", limits)
-  layers = told.get("layers")
+  layers = fields.get("layers")
   if layers is not None:
     if not isinstance(layers, list) or not all(map(_is_whole, layers)):
-      raise _wrong("layers", "a list of numbers from 0", layers)
+      raise wrong_type("layers", "a list of numbers from 0", layers)
+    if len(layers) > MAX_LAYERS:
+      raise TooLarge(
+        f"'layers' has {len(layers):,} numbers; at most {MAX_LAYERS:,} are "
+        "allowed."
+      )
     layers = frozenset(layers)
-  return Inspect(_run(told), source, layers)
+  return Inspect(_run(fields), source, layers)
 
 
-def _request(told: Any, where: str) -> Request:
-  """A request of a list."""
-  if not isinstance(told, dict):
-    raise _wrong(where, 'an object with "text" or "conllu"', told)
-  if "text" in told:
-    _line(told["text"], f"{where}.text")
-  for name, value in told.items():
-    if name == "conllu" and isinstance(value, str):
-      continue
-    if name in requests.NAMES:
-      _check_lines(value, f"{where}.{name}")
-  tree = told.get("conllu")
+def _parses(value: Any, limits: Limits) -> list[Parse]:
+  if not isinstance(value, str):
+    raise wrong_type("conllu", "a string", value)
   try:
-    return requests.from_object(told)
+    parses = parses_of_text(value, "conllu")
   except InputError as error:
-    # What JSON says is not understood; what CoNLL-U says cannot be done.
-    is_tree = isinstance(tree, str) and str(error).startswith(
-      ("conllu:", "its 'conllu' must be one")
-    )
-    raise Refused(422 if is_tree else 400, f"{where}: {error}") from None
-
-
-def _parses(text: str, limits: Limits) -> list[Parse]:
-  try:
-    parses = parses_of_text(text, "conllu")
-  except InputError as error:
-    raise Refused(422, str(error)) from None
+    raise MalformedTree(str(error)) from None
   if not parses:
-    raise Refused(422, "the CoNLL-U has no sentence in it.")
+    raise MalformedTree("the CoNLL-U has no sentence in it.")
+  _check_count(len(parses), "conllu", limits)
+  for parse in parses:
+    requests.check_tree(parse, "conllu", limits.max_characters)
   return parses
 
 
-def _check_names(told: Mapping[str, Any], known: Collection[str]) -> None:
-  for name in told:
+def _check_names(fields: Fields, known: Collection[str]) -> None:
+  for name in fields:
     if name not in known:
-      raise Refused(
-        400, f"unknown name {name[:80]!r}. {did_you_mean(name[:80], known)}"
+      raise InputError(
+        f"unknown name {name[:80]!r}. {did_you_mean(name[:80], known)}"
       )
 
 
-def _one_of(told: Mapping[str, Any], ways: Collection[str]) -> str:
-  given = [way for way in ways if way in told]
+def _one_of(fields: Fields, names: Collection[str]) -> str:
+  given = [name for name in names if name in fields]
   if len(given) != 1:
-    had = " and ".join(map(repr, given)) or "none"
-    raise Refused(
-      400, f"exactly one of {', '.join(map(repr, ways))} is needed, got {had}."
+    found = " and ".join(map(repr, given)) or "none"
+    raise InputError(
+      f"exactly one of {', '.join(map(repr, names))} is needed, got {found}."
     )
   return given[0]
 
 
-def _list(value: Any, name: str, limits: Limits) -> list[Any]:
-  if not isinstance(value, list):
-    raise _wrong(name, "a list", value)
-  if len(value) > limits.max_sentences:
-    raise _too_many(len(value), limits)
-  return value
-
-
-def _text(value: Any, name: str) -> str:
-  if not isinstance(value, str):
-    raise _wrong(name, "a text", value)
-  return value
-
-
-def _line(value: Any, name: str) -> str:
-  """A text of one line."""
-  _check_lines(_text(value, name), name)
-  return value
-
-
-def _check_lines(value: Any, name: str) -> None:
-  for text in value if isinstance(value, list) else [value]:
-    if isinstance(text, str) and ("\n" in text or "\r" in text):
-      raise Refused(
-        400,
-        f'{name} has a line break in it: a text is one sentence. "texts" takes '
-        "several.",
-      )
-
-
-def _check_length(source: Source, what: str, limits: Limits) -> None:
-  text = source if isinstance(source, str) else source.text
-  words = 0 if isinstance(source, str) else len(source.head_W)
-  if max(len(text), words) > limits.max_characters:
-    raise Refused(
-      413,
-      f"{what} has {len(text):,} characters; at most "
-      f"{limits.max_characters:,} are translated. Cut it into sentences.",
+def _check_count(count: int, field: str, limits: Limits) -> None:
+  if count > limits.max_sentences:
+    raise TooLarge(
+      f"{field!r} has {count:,} sentences; at most {limits.max_sentences:,} are "
+      "allowed. Send several requests."
     )
 
 
-def _too_many(number: int, limits: Limits) -> Refused:
-  return Refused(
-    413,
-    f"{number:,} sentences are too many for a request; at most "
-    f"{limits.max_sentences:,}.",
-  )
+def _run(fields: Fields) -> str:
+  return sentence(fields.get("run", ""), "run", MAX_NAME)
 
 
-def _run(told: Mapping[str, Any]) -> str:
-  return _text(told.get("run", ""), "run")
-
-
-def _nbest(told: Mapping[str, Any]) -> int | None:
-  nbest = told.get("nbest")
+def _nbest(fields: Fields) -> int | None:
+  nbest = fields.get("nbest")
   if nbest is not None and not (_is_whole(nbest) and nbest >= 1):
-    raise _wrong("nbest", "a whole number from 1", nbest)
+    raise wrong_type("nbest", "a whole number from 1", nbest)
   return nbest
 
 
-def _stream(told: Mapping[str, Any]) -> bool:
-  stream = told.get("stream", False)
+def _stream(fields: Fields) -> bool:
+  stream = fields.get("stream", False)
   if not isinstance(stream, bool):
-    raise _wrong("stream", "true or false", stream)
+    raise wrong_type("stream", "true or false", stream)
   return stream
 
 
 def _is_whole(value: Any) -> bool:
   return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _wrong(name: str, what: str, value: Any) -> Refused:
-  told = json.dumps(value, ensure_ascii=False)
-  return Refused(400, f"{name!r} must be {what}, got {told[:80]}.")

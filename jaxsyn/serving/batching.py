@@ -49,6 +49,7 @@ class Watch(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class _Item:
+  job: Job
   request: Request
   place: int
   answer: Future[Answer]
@@ -59,14 +60,36 @@ class Job:
 
   Attributes:
     answers: one of each, in order.
+    waiting: sentences that are not being translated yet.
+    is_wanted: whether the client still waits.
   """
 
   def __init__(self, requests: Sequence[Request]):
+    self.is_wanted = True
     items = [
-      _Item(request, place, Future()) for place, request in enumerate(requests)
+      _Item(self, request, place, Future())
+      for place, request in enumerate(requests)
     ]
     self.answers = [item.answer for item in items]
     self.waiting = collections.deque(items)
+
+
+class Look:
+  """Other work with a run's model.
+
+  Attributes:
+    answer: what comes of it.
+    is_wanted: whether the client still waits.
+  """
+
+  def __init__(self, function: Callable[[Callable[[], bool]], Any]):
+    """Sets it up.
+
+    Args:
+      function: does it; is given a function that returns `is_wanted`.
+    """
+    self.function, self.is_wanted = function, True
+    self.answer: Future[Any] = Future()
 
 
 class Desk:
@@ -75,14 +98,13 @@ class Desk:
   Attributes:
     run: that is asked.
     jobs: with sentences that wait.
-    looks: other work with the run's model: functions, and who waits for them.
+    looks: other work with the run's model.
   """
 
   def __init__(self, run: Served, most: int):
     self.run, self.most = run, most
     self.jobs: collections.deque[Job] = collections.deque()
-    self.looks: collections.deque[tuple[Callable[[], Any], Future[Any]]]
-    self.looks = collections.deque()
+    self.looks: collections.deque[Look] = collections.deque()
 
   @property
   def sentences(self) -> int:
@@ -129,6 +151,7 @@ class Worker:
     self._queue, self._watch = queue, watch
     self._changed = threading.Condition()
     self._ends = False
+    self._advanced: float | None = None  # when work last did; None: idle
     self._turns = collections.deque(self.desks.values())
     self._thread = threading.Thread(
       target=self._work, name="worker", daemon=True
@@ -152,22 +175,34 @@ class Worker:
         self._changed.notify()
     return job
 
-  def look(self, run: str, function: Callable[[], Any]) -> Future[Any]:
+  def look(
+    self, run: str, function: Callable[[Callable[[], bool]], Any]
+  ) -> Look:
     """Asks for other work with a run's model; raises as `translate`."""
-    answer: Future[Any] = Future()
+    look = Look(function)
     with self._changed:
       self._check_room(1)
-      self.desks[run].looks.append((function, answer))
+      self.desks[run].looks.append(look)
       self._changed.notify()
-    return answer
+    return look
 
-  def leave(self, run: str, job: Job) -> None:
-    """Nobody waits for a request any more."""
+  def leave(self, run: str, work: Job | Look) -> None:
+    """Cancels the work for a request, also where it has begun."""
+    work.is_wanted = False
+    waiting: collections.deque[Any] = (
+      self.desks[run].jobs if isinstance(work, Job) else self.desks[run].looks
+    )
     with self._changed:
-      if job in self.desks[run].jobs:
-        self.desks[run].jobs.remove(job)
-    for answer in job.answers:
+      if work in waiting:
+        waiting.remove(work)
+    for answer in work.answers if isinstance(work, Job) else [work.answer]:
       answer.cancel()
+
+  @property
+  def stalled(self) -> float:
+    """Seconds in which the work at hand has not advanced; 0 if there is none."""
+    advanced = self._advanced
+    return 0.0 if advanced is None else time.monotonic() - advanced
 
   @property
   def waiting(self) -> int:
@@ -192,7 +227,9 @@ class Worker:
   def _work(self) -> None:
     try:
       while (desk := self._next()) is not None:
+        self._advanced = time.monotonic()
         self._serve(desk)
+        self._advanced = None
     finally:
       self.done.set_result(None)
 
@@ -223,10 +260,14 @@ class Worker:
       look = desk.looks.popleft() if desk.looks else None
     if items:
       self._translate(desk.run, items)
-    if look is not None:
-      function, answer = look
-      if answer.set_running_or_notify_cancel():
-        _tell(answer, function)
+    if look is not None and look.answer.set_running_or_notify_cancel():
+      self._advanced = time.monotonic()
+      _tell(look.answer, lambda: look.function(lambda: self._check(look)))
+
+  def _check(self, work: Job | Look) -> bool:
+    """Whether work is still wanted; called as it advances."""
+    self._advanced = time.monotonic()
+    return work.is_wanted
 
   def _translate(self, run: Served, items: Sequence[_Item]) -> None:
     """Answers each; what is wrong with one is told to who asked it alone."""
@@ -256,26 +297,31 @@ class Worker:
         item.answer.set_exception(one)
       else:
         ready.append((item, *one, terms))
-    _search(run, ready)
+    self._search(run, ready)
 
-
-def _search(run: Served, ready: Sequence[tuple[_Item, Any, bool, Any]]) -> None:
-  if not ready:
-    return
-  try:
-    found = run.session.search(
-      [example for _, example, _, _ in ready],
-      [terms for _, _, _, terms in ready],
-    )
-  except Exception as error:
-    if len(ready) == 1:
-      ready[0][0].answer.set_exception(error)
+  def _search(
+    self, run: Served, ready: Sequence[tuple[_Item, Any, bool, Any]]
+  ) -> None:
+    # While others of the batch were read, clients may have gone.
+    ready = [one for one in ready if one[0].job.is_wanted]
+    if not ready:
       return
-    for one in ready:  # whichever it was, the others are answered
-      _search(run, [one])
-    return
-  for (item, _, cut, _), nbest in zip(ready, found, strict=True):
-    item.answer.set_result(Answer(nbest, cut))
+    jobs = [item.job for item, _, _, _ in ready]
+    try:
+      found = run.session.search(
+        [example for _, example, _, _ in ready],
+        [terms for _, _, _, terms in ready],
+        is_wanted=lambda number: self._check(jobs[number]),
+      )
+    except Exception as error:
+      if len(ready) == 1:
+        ready[0][0].answer.set_exception(error)
+        return
+      for one in ready:  # whichever it was, the others are answered
+        self._search(run, [one])
+      return
+    for (item, _, cut, _), nbest in zip(ready, found, strict=True):
+      item.answer.set_result(Answer(nbest, cut))
 
 
 def _tell(answer: Future[Any], function: Callable[[], Any]) -> None:

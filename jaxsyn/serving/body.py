@@ -1,137 +1,105 @@
-"""The body of a request: read within limits, and JSON of it, strictly."""
+"""Reads the body of a request within limits of size and time."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import math
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 
+from jaxsyn.decode.requests import MalformedTree, TooLarge, parse_json
+from jaxsyn.errors import InputError
+from jaxsyn.serving.asked import Fields
+from jaxsyn.serving.limits import Limits
 from jaxsyn.serving.refusal import Refused
 
+T = TypeVar("T")
 SECONDS = 20.0  # for a whole body
-_LINGER = (
-  1.0  # seconds for which what is too large is still read, to be told so
-)
+INLINE = 4096  # bytes; larger bodies are parsed in another thread
+# A client whose connection is closed while it sends sees a reset instead of the
+# answer, so that a little more is read before.
+_LINGER = 1.0  # seconds
 
 
-async def read_object(request: Request, most: int) -> dict[str, Any]:
-  """The object that a body is.
+async def read(
+  request: Request, limits: Limits, understand: Callable[[Fields, Limits], T]
+) -> T:
+  """Reads and parses a body.
 
   Args:
-    request: that comes.
-    most: bytes.
+    request: to be read.
+    limits: of the server.
+    understand: makes what is returned of the object in the body.
 
   Raises:
-    Refused: it is too large, too slow, or no object of JSON.
-    ClientDisconnect: who asked has gone.
+    Refused: The body is too large, too slow, not a JSON object, or
+      `understand` rejects it.
+    ClientDisconnect: The client has gone.
   """
-  return parsed(await _read(request, most))
+  body = await _bytes(request, limits.max_bytes)
+  if len(body) <= INLINE:
+    return _understood(body, limits, understand)
+  # A megabyte takes seconds, in which nobody else would be answered.
+  return await asyncio.to_thread(_understood, body, limits, understand)
 
 
-def parsed(body: bytes) -> dict[str, Any]:
-  """The object that some bytes are.
-
-  Raises:
-    Refused: they are none; or a text in it is no text.
-  """
+async def linger(receive: Receive, reads: int = 1000) -> None:
+  """Reads and ignores some more of a body that is refused."""
   try:
-    text = body.decode("utf-8")
+    async with asyncio.timeout(_LINGER):
+      for _ in range(reads):
+        if not (await receive()).get("more_body"):
+          return
+  except TimeoutError:
+    pass
+
+
+def _understood(
+  body: bytes, limits: Limits, understand: Callable[[Fields, Limits], T]
+) -> T:
+  try:
+    text = body.decode("utf-8").removeprefix("\ufeff")
+    fields = parse_json(text, "the body")
+    if not isinstance(fields, dict):
+      raise InputError(
+        'the body is not an object, as in {"text": "A dog runs."}.'
+      )
+    return understand(fields, limits)
   except UnicodeDecodeError as error:
     raise Refused(
       400, f"the body is not UTF-8 (byte {error.start + 1})."
     ) from None
-  try:
-    told = json.loads(
-      text.removeprefix("\ufeff"),
-      object_pairs_hook=_once,
-      parse_constant=_constant,
-      parse_float=_finite,
-    )
-  except RecursionError:
-    raise Refused(400, "the body is nested too deeply.") from None
-  except ValueError as error:
-    raise Refused(400, f"the body is no JSON ({error}).") from None
-  if not isinstance(told, dict):
-    raise Refused(400, 'the body is no object, as in {"text": "A dog runs."}.')
-  try:
-    _check_texts(told)
-  except RecursionError:
-    raise Refused(400, "the body is nested too deeply.") from None
-  return told
+  except TooLarge as error:
+    raise Refused(413, str(error)) from None
+  except MalformedTree as error:
+    raise Refused(422, str(error)) from None
+  except InputError as error:
+    raise Refused(400, str(error)) from None
 
 
-async def _read(request: Request, most: int) -> bytes:
-  too_large = Refused(
-    413, f"the body is too large; at most {most:,} bytes.", close=True
-  )
-  chunks = request.stream()
+async def _bytes(request: Request, most: int) -> bytes:
+  length = int(request.headers.get("content-length") or 0)
   body = bytearray()
   try:
     async with asyncio.timeout(SECONDS):
-      async for chunk in chunks:
-        body += chunk
-        if len(body) > most:
-          break
-      else:
-        return bytes(body)
+      while length <= most:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+          raise ClientDisconnect
+        body += message["body"]
+        if not message["more_body"]:
+          return bytes(body)
+        length = max(length, len(body))
   except TimeoutError:
     raise Refused(
       408, f"the body did not come within {SECONDS:.0f} seconds.", close=True
     ) from None
-  await _linger(chunks, most)
-  raise too_large
-
-
-async def _linger(chunks: AsyncIterator[bytes], most: int) -> None:
-  """Reads on for a moment: whose sending is cut off would see no answer."""
-  try:
-    async with asyncio.timeout(_LINGER):
-      async for _ in chunks:
-        pass
-  except (TimeoutError, ClientDisconnect):
-    pass
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  told = dict(pairs)
-  if len(told) != len(pairs):
-    names = [name for name, _ in pairs]
-    twice = next(name for name in names if names.count(name) > 1)
-    raise Refused(400, f"the name {twice[:80]!r} stands twice in an object.")
-  return told
-
-
-def _constant(name: str) -> NoReturn:
-  raise ValueError(f"{name} is no number of JSON")
-
-
-def _finite(digits: str) -> float:
-  number = float(digits)
-  if not math.isfinite(number):
-    raise ValueError(f"{digits[:20]} is too large a number")
-  return number
-
-
-def _check_texts(told: Any) -> None:
-  """Refuses NUL, and halves of characters."""
-  if isinstance(told, str):
-    if "\0" in told:
-      raise Refused(400, "a text has NUL in it (\\u0000).")
-    try:
-      told.encode("utf-8")
-    except UnicodeEncodeError as error:
-      raise Refused(
-        400,
-        f"a text has half a character in it (\\u{ord(told[error.start]):x}).",
-      ) from None
-  elif isinstance(told, Mapping):
-    for name, value in told.items():
-      _check_texts(name)
-      _check_texts(value)
-  elif isinstance(told, list):
-    for value in told:
-      _check_texts(value)
+  await linger(request.receive)
+  raise Refused(
+    413,
+    f"the body has {length:,} bytes; at most {most:,} are allowed. Send less at "
+    "a time.",
+    close=True,
+  )

@@ -18,6 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jaxsyn.serving.app import app_of, refusal
+from jaxsyn.serving.body import linger
 from jaxsyn.serving.limits import Buckets
 from jaxsyn.serving.refusal import Refused
 from jaxsyn.serving.service import Service
@@ -70,7 +71,10 @@ class Doors:
     """Whether a page may ask: the server's own, or one that is named."""
     if origin in self.origins or "*" in self.origins:
       return True
-    return urlsplit(origin).netloc.lower() == host.lower()
+    try:
+      return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:  # as in "http://["
+      return False
 
 
 class Guard:
@@ -94,6 +98,14 @@ class Guard:
     if scope["type"] != "http":
       return
     began, status = time.perf_counter(), 0
+    sent = Headers(scope=scope)
+    is_read = sent.get("content-length", "0") == "0" and not _is_chunked(sent)
+
+    async def take() -> Message:
+      nonlocal is_read
+      message = await receive()
+      is_read = is_read or not message.get("more_body")
+      return message
 
     async def tell(message: Message) -> None:
       nonlocal status
@@ -102,15 +114,20 @@ class Guard:
         headers = MutableHeaders(scope=message)
         for name, value in _HEADERS.items():
           headers.setdefault(name, value)
+        if not is_read:
+          # Else the rest would be read without end, after the answer.
+          headers["Connection"] = "close"
       await send(message)
 
     try:
       try:
         self._check(scope)
       except Refused as refused:
-        await refusal(refused)(scope, receive, tell)
+        if not is_read:
+          await linger(take, reads=1)
+        await refusal(refused)(scope, take, tell)
         return
-      await self._app(scope, receive, tell)
+      await self._app(scope, take, tell)
     except Exception:
       if not status:
         raise
@@ -126,6 +143,14 @@ class Guard:
   def _check(self, scope: Scope) -> None:
     """Raises Refused."""
     headers = Headers(scope=scope)
+    if _is_chunked(headers):
+      # Chunks of a byte each would take a minute to read.
+      raise Refused(
+        411,
+        "a body without Content-Length (Transfer-Encoding: chunked) is not "
+        "read. Send its length.",
+        close=True,
+      )
     host = headers.get("host", "")
     if not self._doors.is_host(host):
       raise Refused(
@@ -157,6 +182,10 @@ def _hostname(header: str) -> str:
     return urlsplit(f"//{header}").hostname or ""
   except ValueError:
     return ""
+
+
+def _is_chunked(headers: Headers) -> bool:
+  return "transfer-encoding" in headers
 
 
 def _matches(name: str, known: str) -> bool:

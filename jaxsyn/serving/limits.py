@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Annotated
 
+from jaxsyn.decode.requests import MAX_CHARACTERS
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Range
 
@@ -21,7 +22,9 @@ class Limits:
   """What a server takes; each field is a flag of `jaxsyn serve`."""
 
   max_characters: Annotated[int, Range(1, 1_000_000)] = option(
-    2000, "Of a sentence; 413 beyond.", unit="characters"
+    MAX_CHARACTERS,
+    "Length of a sentence, and of a target prefix; 413 beyond.",
+    unit="characters",
   )
   max_sentences: Annotated[int, Range(1, 1_000_000)] = option(
     100, "Of a request; 413 beyond.", unit="sentences"
@@ -41,7 +44,7 @@ class Limits:
     60.0, "For an answer; 503 beyond.", unit="seconds"
   )
   connections: Annotated[int, Range(1, 1_000_000)] = option(
-    1000, "Open at one time; more are sent away with 503."
+    1000, "Connections open at one time; 503 beyond."
   )
 
 

@@ -1,6 +1,7 @@
-"""A server at a port: sockets, slow clients, signals.
+"""A server at a port: uvicorn, its sockets and signals.
 
-Before this file: `guard`. After it: the command `jaxsyn.serve`.
+Clients that send the head of a request slowly, or nothing, are left to a reverse
+proxy: see docs/serving.md.
 """
 
 from __future__ import annotations
@@ -8,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import json
 import logging
 import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, ClassVar
+from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jaxsyn import exits
 from jaxsyn.errors import InputError
@@ -28,46 +26,12 @@ from jaxsyn.serving.guard import Doors, Guard
 from jaxsyn.serving.service import Service
 
 ENDING = 30  # seconds in which what is being answered is answered
-HEADERS = 20.0  # seconds for the head of a request
 STUCK = 30.0  # seconds in which nothing of an answer is taken
+# Bytes that wait for a connection's turn (Linux doubles them). All that waits is
+# parsed at once: of 256 kB in chunks of one byte that took seconds.
+BUFFER = 4096
 SWITCH = 0.001  # seconds
 KEPT = 10  # seconds for which an idle connection is kept
-
-
-class _Connection(H11Protocol):
-  """A connection whose client may not take its time."""
-
-  most: ClassVar[int]  # of all
-
-  def __init__(self, *args: Any, **kwargs: Any):
-    super().__init__(*args, **kwargs)
-    self._asked = self._taken = time.monotonic()
-    self._left = 0
-
-  def connection_made(self, transport: Any) -> None:
-    super().connection_made(transport)
-    if len(self.connections) > self.most:
-      self.transport.write(_raw(503, "too many connections; come back later."))
-      self.transport.close()
-
-  def send_400_response(self, msg: str) -> None:
-    self.transport.write(_raw(400, "this is no HTTP."))
-    self.transport.close()
-
-  def on_response_complete(self) -> None:
-    self._asked = time.monotonic()
-    super().on_response_complete()
-
-  def check(self, now: float) -> None:
-    """Cuts it off if its client sends, or takes, nothing for too long."""
-    left = self.transport.get_write_buffer_size()
-    if not left or left < self._left:
-      self._taken = now
-    self._left = left
-    if self.cycle is not None and not self.cycle.response_complete:
-      self._asked = now
-    if now - self._asked > HEADERS or now - self._taken > STUCK:
-      self.transport.abort()
 
 
 class Server(uvicorn.Server):
@@ -101,14 +65,6 @@ class Server(uvicorn.Server):
       finally:
         signal.signal(signal.SIGHUP, old)
 
-  async def on_tick(self, counter: int) -> bool:
-    if counter % 10 == 0:
-      now = time.monotonic()
-      for connection in list(self.server_state.connections):
-        if isinstance(connection, _Connection):
-          connection.check(now)
-    return await super().on_tick(counter)
-
 
 def bound(host: str, port: int) -> socket.socket:
   """A socket that listens.
@@ -125,6 +81,12 @@ def bound(host: str, port: int) -> socket.socket:
     raise InputError(f"--host={host}: {error.strerror}.") from None
   try:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections that are accepted inherit these.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+      listening.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(STUCK * 1000)
+      )
     listening.bind(address)
   except OSError as error:
     listening.close()
@@ -153,11 +115,11 @@ def made(service: Service, doors: Doors, *, proxies: str = "") -> Server:
     doors: from where requests are taken.
     proxies: addresses whose X-Forwarded-For is believed, with commas.
   """
-  most = service.limits.connections
   config = uvicorn.Config(
     Guard(service, doors),
     loop="asyncio",
-    http=type("Connection", (_Connection,), {"most": most}),
+    http="h11",
+    limit_concurrency=service.limits.connections + 1,
     ws="none",
     lifespan="off",
     log_config=None,
@@ -227,12 +189,3 @@ def serve(
     raise KeyboardInterrupt
   if server.ended_by:
     raise exits.Ended(server.ended_by)
-
-
-def _raw(status: int, message: str) -> bytes:
-  body = json.dumps({"error": message}).encode()
-  reason = {400: "Bad Request", 503: "Service Unavailable"}[status]
-  return (
-    f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\n"
-    f"Content-Length: {len(body)}\r\nConnection: close\r\nRetry-After: 5\r\n\r\n"
-  ).encode() + body

@@ -67,16 +67,22 @@ class Service:
     self.metrics.gauge(
       "jaxsyn_programs",
       "Programs compiled so far.",
-      lambda: sum(run.session.compilations for run in runs),
+      lambda: self._programs,
     )
 
   @property
   def health(self) -> dict[str, Any]:
-    """Its state, and of one that starts how far it is."""
+    """Its state, and what clients wait for."""
     compiled, sizes = self.compiled
     if self.state == "starting" and sizes:
       return {"status": self.state, "compiled": compiled, "sizes": sizes}
-    return {"status": self.state}
+    status: dict[str, Any] = {"status": self.state}
+    stalled = self.worker.stalled
+    if self.state == "ok" and stalled > self.limits.timeout:
+      status = {"status": "stuck", "seconds": round(stalled)}
+    if self.state == "ok" and self._is_compiling:
+      status |= {"compiling": True, "programs": self._programs}
+    return status
 
   def described(self) -> dict[str, Any]:
     """What clients are told of the server."""
@@ -103,14 +109,21 @@ class Service:
       )
     return self.runs[name]
 
-  def translate(self, told: Any) -> Translating:
-    """What POST /translate asks, begun.
+  @property
+  def _programs(self) -> int:
+    return sum(run.session.compilations for run in self.runs.values())
+
+  @property
+  def _is_compiling(self) -> bool:
+    return any(run.session.note() for run in self.runs.values())
+
+  def translate(self, request: asked.Translate) -> Translating:
+    """Begins what POST /translate asks.
 
     Raises:
-      Refused: it is not understood, or too much.
+      Refused: The server is not ready or full, or there is no such run.
     """
     self.check_ready()
-    request = asked.translate(told, self.limits)
     run = self.run(request.run)
     nbest = request.nbest or 1
     if nbest > run.most:
@@ -123,31 +136,32 @@ class Service:
       job = self.worker.translate(run.name, request.requests)
     return Translating(self, run.name, job, nbest)
 
-  async def parse(self, told: Any) -> dict[str, Any]:
+  async def parse(self, request: asked.ParseText) -> dict[str, Any]:
     """The answer to POST /parse; raises Refused, or InputError."""
     self.check_ready()
-    name, line = asked.parse(told, self.limits)
-    reading = self.run(name).reading
+    reading = self.run(request.run).reading
     if reading.why_no_parser:
       raise InputError(reading.why_no_parser)
     work = asyncio.get_running_loop().run_in_executor(
-      self._parsing, reading.parse, line
+      self._parsing, reading.parse, request.text
     )
     return answers.parsed(await self.within(work))
 
-  async def inspect(self, told: Any) -> bytes:
+  async def inspect(self, request: asked.Inspect) -> bytes:
     """The answer to POST /inspect; raises Refused, or InputError."""
     self.check_ready()
-    request = asked.inspect(told, self.limits)
     run = self.run(request.run)
     with self._not_full():
-      answer = self.worker.look(
+      look = self.worker.look(
         run.name,
         functools.partial(
           answers.inspected, run, request.source, request.layers
         ),
       )
-    return await self.within(asyncio.wrap_future(answer))
+    try:
+      return await self.within(asyncio.wrap_future(look.answer))
+    finally:
+      self.worker.leave(run.name, look)
 
   def close(self) -> None:
     """Ends what works, after what it is at."""
@@ -163,7 +177,7 @@ class Service:
       return
     compiled, sizes = self.compiled
     is_told = self.state == "starting" and sizes
-    far = f": {compiled} of {sizes} sizes are compiled" if is_told else ""
+    far = f": {compiled} of {sizes} programs are compiled" if is_told else ""
     raise Refused(
       503, f"the server is {self.state}{far}.", retry_after=5 * _AGAIN
     )
@@ -178,10 +192,12 @@ class Service:
 
   def late(self) -> Refused:
     """For what took too long."""
+    why = "the server is busy. Send less at a time, or ask again later."
+    if self._is_compiling:
+      why = f"programs are being compiled ({self._programs} so far). Ask again later."
     return Refused(
       503,
-      f"no answer within {self.limits.timeout:g} seconds: much waits. Ask for "
-      "less at a time, or later.",
+      f"no answer within {self.limits.timeout:g} seconds: {why}",
       retry_after=5 * _AGAIN,
     )
 

@@ -39,6 +39,7 @@ def prepare(
   sizes.sort(key=lambda size: (size.width, size.sentences))
   if sizes:
     tell(0, len(sizes))
+  # Sizes take very different times: no remaining time is shown.
   with progress.bar(
     "compiling programs", total=len(sizes), unit="size", speed=False
   ) as bar:

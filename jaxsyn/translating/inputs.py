@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from absl import flags
 
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.text import PAUSE, Faulty
-from jaxsyn.decode.requests import Request, from_json, request
+from jaxsyn.decode.requests import Request, from_json, request, sentence
 from jaxsyn.errors import InputError
 
 Given = Request | Faulty | None
@@ -25,13 +25,17 @@ JSON = (".jsonl", ".jsonl.gz")
 
 
 def of_flags(
-  values: flags.FlagValues, faults: list[str]
+  values: flags.FlagValues,
+  faults: list[str],
+  check: Callable[[Request], object] = lambda asked: None,
 ) -> Iterator[Request | Faulty | None]:
   """The input of a command; what cannot be read ends it, or is told in a list.
 
   Args:
     values: of --input, --conllu, --json, --prefix and --errors.
     faults: is filled with what was wrong with lines.
+    check: raises InputError for a request that cannot be met; called unless
+      --errors is strict, for then the translation itself raises it.
 
   Raises:
     InputError: with --errors strict, for a line that cannot be read; or a file
@@ -71,8 +75,16 @@ def of_flags(
       yield item
       continue
     source: Any = item.text if isinstance(item, Faulty) else item
-    asked = request(source)
-    yield dataclasses.replace(asked, place=place)
+    asked = dataclasses.replace(request(source), place=place)
+    if not strict and (asked.prefix or asked.constraints or asked.avoid):
+      try:
+        check(asked)
+      except InputError as error:
+        fault = Faulty(f"line {place + 1} of the input: {error}")
+        faults.append(fault.message)
+        yield fault
+        continue
+    yield asked
 
 
 def requests(
@@ -121,7 +133,12 @@ def prefixed(
         "of one is the prefix of line N of the other."
       )
     if not isinstance(item, Faulty):
-      item = dataclasses.replace(request(item), prefix=prefix)
+      try:
+        item = dataclasses.replace(
+          request(item), prefix=sentence(prefix, "prefix")
+        )
+      except InputError as error:
+        item = Faulty(f"{path}:{number}: {error}")
     yield item
   if next(lines, None) is not None:
     raise InputError(

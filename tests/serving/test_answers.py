@@ -9,6 +9,7 @@ from asked_services import LINE, OTHER
 
 from jaxsyn.data.sentence.stream import parses_of_text
 from jaxsyn.decode.requests import Request
+from jaxsyn.decode.translator import NOTHING
 from jaxsyn.inspection.inspector import look
 from jaxsyn.inspection.sentence import fields_of
 from jaxsyn.session import Session
@@ -122,6 +123,30 @@ def test_inspection_is_that_of_the_command(ask, alone):
   few = ask("/inspect", {"text": LINE, "layers": []}).json()
   assert few["attention"] == few["weightings"] == []
   assert few["words"] == LINE.split() and len(few["nbest"]) == 3
+
+
+def test_ends_the_search_for_unwanted_sentences(alone):
+  lines = [LINE, OTHER, "the cow runs ."]
+  examples = alone.begin_examples(lines)()
+  checks = []
+
+  def is_wanted(number):
+    checks.append(number)
+    return number != 1
+
+  found = alone.search(examples, is_wanted=is_wanted)
+  assert found[1] == [NOTHING]
+  for number in (0, 2):
+    assert_alike(told(found[number]), told(alone([lines[number]])[0]))
+  assert set(checks) == {0, 1, 2}
+  # One that becomes unwanted amid its search ends it.
+  long = alone.begin_examples([LINE])()
+  terms = [alone.terms(Request(LINE, prefix="the cow sleeps . " * 20))]
+  checks = []
+  found = alone.search(
+    long, terms, is_wanted=lambda number: checks.append(0) or len(checks) < 3
+  )
+  assert found == [[NOTHING]] and len(checks) == 3
 
 
 def test_fifty_clients_are_few_batches(ask, alone):

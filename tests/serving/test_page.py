@@ -1,6 +1,8 @@
 """The page in a real browser, of a real server: what is seen, moved and typed."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from page_under_test import (
@@ -236,3 +238,78 @@ def test_the_last_of_fast_changes_is_shown(opened, session):
   expect(page.locator("text.word")).to_have_count(len(LINE.split()))
   is_done(page)
   assert nbest(page) == of_session(session, LINE)
+
+
+def test_refuses_a_long_sentence_with_its_length(opened):
+  page = opened()
+  field = page.get_by_label("Sentence")
+  status = page.locator("#status")
+  message = "The sentence has 2,001 characters; at most 2,000 are translated."
+  line = "\U0001f404" + "a cow " * 333 + "ab"  # 2,001 characters, 2,002 units
+  field.fill(line)
+  expect(status).to_contain_text(message)
+  assert field.input_value() == line
+  page.get_by_role("button", name="Translate", exact=True).click()
+  expect(status).to_contain_text(message)
+  expect(page.locator(".answer")).to_have_count(0)
+  field.fill(line[:-1])
+  expect(status).to_have_text("")
+  ask(page, LINE)
+  assert nbest(page)
+
+
+def test_translates_without_figures_what_is_too_long_for_them(opened, session):
+  page = opened()
+  line = ("a cow " * 300).strip()
+  ask(page, line)
+  note = page.locator(".answer .note")
+  expect(note).to_contain_text("Translated without figures: ")
+  expect(note).to_contain_text("subwords are too many")
+  expect(note).to_contain_text("at most 511 can be inspected.")
+  expect(note).to_contain_text("Only its beginning was translated.")
+  assert nbest(page) == of_session(session, line)
+  expect(page.locator(".panel .figures")).to_be_hidden()
+  expect(page.locator("#status")).to_contain_text("Translated in ")
+  ask(page, LINE)
+  expect(note).to_be_hidden()
+  expect(page.locator(".panel .figures")).to_be_visible()
+
+
+def test_counts_programs_while_the_server_compiles(browser, runs, environment):
+  """The page is open before the server has compiled its programs."""
+  command = [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
+  server = subprocess.Popen(
+    [*command, "--port=0", "--compile=32", "--together=8", "--beam=4"],
+    stderr=subprocess.PIPE,
+    text=True,
+    env=environment,
+  )
+  page = browser.new_page()
+  try:
+    found = re.search(r"listening at (http\S+);", server.stderr.readline())
+    page.goto(found[1])
+    status = page.locator("#status")
+    expect(status).to_have_text(
+      re.compile(r"Programs are being compiled: \d+ of \d+ …$")
+    )
+    page.get_by_label("Sentence").fill(LINE)
+    page.get_by_role("button", name="Translate", exact=True).click()
+    is_done(page)
+    assert nbest(page)
+  finally:
+    page.close()
+    server.kill()
+    server.wait()
+    server.stderr.close()
+
+
+def test_says_that_programs_are_compiled_for_a_sentence(opened):
+  page = opened()
+  told = {"status": "ok", "compiling": True, "programs": 7}
+  page.route("**/health", lambda route: route.fulfill(json=told))
+  page.route("**/inspect", lambda route: None)  # takes its time
+  page.get_by_label("Sentence").fill(LINE)
+  page.get_by_role("button", name="Translate", exact=True).click()
+  expect(page.locator("#status")).to_have_text(
+    "Programs are being compiled for sentences of this length (7 so far) …"
+  )

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import shutil
+import time
 
 import pytest
 from asked_services import LINE
@@ -19,41 +20,41 @@ def tree(*heads):
 
 
 HOSTILE = [
-  (b"", "the body is no JSON"),
-  (b"{", "the body is no JSON"),
+  (b"", "the body is not JSON"),
+  (b"{", "the body is not JSON"),
   (b"\xff{}", "the body is not UTF-8 (byte 1)"),
-  (b"[1]", "the body is no object"),
+  (b"[1]", "the body is not an object"),
   (b"{}", "exactly one of 'text', 'texts', 'conllu', 'requests' is needed, got none"),
-  (b"[" * 100_000, "the body is nested too deeply"),
-  (b'{"text":' + b"[" * 50_000 + b"]" * 50_000 + b"}", "the body is nested too deeply"),
-  (b'{"text": "a", "nbest": NaN}', "NaN is no number of JSON"),
-  (b'{"text": "a", "nbest": -Infinity}', "-Infinity is no number of JSON"),
+  (b"[" * 100_000, "the body is nested more than 100 levels deep"),
+  (b'{"text":' + b"[" * 50_000 + b"]" * 50_000 + b"}", "the body is nested more than 100 levels deep"),
+  (b'{"text": "a", "nbest": NaN}', "NaN is not a number of JSON"),
+  (b'{"text": "a", "nbest": -Infinity}', "-Infinity is not a number of JSON"),
   (b'{"text": "a", "nbest": 1e999}', "1e999 is too large a number"),
-  (b'{"text": "a", "nbest": ' + b"9" * 10_000 + b"}", "the body is no JSON (Exceeds the limit"),
+  (b'{"text": "a", "nbest": ' + b"9" * 10_000 + b"}", "the body is not JSON (Exceeds the limit"),
   (b'{"text": "a", "nbest": 1.5}', "'nbest' must be a whole number from 1, got 1.5"),
   (b'{"text": "a", "nbest": true}', "'nbest' must be a whole number from 1, got true"),
   (b'{"text": "a", "nbest": 0}', "'nbest' must be a whole number from 1, got 0"),
   (b'{"text": "a", "stream": 1}', "'stream' must be true or false, got 1"),
-  (b'{"text": "a", "run": 7}', "'run' must be a text, got 7"),
-  (b'{"text": "a\\u0000b"}', "a text has NUL in it"),
-  (b'{"text": "a\\ud800b"}', "a text has half a character in it (\\ud800)"),
-  (b'{"a\\udfff": ""}', "a text has half a character in it (\\udfff)"),
-  (b'{"text": "a", "text": "b"}', "the name 'text' stands twice"),
-  ({"text": 1}, "'text' must be a text, got 1"),
-  ({"text": None}, "'text' must be a text, got null"),
-  ({"text": "a\nb"}, "text has a line break in it"),
+  (b'{"text": "a", "run": 7}', "'run' must be a string, got 7"),
+  (b'{"text": "a\\u0000b"}', "the body has NUL (\\u0000) in 'text'"),
+  (b'{"text": "a\\ud800b"}', "half of a surrogate pair (\\ud800) in 'text'"),
+  (b'{"a\\udfff": ""}', "half of a surrogate pair (\\udfff) in a name"),
+  (b'{"text": "a", "text": "b"}', "has the name 'text' twice"),
+  ({"text": 1}, "'text' must be a string, got 1"),
+  ({"text": None}, "'text' must be a string, got null"),
+  ({"text": "a\nb"}, "'text' has a line break"),
   ({"texts": "a"}, "'texts' must be a list, got \"a\""),
-  ({"texts": ["a", ["b"]]}, "'texts[1]' must be a text, got [\"b\"]"),
-  ({"texts": ["a", "b\rc"]}, "texts[1] has a line break in it"),
+  ({"texts": ["a", ["b"]]}, "'texts[1]' must be a string, got [\"b\"]"),
+  ({"texts": ["a", "b\rc"]}, "'texts[1]' has a line break"),
   ({"text": "a", "texts": ["b"]}, "got 'text' and 'texts'"),
   ({"txt": "a"}, "unknown name 'txt'. Did you mean 'text'?"),
-  ({"requests": ["a"]}, "'requests[0]' must be an object"),
-  ({"requests": [{"text": "a", "target_prefx": "b"}]}, "requests[0]: it has an unknown name 'target_prefx'. Did you mean 'target_prefix'?"),
-  ({"requests": [{"text": "a"}, {"avoid": ["b"]}]}, "requests[1]: it is no object with \"text\""),
-  ({"requests": [{"text": "a", "avoid": "b"}]}, "requests[0]: its 'avoid' must be a list of texts"),
-  ({"requests": [{"text": "a", "avoid": ["b\nc"]}]}, "requests[0].avoid has a line break"),
-  ({"requests": [{"text": "a", "conllu": "b"}]}, "requests[0]: it has both \"text\" and \"conllu\""),
-  ({"requests": [{"conllu": 3}]}, "requests[0]: its 'conllu' must be a text"),
+  ({"requests": ["a"]}, "requests[0] is not an object"),
+  ({"requests": [{"text": "a", "target_prefx": "b"}]}, "requests[0] has an unknown name 'target_prefx'. Did you mean 'target_prefix'?"),
+  ({"requests": [{"text": "a"}, {"avoid": ["b"]}]}, "requests[1] is not an object with \"text\""),
+  ({"requests": [{"text": "a", "avoid": "b"}]}, "'requests[0].avoid' must be a list of strings"),
+  ({"requests": [{"text": "a", "avoid": ["b\nc"]}]}, "'requests[0].avoid[0]' has a line break"),
+  ({"requests": [{"text": "a", "conllu": "b"}]}, "requests[0] has both \"text\" and \"conllu\""),
+  ({"requests": [{"conllu": 3}]}, "'requests[0].conllu' must be a string"),
 ]  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def test_what_cannot_be_done_is_422(ask, path, told, message):
   if path == "/translate" and "conllu" in told:
     answer = ask(path, {"requests": [{"text": LINE}, told]})
     assert answer.status_code == 422, answer.text
-    assert answer.json()["error"].startswith("requests[1]: ")
+    assert "requests[1].conllu" in answer.json()["error"]
 
 
 def test_more_that_cannot_be_done(ask):
@@ -134,16 +135,22 @@ def test_paths_and_methods(ask):
 
 
 def test_sizes(made):
-  ask = made(works=False, max_characters=10, max_sentences=2, max_bytes=200)
+  ask = made(works=False, max_characters=10, max_sentences=2, max_bytes=2000)
   for path, told, message in [
-    ("/translate", {"text": "a" * 11}, "sentence 1 has 11 characters; at most 10"),
-    ("/translate", {"texts": ["a", "b" * 11]}, "sentence 2 has 11 characters"),
-    ("/translate", {"texts": ["a"] * 3}, "3 sentences are too many"),
-    ("/translate", {"requests": [{"text": "a"}] * 3}, "3 sentences are too many"),
+    ("/translate", {"text": "a" * 11}, "'text' has 11 characters; at most 10"),
+    ("/translate", {"texts": ["a", "b" * 11]}, "'texts[1]' has 11 characters"),
+    ("/translate", {"texts": ["a"] * 3}, "'texts' has 3 sentences; at most 2"),
+    ("/translate", {"requests": [{"text": "a"}] * 3}, "'requests' has 3 sentences; at most 2"),
     ("/translate", {"conllu": TREE.format(2, 0)[:-1] * 3}, "at most"),
-    ("/parse", {"text": "a" * 11}, "the text has 11 characters"),
-    ("/inspect", {"text": "a" * 11}, "the sentence has 11 characters"),
-    ("/translate", b" " * 201, "the body is too large; at most 200 bytes"),
+    ("/translate", {"requests": [{"text": "a", "target_prefix": "b" * 11}]}, "'requests[0].target_prefix' has 11 characters; at most 10"),
+    ("/translate", {"requests": [{"text": "a", "avoid": ["b"] * 33}]}, "'requests[0].avoid' has 33 phrases; at most 32"),
+    ("/translate", {"requests": [{"text": "a", "constraints": ["b" * 101]}]}, "'requests[0].constraints[0]' has 101 characters; at most 100"),
+    ("/translate", {"requests": [{"conllu": TREE.format(2, 0).replace("cow", "c" * 11)}]}, "'requests[0].conllu' has a sentence of 13 characters; at most 10"),
+    ("/translate", {"text": "a", "run": "b" * 1001}, "'run' has 1,001 characters; at most 1,000"),
+    ("/inspect", {"text": "a", "layers": [0] * 1001}, "'layers' has 1,001 numbers; at most 1,000"),
+    ("/parse", {"text": "a" * 11}, "'text' has 11 characters"),
+    ("/inspect", {"text": "a" * 11}, "'text' has 11 characters"),
+    ("/translate", b" " * 2001, "the body has 2,001 bytes; at most 2,000"),
   ]:  # fmt: skip
     answer = ask(path, told)
     assert (answer.status_code, message in answer.json()["error"]) == (413, True), answer.text  # fmt: skip
@@ -200,6 +207,19 @@ def test_a_full_queue_and_an_impatient_client(made):
   assert worker.waiting == 0
 
 
+def test_health_reports_a_stuck_worker(made):
+  ask = made(timeout=0.2)
+  assert ask("/health").json() == {"status": "ok"}
+  look = ask.service.worker.look("pascal", lambda is_wanted: time.sleep(1.5))
+  time.sleep(0.7)
+  answer = ask("/health")
+  assert answer.status_code == 503
+  assert answer.json() == {"status": "stuck", "seconds": 1}
+  look.answer.result(10)
+  time.sleep(0.1)
+  assert ask("/health").json() == {"status": "ok"}
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_who_goes_away_leaves_the_queue(made, stream):
   ask = made(works=False)
@@ -252,7 +272,7 @@ def test_how_far_a_starting_server_is(made):
     answer = ask(path, {"text": LINE})
     assert answer.status_code == 503
     assert answer.json() == {
-      "error": "the server is starting: 5 of 18 sizes are compiled."
+      "error": "the server is starting: 5 of 18 programs are compiled."
     }
   for state, status in (("ok", 200), ("ending", 503)):
     ask.service.state = state
@@ -285,8 +305,14 @@ def test_names_of_the_host_and_pages_elsewhere(made):
   for host in ("evil.example", "localhost.evil.example", "10.0.0.1", "", "["):
     assert status(host) == 400, host
   assert status("localhost:1", origin="http://localhost:1") == 200
-  for origin in ("http://localhost:2", "https://evil.example", "null"):
-    assert status("localhost:1", origin=origin) == 403, origin
+  for origin in (
+    *("http://localhost:2", "https://evil.example", "null"),
+    *("http://[", "http://[x]:1", "http://\u2100", "//[::1", "["),
+  ):
+    headers = {"host": "localhost:1", "origin": origin.encode()}
+    answer = ask("/runs", headers=headers.items())
+    assert answer.status_code == 403, origin
+    assert "--origins names those" in answer.json()["error"]
   named = {"allowed_hosts": ["*.example.org"], "origins": ["https://a.test"]}
   ask = made(works=False, doors={"host": "0.0.0.0", **named})
   for host in ("a.example.org", "10.0.0.1:80", "[2001:db8::1]"):

@@ -1,6 +1,7 @@
 """Requests of files: JSON lines, prefixes beside text, and what is none."""
 
 import json
+import re
 import types
 
 import pytest
@@ -59,10 +60,10 @@ def test_json_lines_with_trees(tmp_path):
   "told, message",
   [
     ({"conllu": TREE.format(1)}, "conllu:1: the sentence has no root"),
-    ({"conllu": ""}, "its 'conllu' must be one sentence, got 0."),
+    ({"conllu": ""}, "'conllu' must be one sentence, got 0."),
     ({"conllu": f"{TREE.format(0)}\n" * 2}, "must be one sentence, got 2."),
-    ({"conllu": 1}, "its 'conllu' must be a text, got 1."),
-    ({"conllu": "", "text": ""}, 'it has both "text" and "conllu"'),
+    ({"conllu": 1}, "'conllu' must be a string, got 1."),
+    ({"conllu": "", "text": ""}, 'has both "text" and "conllu"'),
   ],
 )
 def test_what_is_no_tree_is_told(told, message):
@@ -73,17 +74,48 @@ def test_what_is_no_tree_is_told(told, message):
 @pytest.mark.parametrize(
   "line, message",
   [
-    ("text", "it is no JSON"),
-    ("[1]", 'it is no object with "text"'),
-    ('{"txt": "a"}', 'it is no object with "text"'),
-    ('{"text": 1}', "its 'text' must be a text, got 1"),
-    ('{"text": "a", "avoid": "b"}', "its 'avoid' must be a list of texts"),
-    ('{"text": "a", "avoid": [1]}', "its 'avoid' must be a list of texts"),
+    ("text", "the line is not JSON"),
+    ("[1]", 'the line is not an object with "text"'),
+    ('{"txt": "a"}', 'the line is not an object with "text"'),
+    ('{"text": 1}', "'text' must be a string, got 1"),
+    ('{"text": "a", "avoid": "b"}', "'avoid' must be a list of strings"),
+    ('{"text": "a", "avoid": [1]}', "'avoid[0]' must be a string"),
+    ("[" * 100_000, "nested more than 100 levels deep"),
+    ('{"text": ' + "[" * 200 + "]" * 200 + "}", "nested more than 100 levels"),
+    ('{"text": "a\\ud800"}', "half of a surrogate pair (\\ud800) in 'text'"),
+    (
+      '{"text": "a", "avoid": ["\\udc00"]}',
+      "surrogate pair (\\udc00) in 'avoid[0]'",
+    ),
+    ('{"text": "a\\u0000"}', "has NUL (\\u0000) in 'text'. Remove it."),
+    ('{"text": "a", "text": "b"}', "has the name 'text' twice"),
+    ('{"text": "a\\nb"}', "'text' has a line break"),
+    (
+      '{"text": "a", "target_prefix": "\\r"}',
+      "'target_prefix' has a line break",
+    ),
+    ('{"text": NaN}', "NaN is not a number of JSON"),
+    (
+      f'{{"text": "{"a" * 2001}"}}',
+      "'text' has 2,001 characters; at most 2,000",
+    ),
+    (
+      f'{{"text": "a", "target_prefix": "{"a" * 180_000}"}}',
+      "'target_prefix' has 180,000 characters; at most 2,000",
+    ),
+    (
+      json.dumps({"text": "a", "constraints": ["a"] * 33}),
+      "'constraints' has 33 phrases; at most 32",
+    ),
+    (
+      json.dumps({"text": "a", "avoid": ["a" * 101]}),
+      "'avoid[0]' has 101 characters; at most 100",
+    ),
     ('{"text": "a", "constrants": []}', "unknown name 'constrants'. Did you"),
   ],
 )
 def test_what_is_no_request_is_told(tmp_path, line, message):
-  with pytest.raises(InputError, match=message.replace("[", r"\[")):
+  with pytest.raises(InputError, match=re.escape(message)):
     from_json(line)
   with pytest.raises(InputError, match=r"a\.txt:2: .* with --errors skip"):
     read(tmp_path, f'{{"text": "a"}}\n{line}\n', json=True)
@@ -107,3 +139,13 @@ def test_a_file_of_prefixes(tmp_path):
     InputError, match=r"prefix has more lines than .*a\.txt, which has 1"
   ):
     read(tmp_path, "a\n", prefix="Der\n\n")
+
+
+def test_rejects_a_long_prefix_of_a_file(tmp_path):
+  prefix = "Der\n" + "a" * 2001 + "\nEi\n"
+  message = r"prefix:2: 'prefix' has 2,001 characters; at most 2,000"
+  with pytest.raises(InputError, match=message):
+    read(tmp_path, "a\nb\nc\n", prefix=prefix)
+  found, faults = read(tmp_path, "a\nb\nc\n", prefix=prefix, errors="skip")
+  assert [getattr(one, "prefix", None) for one in found] == ["Der", None, "Ei"]
+  assert len(faults) == 1

@@ -239,3 +239,33 @@ def test_flags_that_do_not_fit_are_told(runs, flags, message):
   done = command("--workdir", runs["pascal"], *flags, text="")
   assert done.returncode == 2
   assert message.split(".*")[0] in done.stderr and "Trace" not in done.stderr
+
+
+def test_skips_bad_lines_of_json_and_translates_the_rest(runs, session):
+  good = json.dumps({"text": LINES[1]})
+  bad = [
+    "[" * 100_000,
+    '{"text": "a\\ud800"}',
+    '{"text": "a", "text": "b"}',
+    '{"text": "a\\u0000"}',
+    '{"text": "a\\nb"}',
+    json.dumps({"text": "a", "target_prefix": "a" * 180_000}),
+    json.dumps({"text": "a", "constraints": ["雪"]}),
+    json.dumps({"text": "a", "target_prefix": "雪"}),
+  ]
+  text = "".join(f"{line}\n{good}\n" for line in bad)
+  flags = ("--workdir", runs["pascal"], "--json", "--errors", "skip")
+  done = command(*flags, text=text)
+  assert done.returncode == 0, done.stderr
+  best = session([LINES[1]])[0][0].text
+  assert done.stdout.splitlines() == ["", best] * len(bad)
+  assert "Traceback" not in done.stderr
+  assert (
+    "8 of the lines could not be read (--errors skip); the first: standard "
+    "input:1: the line is nested more than 100 levels deep."
+  ) in done.stderr
+  done = command(*flags[:3], text=f"{good}\n{bad[1]}\n")
+  assert done.returncode == 2
+  assert done.stdout == f"{best}\n"
+  assert "standard input:2: the line has half of a surrogate" in done.stderr
+  assert "Traceback" not in done.stderr

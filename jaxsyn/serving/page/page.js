@@ -13,6 +13,7 @@ const SIDES = ["left", "right"];
 const page = {
   runs: [],
   text: "",  // that was asked for last
+  limit: Infinity,  // characters of a sentence
   parsed: null,  // its tree as the parser, or a file, had it
   isOwn: false,  // it is not the parser's
   trees: [],  // and as it was changed, the last is shown
@@ -27,7 +28,7 @@ async function begin() {
   try {
     const told = await server.runs();
     page.runs = told.runs;
-    $("text").maxLength = told.limits?.max_characters ?? -1;
+    page.limit = told.limits?.max_characters ?? Infinity;
   } catch (error) {
     say(error.message, true);
     return;
@@ -47,6 +48,7 @@ async function begin() {
     event.preventDefault();
     $("ask").requestSubmit();
   });
+  $("text").addEventListener("input", () => say(tooLong($("text").value.trim()), true));
   for (const side of SIDES) $(side).addEventListener("change", () => page.text && translate());
   $("left").addEventListener("change", suggest);
   document.querySelectorAll(".scroll").forEach(watch);
@@ -54,6 +56,43 @@ async function begin() {
   $("reset").addEventListener("click", () => changeTo([page.parsed]));
   $("take").addEventListener("click", take);
   if ($("text").value) translate(asked.get("moved")?.split(",") ?? []);
+  else await ready();
+}
+
+// Waits until the server has compiled its programs.
+async function ready(signal) {
+  for (let waited = false; ; waited = true) {
+    const { status, compiled, sizes } = await server.health();
+    if (signal?.aborted) return;
+    if (status !== "starting") {
+      if (waited) say(signal ? "Translating …" : "");
+      return;
+    }
+    const count = sizes ? `: ${compiled} of ${sizes}` : "";
+    say(`The server is starting. Programs are being compiled${count} …`);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+}
+
+// Says while the server compiles that it does; returns a function that ends this.
+function watchCompilation() {
+  let ends = false;
+  const timer = setInterval(async () => {
+    const { compiling, programs } = await server.health();
+    if (compiling && !ends) say(`Programs are being compiled for sentences of this length (${programs} so far) …`);
+  }, 1000);
+  return () => {
+    ends = true;
+    clearInterval(timer);
+  };
+}
+
+// Why a sentence is not translated; "" if it is short enough.
+function tooLong(text) {
+  const length = [...text].length;  // characters as the server counts them
+  if (length <= page.limit) return "";
+  const [had, most] = [length, page.limit].map((count) => count.toLocaleString("en"));
+  return `The sentence has ${had} characters; at most ${most} are translated. Shorten or split it.`;
 }
 
 const runOf = (name) => page.runs.find((run) => run.name === name);
@@ -72,6 +111,10 @@ function suggest() {
 async function translate(moves = []) {
   const text = $("text").value.trim();
   if (!text) return;
+  if (tooLong(text)) {
+    say(tooLong(text), true);
+    return;
+  }
   page.text = text;
   page.moves = moves;
   remember();
@@ -125,16 +168,24 @@ async function work(given) {
   const began = performance.now();
   arrange();
   say("Translating …");
+  let stop = () => {};
   try {
+    await ready(signal);
+    signal.throwIfAborted();
+    stop = watchCompilation();
     const source = await given(signal);
     const found = await Promise.all(chosenRuns().map((one) => ask(one, source, signal)));
+    stop();
     if (signal.aborted) return;
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
     say(found.every(Boolean) ? `Translated in ${seconds} s.` : "Not translated.");
   } catch (error) {
+    stop();
     if (signal.aborted) return;
     arrange(false);
     say(error.message, true);
+  } finally {
+    stop();
   }
 }
 
@@ -142,7 +193,7 @@ async function work(given) {
 async function ask({ side, run }, source, signal) {
   const panel = page.panels.get(side);
   try {
-    const seen = await server.inspect(run.name, source, signal);
+    const seen = await inspected(run, source, signal);
     if (!signal.aborted) fill(panel, run, seen);
     return true;
   } catch (error) {
@@ -150,6 +201,18 @@ async function ask({ side, run }, source, signal) {
     return false;
   } finally {
     if (!signal.aborted) setBusy(panel, false);
+  }
+}
+
+// What is shown of a sentence; without figures where it is too long for them.
+async function inspected(run, source, signal) {
+  try {
+    return await server.inspect(run.name, source, signal);
+  } catch (error) {
+    if (error.status !== 422) throw error;
+    const { text, nbest, cut } = await server.translate(run.name, source, run.nbest, signal);
+    const read = cut ? " Only its beginning was translated." : "";
+    return { translation: text, nbest, note: `Translated without figures: ${error.message}${read}` };
   }
 }
 
@@ -203,6 +266,8 @@ function fill(panel, run, seen) {
   const isFirst = panel.first === null;
   panel.first ??= seen.translation;
   answer.querySelector(".fault").hidden = true;
+  answer.querySelector(".note").hidden = !seen.note;
+  answer.querySelector(".note").textContent = seen.note ?? "";
   element.querySelector(".found").hidden = false;
   const translation = answer.querySelector(".translation");
   translation.lang = run.languages?.target ?? "";
@@ -222,7 +287,8 @@ function fill(panel, run, seen) {
     return row;
   });
   element.querySelector(".others tbody").replaceChildren(...rows);
-  show(seen, element, panel.chosen);
+  element.querySelector(".figures").hidden = !seen.attention;
+  if (seen.attention) show(seen, element, panel.chosen);
 }
 
 const words = (seen) => document.createTextNode(seen.translation || "(nothing)");
@@ -231,6 +297,7 @@ function fault(panel, error) {
   panel.element.querySelector(".found").hidden = true;
   panel.answer.querySelector(".translation").replaceChildren();
   panel.answer.querySelector(".before").hidden = true;
+  panel.answer.querySelector(".note").hidden = true;
   const told = panel.answer.querySelector(".fault");
   told.hidden = false;
   told.textContent = error.message;

@@ -1,6 +1,11 @@
 // What the server answers: docs/serving.md has the interface.
 
-export class Refused extends Error {}
+export class Refused extends Error {
+  constructor(message, status = 0) {
+    super(message);
+    this.status = status;
+  }
+}
 
 export async function runs() {
   return asked("runs", { method: "GET" });
@@ -13,6 +18,21 @@ export async function parse(run, text, signal) {
 // given: {text} or {conllu}.
 export async function inspect(run, given, signal) {
   return posted("inspect", { run, ...given }, signal);
+}
+
+// The best translations of a sentence, without figures.
+export async function translate(run, given, nbest, signal) {
+  const told = await posted("translate", { run, nbest, ...given }, signal);
+  return told.translations[0];
+}
+
+// The state of the server; {} if it does not answer.
+export async function health() {
+  try {
+    return await (await fetch("health")).json();
+  } catch {
+    return {};
+  }
 }
 
 function posted(address, body, signal) {
@@ -32,8 +52,8 @@ async function asked(address, options) {
   try {
     told = await answer.json();
   } catch {
-    throw new Refused(`The server answered ${answer.status} without words.`);
+    throw new Refused(`The server answered ${answer.status} without words.`, answer.status);
   }
-  if (!answer.ok) throw new Refused(told.error ?? `The server answered ${answer.status}.`);
+  if (!answer.ok) throw new Refused(told.error ?? `The server answered ${answer.status}.`, answer.status);
   return told;
 }

@@ -1,0 +1,228 @@
+"""Hostile requests to a real server, while another client measures its latency."""
+
+import contextlib
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from asked_services import LINE
+
+LONGEST_STALL = 1.0  # seconds
+TIMEOUT = 4.0  # seconds that the server gives a request
+
+
+@pytest.fixture(scope="module")
+def port(runs, environment):
+  """Port of a server in a process of its own that has its usual programs."""
+  server = subprocess.Popen(
+    [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
+    + ["--port=0", "--compile=16", "--together=32", f"--timeout={TIMEOUT}"],
+    stdout=subprocess.PIPE,
+    text=True,
+    env=environment,
+  )
+  try:
+    line = server.stdout.readline()
+    found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+    assert found, line
+    for _ in range(3):
+      request(int(found[1]), "/translate", json.dumps({"text": LINE}))
+    yield int(found[1])
+  finally:
+    server.send_signal(signal.SIGTERM)
+    try:
+      server.wait(60)
+    except subprocess.TimeoutExpired:
+      server.kill()
+
+
+def request(port, path, body=None, timeout=60.0):
+  """The status and the JSON of an answer."""
+  with contextlib.closing(
+    http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+  ) as client:
+    client.request("GET" if body is None else "POST", path, body)
+    answer = client.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+class Stopwatch:
+  """Measures small requests in a thread while a test does something else.
+
+  Attributes:
+    worst: longest time of a request in seconds, by path.
+    statuses: all statuses, by path.
+  """
+
+  def __init__(self, port, paths=("/health", "/translate")):
+    self._port, self._ends = port, threading.Event()
+    self.worst = dict.fromkeys(paths, 0.0)
+    self.statuses = {path: set() for path in paths}
+    self._threads = [
+      threading.Thread(target=self._measure, args=(path,)) for path in paths
+    ]
+
+  def __enter__(self):
+    for thread in self._threads:
+      thread.start()
+    time.sleep(0.2)
+    return self
+
+  def __exit__(self, *_):
+    time.sleep(0.2)
+    self._ends.set()
+    for thread in self._threads:
+      thread.join()
+    print("longest waits:", self.worst)
+
+  def check(self):
+    assert max(self.worst.values()) < LONGEST_STALL, self.worst
+    assert all(seen == {200} for seen in self.statuses.values()), self.statuses
+
+  def _measure(self, path):
+    body = json.dumps({"text": LINE}) if path == "/translate" else None
+    while not self._ends.is_set():
+      began = time.monotonic()
+      try:
+        status = request(self._port, path, body, timeout=15)[0]
+      except OSError:
+        status = None
+      waited = time.monotonic() - began
+      self.worst[path] = max(self.worst[path], waited)
+      self.statuses[path].add(status)
+      time.sleep(0.02)
+
+
+def names(last):
+  """An object of almost a megabyte whose last name is as told."""
+  fields = [f'"{i:x}":0' for i in range(100_000)]
+  return ("{" + ",".join(fields) + f',"{last}":0' + "}").encode()
+
+
+def test_duplicate_names_in_a_large_body(port):
+  body = names(f"{99_999:x}")
+  assert 900_000 < len(body) < 1_000_000
+  with Stopwatch(port) as watch:
+    status, answer = request(port, "/translate", body)
+  watch.check()
+  assert status == 400
+  assert f"'{99_999:x}'" in answer["error"]
+
+
+@pytest.mark.parametrize(
+  "body",
+  [
+    names("text"),
+    b'{"layers": [' + b"[],{}," * 160_000 + b"[]]}",
+    b'{"text": ' + b"[" * 450_000 + b"]" * 450_000 + b"}",
+    b'{"text": "' + b"\\u00e4" * 150_000 + b'"}',
+    json.dumps(
+      {"conllu": "".join(
+        f"{i}\ta\t_\t_\t_\t_\t{i - 1}\tdet\t_\t_\n" for i in range(1, 35_000)
+      )}
+    ).encode(),
+    json.dumps(
+      {"conllu": "1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n" * 30_000}
+    ).encode(),
+  ],
+  ids=["names", "lists", "nested", "escapes", "long tree", "many trees"],
+)  # fmt: skip
+def test_large_bodies(port, body):
+  with Stopwatch(port) as watch:
+    for _ in range(3):
+      status, _ = request(port, "/translate", body)
+      assert status in (400, 413, 422)
+  watch.check()
+
+
+@pytest.mark.parametrize(
+  "field, value",
+  [
+    ("target_prefix", "the cow " * 22_500),
+    ("constraints", ["cow"] * 20_000),
+    ("constraints", ["the cow " * 20_000]),
+    ("avoid", ["cow"] * 20_000),
+    ("avoid", ["the cow " * 20_000]),
+  ],
+)
+def test_large_fields_of_a_request(port, field, value):
+  with Stopwatch(port) as watch:
+    status, answer = request(
+      port,
+      "/translate",
+      json.dumps({"requests": [{"text": LINE, field: value}]}),
+    )
+  watch.check()
+  assert status == 413
+  assert f"requests[0].{field}" in answer["error"]
+
+
+def flood(port, head, part, seconds):
+  """Sends parts as fast as they are taken, on new connections where one ends."""
+  end = time.monotonic() + seconds
+  while time.monotonic() < end:
+    with (
+      contextlib.suppress(OSError),
+      socket.create_connection(("127.0.0.1", port), timeout=1) as client,
+    ):
+      client.sendall(head)
+      while time.monotonic() < end:
+        client.sendall(part)
+
+
+CHUNKED = b"Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+  "line", [b"POST /translate", b"GET /health", b"POST /none"]
+)
+def test_one_byte_chunks(port, line):
+  with Stopwatch(port) as watch:
+    flood(port, line + b" HTTP/1.1\r\n" + CHUNKED, b"1\r\n \r\n" * 100_000, 6)
+  watch.check()
+
+
+def test_one_byte_segments(port):
+  head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
+  end = time.monotonic() + 4
+  with (
+    Stopwatch(port) as watch,
+    contextlib.suppress(OSError),
+    socket.create_connection(("127.0.0.1", port), timeout=1) as client,
+  ):
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client.sendall(head)
+    while time.monotonic() < end:
+      client.sendall(b" ")
+  watch.check()
+
+
+@pytest.mark.parametrize("how", ["times out", "disconnects"])
+def test_abandoned_requests_leave_the_decoder(port, how):
+  """They do not delay other requests once nobody waits for them."""
+  long = {"text": LINE, "target_prefix": "the cow sleeps . " * 60}
+  body = json.dumps({"requests": [long] * 32})
+  # The programs are compiled at first.
+  while request(port, "/translate", body)[0] == 503:
+    if not request(port, "/health")[1].get("compiling"):
+      break
+  if how == "times out":
+    status, answer = request(port, "/translate", body)
+    assert status == 503 and "no answer within" in answer["error"]
+  else:
+    with socket.create_connection(("127.0.0.1", port)) as client:
+      head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+      client.sendall((head + body).encode())
+      time.sleep(1)
+  began = time.monotonic()
+  assert request(port, "/translate", json.dumps({"text": LINE}))[0] == 200
+  waited = time.monotonic() - began
+  print("waited", waited)
+  assert waited < LONGEST_STALL
