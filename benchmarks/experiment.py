@@ -163,7 +163,7 @@ BLOCKS = {
     5,
     tuple(
       f"{{T}}_wrong_{percent}={{T}},data.tree=wrong_parents,"
-      f"data.tree.wrong_parents.rate={percent / 100}"
+      f"data.wrong_parents.rate={percent / 100}"
       for percent in (10, 30, 60)
     ),
   ),
