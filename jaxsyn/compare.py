@@ -41,6 +41,7 @@ from jaxsyn.config import Config, read_config
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.options import Data
 from jaxsyn.data.sentence import text
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import look
@@ -105,7 +106,11 @@ def run(
   folder = pathlib.Path(folder)
   check_trees([asked.check(system, folder) for system in systems])
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
-  with lock.alone(folder):
+  directories = set[str]()
+  for system in systems:
+    data = system.config.data
+    directories.update((data.directory, *data.mixture.folders))
+  with lock.alone(folder), manifests.in_use(sorted(directories)):
     asked.begin(folder, systems)
     jobs = asked.jobs(folder, systems, range(seeds))
     board = progress.Board(folder)
