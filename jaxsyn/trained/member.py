@@ -79,7 +79,9 @@ def open_member(
   chosen = parameters.title(found, asked)
   unchosen = not (found.score or notes or found.title)
   if asked == "best" and len(found.steps) == 1 and unchosen:
-    notes.append(f"no checkpoint was chosen by a validation yet: it is {chosen}")
+    notes.append(
+      f"no checkpoint was chosen by a validation yet: it is {chosen}"
+    )
   for note in notes:  # not by a log, which commands keep quiet
     print(f"warning: {run.workdir}: {note}.", file=sys.stderr)
   return Member(run, plan, sources, found.params, chosen, tuple(notes))

@@ -150,9 +150,7 @@ def test_teachers_reject_a_corrupt_best_checkpoint(
   assert not (tmp_path / "run").exists()
 
 
-def test_a_resumed_run_rejects_a_corrupt_teacher(
-  damaged, tiny, runs, tmp_path
-):
+def test_a_resumed_run_rejects_a_corrupt_teacher(damaged, tiny, runs, tmp_path):
   run, config = damaged(), tiny("distilled")
   shutil.copytree(runs["pascal"], tmp_path / "teacher")
   config.losses.distillation.teacher = str(tmp_path / "teacher")
