@@ -61,6 +61,7 @@ from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader.examples import Examples
 from jaxsyn.data.options import Data
 from jaxsyn.data.sentence import text
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.inspection.inspector import look
@@ -135,7 +136,11 @@ def run(
   check_trees(plans)
   unparsed = [warning for plan in plans for warning in check_parsed(plan)]
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
-  with lock.alone(folder):
+  directories = set[str]()
+  for system in systems:
+    data = system.config.data
+    directories.update((data.directory, *data.mixture.folders))
+  with lock.alone(folder), manifests.in_use(sorted(directories)):
     asked.begin(folder, systems, origin)
     jobs = asked.jobs(folder, systems, range(seeds))
     board = progress.Board(folder)

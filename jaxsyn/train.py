@@ -70,6 +70,15 @@ def run(
   if not isinstance(config, Config):
     config = read_config(config)
   config = selection.settled(config)
+  data = config.data
+  with manifests.in_use((data.directory, *data.mixture.folders)):
+    return _run(config, folder, change)
+
+
+def _run(
+  config: Config, folder: str | pathlib.Path, change: Change | None
+) -> loop.TrainingEnd:
+  """Trains as `run`, with a resolved config."""
   records = PreparedSplit(config.data.directory, config.data.train)
   plan = resolve(config, records.manifest)
   teachers = teacher.read(plan, records.manifest)

@@ -107,8 +107,11 @@ def _run(
   _check_target(directory)
   _check_owner(directory, config.data.name)
   publish.check_room(directory, config.data.name, inputs.files)
-  advice = "Wait until it has ended, then run the same command again."
-  with lock.alone(directory / "work", advice=advice):
+  advice = (
+    "Wait until it has ended, then run the same command again; or set "
+    "config.data.directory to another folder."
+  )
+  with lock.alone(directory, advice=advice):
     # Once more, for another process may have made or mended it meanwhile.
     damage = verify.damage(directory, inputs.key)
     if damage == []:

@@ -63,7 +63,9 @@ def records_of(folder):
   for path in sorted(pathlib.Path(folder).rglob("*")):
     name = str(path.relative_to(folder))
     if (
-      path.is_file() and not name.startswith("work") and name != "manifest.json"
+      path.is_file()
+      and not name.startswith("work")
+      and name not in ("manifest.json", "lock")
     ):
       found[name] = path.read_bytes()
   assert any("tfrecord" in name for name in found)
@@ -73,4 +75,4 @@ def records_of(folder):
 def nothing_made(config):
   """Whether the prepared folder has nothing but what is used again."""
   folder = pathlib.Path(config.data.directory)
-  return {path.name for path in folder.glob("*")} <= {"work"}
+  return {path.name for path in folder.glob("*")} <= {"work", "lock"}

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxsyn.data.store import layout
+from jaxsyn.errors import InputError
 from jaxsyn.exporting.model import Model
 from jaxsyn.scoring import selection
-from jaxsyn.storage import files
+from jaxsyn.storage import checksums, files
 from jaxsyn.trained import warm_start
 from jaxsyn.training.sums import named
 
@@ -127,11 +128,19 @@ def _origin(model: Model) -> Iterator[str]:
   """Whose parameters the training began with."""
   path = model.run.workdir / warm_start.FILE
   if files.is_file(path):
-    page = files.read_json(path)
+    try:
+      page = checksums.unsealed(files.read_json(path))
+      system, checkpoint, digest = (
+        page[name] for name in ("system", "checkpoint", "sha256")
+      )
+    except (OSError, ValueError, KeyError) as error:
+      raise InputError(
+        f"{path} is corrupt ({str(error).rstrip('.')}). Restore it from a copy."
+      ) from None
     yield from (
       "## Origin",
       "",
       f"The training began with parameters of another run (system "
-      f"`{page['system']}`, {page['checkpoint']}), SHA-256 `{page['sha256']}`.",
+      f"`{system}`, {checkpoint}), SHA-256 `{digest}`.",
       "",
     )

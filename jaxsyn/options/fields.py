@@ -306,8 +306,8 @@ def _typed(hint: Any, value: Any, at: At, how: Strictness) -> Any:
       return value
     known = ", ".join(map(repr, arguments))
     raise at.error(f" must be one of {known}, got {_shown(value)}.")
-  if origin is tuple and isinstance(value, (tuple, list)):
-    return tuple(
+  if origin in (tuple, list) and isinstance(value, (tuple, list)):
+    return origin(
       _typed(arguments[0], item, At(f"{at}[{i}]"), how)
       for i, item in enumerate(value)
     )
@@ -370,5 +370,8 @@ def _shown(value: Any) -> str:
   if isinstance(value, int) and value.bit_length() > 4 * _SHOWN:
     bits = value.bit_length()  # repr refuses the largest
     return f"an integer of {bits} bits"
-  text = repr(value)
+  try:
+    text = repr(value)
+  except RecursionError:
+    return "a value that is nested too deeply"
   return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

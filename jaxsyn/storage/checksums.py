@@ -113,7 +113,11 @@ def unsealed(page: Any) -> dict[str, Any]:
   if not isinstance(page, dict) or _SEAL not in page:
     raise ValueError("its checksum is not there.")
   content = {name: value for name, value in page.items() if name != _SEAL}
-  if page[_SEAL] != _seal(content):
+  try:
+    checksum = _seal(content)
+  except RecursionError:
+    raise ValueError("it is nested too deeply.") from None
+  if page[_SEAL] != checksum:
     raise ValueError(
       "its checksum differs: it was changed after it was written."
     )

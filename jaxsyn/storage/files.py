@@ -366,12 +366,27 @@ def read_json(path: PathLike) -> Any:
 
   Raises:
     OSError: the file cannot be read.
-    ValueError: it is no JSON; says why.
+    ValueError: it is no JSON, an object has a name twice, or a text is no
+      Unicode; says why.
   """
   try:
-    return json.loads(read_bytes(path).decode("utf-8"))
+    text = read_bytes(path).decode("utf-8")
+    content = json.loads(text, object_pairs_hook=_unique)
+    if "\\u" in text:  # half of a surrogate pair, which no file can be named by
+      json.dumps(content, ensure_ascii=False).encode("utf-8")
+  except UnicodeEncodeError:
+    raise ValueError("a text in it has half a character.") from None
   except RecursionError:  # thousands of brackets
     raise ValueError("it is nested too deeply.") from None
+  return content
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  """An object of JSON; ValueError if it has a name twice."""
+  found = dict(pairs)
+  if len(found) < len(pairs):
+    raise ValueError("an object in it has a name twice.")
+  return found
 
 
 def _beside(path: pathlib.Path) -> pathlib.Path:

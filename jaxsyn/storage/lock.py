@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import re
 import socket
 import sys
 import time
@@ -30,6 +31,7 @@ ADVICE = (
   "Wait until it has ended or stop it (SIGTERM saves), then run the same "
   "command again; or use another --workdir."
 )
+_TRIES, _PAUSE = 20, 0.05  # how often another process is waited for; seconds
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
 
 _mine: set[str] = set()  # folders that this process has
@@ -76,6 +78,32 @@ def alone(
       yield
     finally:
       _mine.discard(name)
+
+
+@contextlib.contextmanager
+def shared(
+  folder: os.PathLike[str] | str, advice: str = ADVICE
+) -> Iterator[None]:
+  """Prevents `alone` from taking a folder while any number of processes read it.
+
+  The lock is on FOLDER/lock and not on the folder, which network file systems
+  lock on one machine only. A folder that cannot be locked (no right to open the
+  file, no locks, an object store) is read without.
+
+  Args:
+    folder: to be read.
+    advice: remedy in the error message.
+
+  Raises:
+    InputError: another process has the folder alone; the message names it.
+  """
+  file = None if remote.is_remote(folder) else _open_to_share(folder)
+  if file is None:
+    yield
+    return
+  with file:
+    _take_shared(file, folder, advice)
+    yield
 
 
 def signed(folder: os.PathLike[str] | str) -> str:
@@ -149,19 +177,62 @@ def _take(
     )
 
 
+def _open_to_share(folder: os.PathLike[str] | str) -> TextIO | None:
+  """The lock file of a folder; None if it cannot be opened."""
+  path = pathlib.Path(folder) / FILE
+  for mode in ("a+", "r"):  # "r" for a folder that is read-only
+    with contextlib.suppress(OSError):
+      return path.open(mode, encoding="utf-8", errors="replace")
+  return None
+
+
+def _take_shared(
+  file: TextIO, folder: os.PathLike[str] | str, advice: str
+) -> None:
+  for _ in range(_TRIES):
+    # If nobody has it, the lines in it are of processes that ended.
+    with contextlib.suppress(OSError):
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      file.truncate(0)
+    try:
+      fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+      time.sleep(_PAUSE)  # another reader may have it alone for a moment
+      continue
+    except OSError:  # no locks
+      return
+    with contextlib.suppress(OSError):
+      file.write(_signature())
+      file.flush()
+    return
+  raise InputError(f"{folder} is in use by {_holder(file)}. {advice}")
+
+
+def _signature() -> str:
+  since = time.strftime("%Y-%m-%d %H:%M:%S")
+  return f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
+
+
 def _sign(file: TextIO) -> None:
   """Writes who has the lock, for the message that others get."""
-  since = time.strftime("%Y-%m-%d %H:%M:%S")
   file.seek(0)
   file.truncate()
-  file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
+  file.write(_signature())
   file.flush()
 
 
 def _holder(file: TextIO) -> str:
-  for _ in range(20):  # it may have taken the lock, and not signed yet
+  for _ in range(_TRIES):  # it may have taken the lock, and not signed yet
     file.seek(0)
-    if holder := file.read(1000).strip():
-      return holder
-    time.sleep(0.05)
+    if lines := file.read(1000).splitlines():
+      return ", ".join(filter(_may_run, lines)) or "another process"
+    time.sleep(_PAUSE)
   return "another process"
+
+
+def _may_run(signature: str) -> bool:
+  """Whether a process may still run: False if it ended on this machine."""
+  match = re.match(r"process (\d+) on (\S+) since", signature)
+  if match is None or match[2] != socket.gethostname():
+    return True
+  return os.path.exists(f"/proc/{match[1]}") or not os.path.exists("/proc/self")

@@ -13,21 +13,36 @@ imported at the first call.
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 from flax import traverse_util
 
+from jaxsyn.data.store.manifest_format import Number
 from jaxsyn.errors import InputError
+from jaxsyn.options import MEASURED, At, from_config
+from jaxsyn.options.bounds import Text
 from jaxsyn.storage import checksums, files
 from jaxsyn.training import sums
-from jaxsyn.training.reader import Parameters
+from jaxsyn.training.reader import Parameters, Score
 
 PAGE = "model.json"
 ARRAYS = "model.safetensors"
 _FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Page:
+  """Types of the JSON file."""
+
+  format: int
+  title: Annotated[str, Text(".+", "a text")]
+  steps: tuple[Number, ...]
+  arrays: dict[str, sums.ArraySums]
+  score: Score | None
 
 
 def is_exported(folder: pathlib.Path) -> bool:
@@ -73,15 +88,17 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
     InputError: it is damaged, of another version or model, or has not that
       checkpoint.
   """
+  numpy = library()
   try:
     page = checksums.unsealed(files.read_json(folder / PAGE))
-    if page["format"] != _FORMAT:
+    if page.get("format") != _FORMAT:
       raise ValueError(
-        f"its format is {page['format']!r}; this version reads {_FORMAT}"
+        f"its format is {page.get('format')!r:.80}; this version reads {_FORMAT}"
       )
-    arrays = library().load(files.read_bytes(folder / ARRAYS))
-  except InputError:
-    raise
+    from_config(_Page, page, At(PAGE), MEASURED)
+    if not page["steps"]:
+      raise ValueError(f"{PAGE}.steps is empty")
+    arrays = numpy.load(files.read_bytes(folder / ARRAYS))
   except (OSError, ValueError) as error:
     raise _damaged(folder, str(error).rstrip(".")) from None
   except Exception as error:  # SafetensorError is none of these

@@ -45,6 +45,8 @@ def read(
       `on_fallback`, or too little memory.
   """
   found = _found(run, plan, features, checkpoint)
+  if found.score is not None:
+    _check_metric(found.score["selection"], run, found.steps[-1])
   for corrupt in found.corrupt:
     if on_fallback is None:
       raise InputError(
@@ -53,6 +55,16 @@ def read(
       )
     on_fallback(f"{corrupt}; {title(found, checkpoint)} is used instead")
   return found
+
+
+def _check_metric(metric: str, run: Run, step: int) -> None:
+  """Raises InputError unless best parameters were selected by a known metric."""
+  if metric not in selection.SELECTIONS:
+    raise InputError(
+      f"{run.workdir}: the best checkpoint, of step {step}, was selected by "
+      f"{metric[:80]!r}, which is no metric of this version. Restore it from "
+      "a copy, or choose another checkpoint."
+    )
 
 
 def _found(

@@ -36,62 +36,14 @@ from absl import logging
 from flax import traverse_util
 
 from jaxsyn.errors import InputError
+from jaxsyn.options import MEASURED, At, from_config
 from jaxsyn.storage import checksums, files, lease, remote
 from jaxsyn.training import hosts
 from jaxsyn.training.array_writer import ArrayWriter
 from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged, none_whole
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.reader import Progress, Reader
 
 Tree = Any
-
-
-@dataclasses.dataclass
-class Window:
-  """Sums over the steps since the last record of the log.
-
-  A checkpoint keeps them, so that the next record of a resumed run has the means
-  of the uninterrupted one.
-
-  Attributes:
-    terms: sum and count of each loss term.
-    sums: tokens, positions and other counts, by name.
-    corpora: examples of each corpus of a mixture.
-    seconds: time spent on these steps.
-    grad_norm: norm of the gradient of the last update, which may be before the
-      window; None before the first.
-  """
-
-  terms: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-  sums: dict[str, float] = dataclasses.field(default_factory=dict)
-  corpora: dict[str, int] = dataclasses.field(default_factory=dict)
-  seconds: float = 0.0
-  grad_norm: float | None = None
-
-
-@dataclasses.dataclass
-class Progress:
-  """What the JSON page of a checkpoint says of the run.
-
-  Attributes:
-    epoch, batch: position in the data, the next batch to be read.
-    minutes: of training, all resumes together.
-    best_step: of the best validation; -1 before the first.
-    best_score: of that, by config.train.selection.
-    best_rank: what others are compared with; empty before the first.
-    bad: evaluations since the best one, for early stopping.
-    tokens: real target subwords trained on.
-    window: sums since the last record of the log.
-  """
-
-  epoch: int = 0
-  batch: int = 0
-  minutes: float = 0.0
-  best_step: int = -1
-  best_score: float = 0.0
-  best_rank: list[float] = dataclasses.field(default_factory=list)
-  bad: int = 0
-  tokens: int = 0
-  window: Window = dataclasses.field(default_factory=Window)
 
 
 class Checkpoints(Reader):
@@ -242,9 +194,9 @@ class Checkpoints(Reader):
       if why := self._fault_of_best(step):
         self._set_aside(self.best, step, why=why, name=f"damaged-best-{step}")
     ((step, (state, page)),) = whole
-    content = dict(page["content"])
-    window = Window(**content.pop("window", {}))  # older checkpoints have none
-    return step, state, Progress(**content, window=window)
+    at = At("page.content")
+    progress = from_config(Progress, page["content"], at, MEASURED)
+    return step, state, progress
 
   def _fault_of_best(self, step: int) -> str:
     """Why the best parameters are damaged; "" where they are whole."""
@@ -257,6 +209,8 @@ class Checkpoints(Reader):
       self.best.read(step, traverse_util.unflatten_dict(arrays, sep="/"))
     except Damaged as error:
       return str(error)
+    except (TypeError, ValueError) as error:  # no such type, shape or tree
+      return f"{self.best.path(step) / PAGE}: {error}"
     return ""
 
   def _set_aside(

@@ -26,19 +26,28 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from jaxsyn.data.store.manifest_format import File
 from jaxsyn.errors import InputError
+from jaxsyn.options import MEASURED, At, from_config
+from jaxsyn.options.bounds import Text
 from jaxsyn.storage import checksums, files, lock, remote
 from jaxsyn.training import hosts, sums
 
 Tree = Any
 
 PAGE = "page.json"  # beside the arrays of a checkpoint
+FilePath = Annotated[
+  str,
+  Text(
+    r"[\w.-]*[\w-][\w.-]*(/[\w.-]*[\w-][\w.-]*)*", "a file of the checkpoint"
+  ),
+]
 _STEP = "0|[1-9][0-9]*"
 TRIES = 20  # where the writer is quicker than the reader
 
@@ -54,6 +63,15 @@ _MACHINE = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Page:
+  """Types of a JSON page; `content` depends on the folder."""
+
+  content: dict[str, Any]
+  arrays: dict[str, sums.ArraySums]
+  files: dict[FilePath, File]
+
+
 class Damaged(Exception):
   """A checkpoint is not as it was saved; the message says where."""
 
@@ -65,10 +83,12 @@ class CheckpointFolder:
   Attributes:
     folder: holds them.
     item: what its arrays are called.
+    content: dataclass of the content of its pages.
   """
 
   folder: pathlib.Path
   item: str
+  content: type
 
   def steps(self) -> list[int]:
     """Steps of the finished checkpoints, oldest first."""
@@ -111,13 +131,17 @@ class CheckpointFolder:
     """
     path = self.path(step) / PAGE
     try:
-      return checksums.unsealed(files.read_json(path))
-    except ValueError:
-      raise Damaged(f"{path} is not as it was written") from None
+      page = checksums.unsealed(files.read_json(path))
+      from_config(_Page, page, At("page"), MEASURED)
+      from_config(self.content, page["content"], At("page.content"), MEASURED)
+    except ValueError as error:
+      reason = str(error).rstrip(".")
+      raise Damaged(f"{path} is not as it was written: {reason}") from None
     except OSError as error:
       if _of_the_machine(error):
         raise
       raise Damaged(f"{path}: {error.strerror}") from None
+    return page
 
   @contextlib.contextmanager
   def in_use(self, step: int) -> Iterator[None]:
@@ -219,9 +243,6 @@ class CheckpointFolder:
     self, step: int, page: dict[str, Any], place: pathlib.Path
   ) -> None:
     """Copies a checkpoint from its store; Damaged where a file is missing."""
-    for name in page["files"]:  # a page may be a stranger's
-      if name.startswith("/") or ".." in name.split("/"):
-        raise Damaged(f"{self.path(step)}: {name!r} is no file of it")
     needed = sum(facts["bytes"] for facts in page["files"].values())
     free = shutil.disk_usage(place).free
     if free < needed:

@@ -9,9 +9,9 @@ from typing import Any
 
 from jaxsyn.config import Config
 from jaxsyn.data.loader.split import Dealt
-from jaxsyn.training.checkpoint import Progress, Window
 from jaxsyn.training.chips import peak_flops
 from jaxsyn.training.objective import Loss, report
+from jaxsyn.training.reader import Progress, Window
 
 
 class Meter:

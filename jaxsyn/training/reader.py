@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 
+from jaxsyn.data.store.manifest_format import Number
 from jaxsyn.errors import InputError
+from jaxsyn.options import Range
 from jaxsyn.storage import files, remote
 from jaxsyn.training.folder import CheckpointFolder, Damaged, none_whole
 
@@ -40,6 +42,72 @@ class Parameters:
   title: str = ""
 
 
+@dataclasses.dataclass
+class Window:
+  """Sums over the steps since the last record of the log.
+
+  A checkpoint keeps them, so that the next record of a resumed run has the means
+  of the uninterrupted one.
+
+  Attributes:
+    terms: sum and count of each loss term.
+    sums: tokens, positions and other counts, by name.
+    corpora: examples of each corpus of a mixture.
+    seconds: time spent on these steps.
+    grad_norm: norm of the gradient of the last update, which may be before the
+      window; None before the first.
+  """
+
+  terms: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+  sums: dict[str, float] = dataclasses.field(default_factory=dict)
+  corpora: dict[str, int] = dataclasses.field(default_factory=dict)
+  seconds: float = 0.0
+  grad_norm: float | None = None
+
+
+@dataclasses.dataclass
+class Progress:
+  """What the JSON page of a checkpoint says of the run.
+
+  Attributes:
+    epoch, batch: position in the data, the next batch to be read.
+    minutes: of training, all resumes together.
+    best_step: of the best validation; -1 before the first.
+    best_score: of that, by config.train.selection.
+    best_rank: what others are compared with; empty before the first.
+    bad: evaluations since the best one, for early stopping.
+    tokens: real target subwords trained on.
+    window: sums since the last record of the log; older checkpoints have none.
+  """
+
+  epoch: Number = 0
+  batch: Number = 0
+  minutes: Annotated[float, Range(0, 1e9)] = 0.0
+  best_step: Annotated[int, Range(-1, 1 << 53)] = -1
+  best_score: float = 0.0
+  best_rank: list[float] = dataclasses.field(default_factory=list)
+  bad: Number = 0
+  tokens: Number = 0
+  window: Window = dataclasses.field(default_factory=Window)
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+  """The content of the JSON page of best parameters.
+
+  Attributes:
+    score: validation score by the metric that selects.
+    selection: name of this metric.
+    tokenizer: tokenizer of this metric, if it has one.
+    log_likelihood: mean log-likelihood of a target subword.
+  """
+
+  score: float
+  selection: str
+  tokenizer: str
+  log_likelihood: float
+
+
 class Reader:
   """The checkpoints of one run, for those who only read them.
 
@@ -50,8 +118,10 @@ class Reader:
 
   def __init__(self, workdir: pathlib.Path | str):
     self.workdir = absolute(workdir)
-    self.last = CheckpointFolder(self.workdir / "checkpoints", "state")
-    self.best = CheckpointFolder(self.workdir / "best", "params")
+    self.last = CheckpointFolder(
+      self.workdir / "checkpoints", "state", Progress
+    )
+    self.best = CheckpointFolder(self.workdir / "best", "params", Score)
 
   def steps(self) -> list[int]:
     """Steps of the kept checkpoints, oldest first."""

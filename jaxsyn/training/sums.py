@@ -9,18 +9,38 @@ holds, and checks those it can see.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 
+from jaxsyn.data.store.manifest_format import Crc32c, Number
+from jaxsyn.options.bounds import Text
 from jaxsyn.storage import checksums
 
 Tree = Any
-# Of an array by name: {"shape", "dtype", "crc32c": {region: sum}}, where a
-# region is "0:4,8:16", or "" for the whole.
+# Name of an array -> fields of `ArraySums`.
 Sums = dict[str, dict[str, Any]]
+Region = Annotated[
+  str, Text(r"(\d{1,15}:\d{1,15}(,\d{1,15}:\d{1,15})*)?", "like 0:4,8:16")
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraySums:
+  """Shape and checksums of an array, as JSON has them.
+
+  Attributes:
+    shape: of the whole array.
+    dtype: name of its type.
+    crc32c: region, "" for the whole array -> checksum.
+  """
+
+  shape: tuple[Number, ...]
+  dtype: str
+  crc32c: dict[Region, Crc32c]
 
 
 def named(tree: Tree) -> dict[str, Any]:

@@ -208,13 +208,13 @@ def test_downloads(tmp_path, capsys):
 
 def test_two_in_one_folder(tmp_path):
   config = corpus(tmp_path)
-  work = tmp_path / "out" / "work"
-  work.mkdir(parents=True)
-  with (work / "lock").open("w") as other:
+  folder = tmp_path / "out"
+  folder.mkdir(parents=True)
+  with (folder / "lock").open("w") as other:
     fcntl.flock(other, fcntl.LOCK_EX)
-    with pytest.raises(InputError, match=r"out/work is in use by .* Wait"):
+    with pytest.raises(InputError, match=r"out is in use by .* Wait"):
       build.run(config)
-    assert [path.name for path in work.iterdir()] == ["lock"]
+    assert [path.name for path in folder.iterdir()] == ["lock"]
   build.run(config)
 
 

@@ -28,12 +28,18 @@ def state(value: float):
 ABSTRACT = jax.eval_shape(lambda: state(0.0))
 
 
+def score(value: float):
+  """Content of the page of best parameters."""
+  measured = {"score": value, "log_likelihood": -1.0}
+  return {"selection": "bleu", "tokenizer": "13a", **measured}
+
+
 @pytest.fixture
 def kept(tmp_path):
   checkpoints = Checkpoints(tmp_path, keep=2)
   for step in (1, 2, 3):
     checkpoints.save(step, state(step), Progress(epoch=step, batch=7))
-  checkpoints.save_best(2, state(2.0)["params"], {"score": 30.0})
+  checkpoints.save_best(2, state(2.0)["params"], score(30.0))
   checkpoints.wait()
   yield checkpoints
   checkpoints.close()

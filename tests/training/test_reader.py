@@ -36,11 +36,17 @@ def state(step: int):
 ABSTRACT = jax.eval_shape(lambda: state(0))
 
 
+def score(value: float):
+  """Content of the page of best parameters."""
+  measured = {"score": value, "log_likelihood": -1.0}
+  return {"selection": "bleu", "tokenizer": "13a", **measured}
+
+
 def saved(folder, steps=(1, 2), best=1):
   checkpoints = Checkpoints(folder, keep=3)
   for step in steps:
     checkpoints.save(step, state(step), Progress(batch=step, best_step=best))
-  checkpoints.save_best(best, state(best)["params"], {"score": 30.0})
+  checkpoints.save_best(best, state(best)["params"], score(30.0))
   checkpoints.close()
   return folder
 
@@ -139,11 +145,11 @@ def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
   """Both are there where somebody read the older one meanwhile."""
   checkpoints = Checkpoints(saved(tmp_path))
   with Reader(tmp_path).best.in_use(1):
-    checkpoints.save_best(2, state(2)["params"], {"score": 31.0})
+    checkpoints.save_best(2, state(2)["params"], score(31.0))
     checkpoints.close()
   flip(arrays_of(tmp_path / "best/2"))
   taken = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
-  assert is_of(taken.params, 1) and taken.score == {"score": 30.0}
+  assert is_of(taken.params, 1) and taken.score == score(30.0)
   (note,) = taken.corrupt
   assert "of step 2 is corrupt" in note and "best/2" in note
 

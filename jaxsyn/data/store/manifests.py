@@ -8,9 +8,10 @@ say stands in `jaxsyn.data.store.manifest_format`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxsyn.data import schema
@@ -21,7 +22,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import fetch, layout, manifest_format
 from jaxsyn.data.store.manifest_format import FORMAT
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.storage import checksums, files
+from jaxsyn.storage import checksums, files, lock, remote
 
 FILE = "manifest.json"
 
@@ -70,6 +71,28 @@ def write(
   page = checksums.sealed({**manifest, "format": FORMAT})
   _validate(checksums.unsealed(page))
   files.write_json(files.path_of(directory) / FILE, page)
+
+
+@contextlib.contextmanager
+def in_use(directories: Iterable[os.PathLike[str] | str]) -> Iterator[None]:
+  """Prevents `jaxsyn prepare` from replacing dataset directories meanwhile.
+
+  The lock ends with its process. Directories on object stores have none.
+
+  Args:
+    directories: dataset directories.
+
+  Raises:
+    InputError: a directory is being prepared; names the process.
+  """
+  with contextlib.ExitStack() as stack:
+    for directory in directories:
+      if not remote.is_remote(directory) and os.path.isfile(
+        os.path.join(directory, FILE)
+      ):
+        advice = "Wait until that has ended, then run the same command again."
+        stack.enter_context(lock.shared(directory, advice))
+    yield
 
 
 def _validate(manifest: Mapping[str, Any]) -> None:
