@@ -104,7 +104,7 @@ def run(
   settings = (settings or Settings()).settled(language)
   folder = pathlib.Path(folder)
   systems = [asked.on_prepared(system) for system in systems]
-  check_trees([asked.check(system, folder) for system in systems])
+  check_trees(asked.check_all(systems, folder))
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
   with lock.alone(folder):
     asked.begin(folder, systems)
