@@ -116,6 +116,16 @@ def test_an_override_changes_its_system_s_setting(table, name):
   assert same == SAME.get(f"{table} {name}", set())
 
 
+def test_phrase_based_translation_is_published_and_no_row():
+  table = TABLES["syntax_directed/results"]
+  figures = table.others["PBSMT (Moses)"]
+  assert list(figures) == list(table.rows[0].published)
+  validation, *tests, average = figures.values()
+  assert validation == 14.89
+  assert average == pytest.approx(sum(tests) / 3, abs=0.1)
+  assert len(table.rows) == 9
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_rows_differ_in_name_and_in_what_they_run(table):
   rows = TABLES[table].rows
