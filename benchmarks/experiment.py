@@ -338,8 +338,7 @@ def run(name: str, experiment: Experiment) -> str:
   prepare(BLOCKS[name].corpus, experiment)
   systems = [asked.on_prepared(system) for system in systems]
   folder = experiment.runs(name)
-  for system in systems:
-    asked.check(system, folder)
+  asked.check_all(systems, folder)
   language = systems[0].config.data.target_language
   settings = Settings(metrics=METRICS).settled(language)
   places = [{_CORE: str(core)} for core in sorted(os.sched_getaffinity(0))]

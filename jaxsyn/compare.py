@@ -132,7 +132,7 @@ def run(
   settings = (settings or Settings()).settled(language)
   folder = pathlib.Path(folder)
   systems = [asked.on_prepared(system) for system in systems]
-  plans = [asked.check(system, folder) for system in systems]
+  plans = asked.check_all(systems, folder)
   check_trees(plans)
   unparsed = [warning for plan in plans for warning in check_parsed(plan)]
   each = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]

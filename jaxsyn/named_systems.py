@@ -123,7 +123,8 @@ def _rows(
     asked.System(row.name, read_config(config), dict(row.published or {}))
     for row, config in zip(table.rows, configs)
   ]
-  return systems, results.Ablation(table.source, table.question)
+  others = {name: dict(bleu) for name, bleu in table.others.items()}
+  return systems, results.Ablation(table.source, table.question, others)
 
 
 def _table(values: flags.FlagValues) -> tuple[pathlib.Path, str, Any]:

@@ -19,6 +19,7 @@ import numpy as np
 from jaxsyn.data import schema
 from jaxsyn.data.options import Clean
 from jaxsyn.data.sentence.align import visible
+from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import links, subset
 from jaxsyn.preprocess.corpus import Chunk, Split, Tools
@@ -369,11 +370,15 @@ def _other_language(source_language: str, target_language: str) -> Test:
   import py3langid
 
   known = {code for code, _ in py3langid.rank("a")}
+  wanted = []
   for field, code in (
     ("source_language", source_language),
     ("target_language", target_language),
   ):
-    if code not in known:
+    # It has some languages by three letters ("kik"), most by two ("ha").
+    found = next((c for c in (code, short(code)) if c in known), "")
+    wanted.append(found)
+    if not found:
       raise InputError(
         f"config.data.{field}: py3langid does not know {code!r}; it knows"
         f" {', '.join(sorted(known))}. Or set config.prepare.clean.language"
@@ -381,9 +386,7 @@ def _other_language(source_language: str, target_language: str) -> Test:
       )
 
   def test(source: str, target: str) -> bool:
-    return (
-      py3langid.classify(source)[0] != source_language
-      or py3langid.classify(target)[0] != target_language
-    )
+    found = [py3langid.classify(text)[0] for text in (source, target)]
+    return found != wanted
 
   return test

@@ -83,7 +83,7 @@ def test_every_table_is_found_and_explained_in_the_folder_s_docstring():
   said = importlib.import_module("jaxsyn.configs.papers").__doc__
   files = {path.stem for path in (ROOT / "configs/papers").glob("*.py")}
   assert files == {*PAPERS, "__init__", "ablation", "paper"}
-  assert len(TABLES) == 13
+  assert len(TABLES) == 15
   for name in PAPERS:
     assert f"\n  {name} " in said, name
     listed = said.partition(f"\n  {name} ")[2]
@@ -114,6 +114,16 @@ def test_an_override_changes_its_system_s_setting(table, name):
     if field(before, path) == value:
       same.add(path.split(".")[-1])
   assert same == SAME.get(f"{table} {name}", set())
+
+
+def test_phrase_based_translation_is_published_and_no_row():
+  table = TABLES["syntax_directed/results"]
+  figures = table.others["PBSMT (Moses)"]
+  assert list(figures) == list(table.rows[0].published)
+  validation, *tests, average = figures.values()
+  assert validation == 14.89
+  assert average == pytest.approx(sum(tests) / 3, abs=0.1)
+  assert len(table.rows) == 9
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -156,6 +156,20 @@ ROWS: dict[str, dict[str, Says]] = {
     "parent_only": pascal(ParentOnly()),
     **{f"variance_{v}": pascal(Parent(v)) for v in (1, 4, 9, 16, 25)},
   },
+  "deps_san/results": {
+    "transformer": Says(),
+    "pascal": Says({1: (PARENT,) * HEADS}),
+    "pascal_ignoring": Says(
+      {1: (PARENT,) * HEADS}, drops="row", probability=0.4
+    ),
+    "deps_san": deps_san(),
+    "deps_san_rs": sparse(Tree(1.0, counts=6)),
+    "deps_san_wink": deps_san(training=Tree(1.0, within=6)),
+  },
+  "dependency_relative/results": {
+    "transformer": Says(),
+    "dependency_relative": related(),
+  },
   "deps_san/layers": {
     f"layers_{first}_{last}": deps_san(first=first, last=last)
     for first, last in ((1, 3), (1, 1), (1, 2), (1, 4), (4, 6), (1, 6))
@@ -210,10 +224,21 @@ ROWS: dict[str, dict[str, Says]] = {
   },
 }
 
+# Rows whose equations are tested in tests/syntax: test_localness.py,
+# test_context.py, test_relative.py.
+ELSEWHERE = {
+  "deps_san/results": {
+    *("localness_fixed", "localness_layer", "localness_query"),
+    *("context_global", "context_deep", "context_deep_global", "relative"),
+  },
+  "dependency_relative/results": {"relative", "dependency_relative_both"},
+}
+
 # Rows of a table that nothing tells apart but a name, and why.
 ALIKE = {
   # Beyond six edges the weight is below 1e-11 at σ = 1 before it becomes 0.
   ("deps_san/sparse", "none", "wink"),
+  ("deps_san/results", "deps_san", "deps_san_wink"),
 }
 
 # A chain of nine words with a branch: up to eight edges; the third word has two
@@ -354,7 +379,12 @@ def reference(params, place: str, rules):
   return TOLD[key]
 
 
-EVERY = [(table, row.name) for table in TABLES for row in TABLES[table].rows]
+EVERY = [
+  (table, row.name)
+  for table in TABLES
+  for row in TABLES[table].rows
+  if row.name not in ELSEWHERE.get(table, ())
+]
 ATTENTION = [at for at in EVERY if not at[0].startswith("syntax_directed")]
 WINDOWS = [at for at in EVERY if at not in ATTENTION]
 

@@ -7,10 +7,12 @@ A file has the paper's tasks, its tables, and what is unknown or differs:
     layers                  layer of the scaled heads, 1 to 6
     variance                width of the Gaussian; the parent only
   deps_san              Peng et al., Deps-SAN: two
+    results                 Deps-SAN and its rivals
     layers                  layers of Deps-SAN
     variance                width of the Gaussian
     sparse                  RS-Sparse, Wink-Sparse and ours
   dependency_relative   Omote, Tamura & Ninomiya 2019: two
+    results                 positions, relative depths, or both
     keys_values             relative depths in keys, values or both
     labels                  depth or distance, clipped where; ours
   dbsa                  Deguchi, Tamura & Ninomiya 2021: three

@@ -83,11 +83,16 @@ class Table:
     source: paper and table.
     question: what the table asks.
     rows: the paper's own choice, or its baseline, comes first.
+    others: systems that we do not have -> their published figures, which
+      reports show.
   """
 
   source: str
   question: str
   rows: tuple[Row, ...]
+  others: Mapping[str, Mapping[str, float]] = dataclasses.field(
+    default_factory=dict
+  )
 
   def row(self, name: str) -> Row:
     """The row of a name; of "", the first.

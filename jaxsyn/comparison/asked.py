@@ -24,6 +24,7 @@ from typing import Any
 
 from jaxsyn.comparison import results, run_result
 from jaxsyn.config import Config, as_dict, read_config
+from jaxsyn.data.loader import tasks
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import MEASURED, At, from_config, neutral
@@ -177,6 +178,7 @@ def check(system: System, folder: pathlib.Path) -> Plan:
   try:
     plan = resolve(config, manifest)
     manifests.features_for(manifest, plan.features)
+    tasks.check(config.data.second, manifest, config.data.directory)
     selection.settled(config)
     here = folder.resolve()
     teacher.check(
@@ -194,6 +196,28 @@ def check(system: System, folder: pathlib.Path) -> Plan:
   for split in config.data.test:
     manifests.split(manifest, split)
   return plan
+
+
+def check_all(systems: Sequence[System], folder: pathlib.Path) -> list[Plan]:
+  """Checks all systems as `check` does, before the first one is trained.
+
+  Raises:
+    InputError: names every system that cannot be trained, and why.
+  """
+  plans, errors = [], []
+  for system in systems:
+    try:
+      plans.append(check(system, folder))
+    except InputError as error:
+      errors.append(str(error))
+  if len(errors) == 1:
+    raise InputError(errors[0])
+  if errors:
+    listed = "\n".join(f"  {error}" for error in errors)
+    raise InputError(
+      f"{len(errors)} of {len(systems)} systems cannot be trained:\n{listed}"
+    )
+  return plans
 
 
 def begin(

@@ -265,6 +265,8 @@ class Ablation:
 
   source: str
   question: str
+  # System that was not trained here -> "task split" -> published BLEU.
+  others: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -368,6 +368,12 @@ def setting(results: Comparison) -> list[str]:
       f"Config: {results.config_file}{f' with {changed}' if changed else ''}; "
       "whole in report.json."
     )
+  if results.ablation:
+    for name, bleu in results.ablation.others.items():
+      figures = ", ".join(
+        f"{split} {value:.2f}" for split, value in bleu.items()
+      )
+      parts.append(f"Published, not trained here: {name}: BLEU {figures}.")
   decode = results.system(results.baseline).config["decode"]
   parts.append(
     f"Translated with {_checkpoint(results)}, {_search(decode)}, length "

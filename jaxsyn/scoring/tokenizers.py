@@ -17,6 +17,7 @@ from typing import Any
 
 import sacrebleu
 
+from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.errors import InputError, did_you_mean
 
 # Tokenisers of sacreBLEU that stand on packages of their own -> our extra.
@@ -117,7 +118,7 @@ def told(language: str) -> str:
 def is_known(language: str) -> bool:
   """Whether it is the code of a language, or else one with a tokeniser."""
   first, *_ = _parts(language)
-  return first in _CODES.split() or bool(_fitting(language))
+  return short(first) in _CODES.split() or bool(_fitting(language))
 
 
 def settled(tokenizer: str, language: str) -> str:

@@ -7,6 +7,7 @@ import pathlib
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.scoring import tokenizers
 
 _TOGETHER = 10  # lines: one alone is often too short to tell
@@ -67,7 +68,7 @@ def guess(lines: Sequence[str]) -> tuple[str, float]:
 
 def differ(code: str, guessed: str, share: float) -> bool:
   """Whether a text seems to be in another language than it is said to be."""
-  said = code.replace("_", "-").partition("-")[0].lower()
+  said = short(code)
   if not guessed or said == guessed or share < _SURE:
     return False
   return not any({said, guessed} <= alike for alike in _ALIKE)

@@ -82,6 +82,14 @@ def test_published_figures_stand_beside_ours():
   assert "| transformer | 2 | 30.50 ± 0.50 | 23.2 |" in text
 
 
+def test_published_figures_of_other_systems_are_shown():
+  figures = {"PBSMT (Moses)": {"nc11 test": 16.35}}
+  content = made(ablation=results.Ablation("A", "Which layer?", figures))
+  assert results.from_json(results.to_json(content)) == content
+  due = "Published, not trained here: PBSMT (Moses): BLEU nc11 test 16.35."
+  assert due in report.markdown(content).replace("\\", "")
+
+
 def test_what_is_the_same_everywhere_is_not_the_best():
   (split,) = made().splits
   same = tuple(dataclasses.replace(s, mean=0.001) for s in split.scores)

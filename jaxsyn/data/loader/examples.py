@@ -46,13 +46,9 @@ class Examples:
 
   def __post_init__(self) -> None:
     """Raises InputError where the data has no trees for the second task."""
-    second, manifest = self.data.second, self.records.manifest
-    if self._two and second.brackets.labels(manifest) is None:
-      task, kind = tasks.names(second)
-      raise InputError(
-        f"config.data.second.task={task!r} needs {kind} trees of the source, "
-        f"and {self.records.directory} has none. Prepare it again with "
-        f"{second.brackets.lacking}."
+    if self._two:
+      tasks.check(
+        self.data.second, self.records.manifest, self.records.directory
       )
 
   def __iter__(self) -> Iterator[Example]:

@@ -17,6 +17,7 @@ Bugliarello & Okazaki 2020 (arXiv:1909.03149), section 5, "+C&H".
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from jaxsyn.data.schema import EOS, FEATURES, NO_WORD
 from jaxsyn.data.sentence import linearise
 from jaxsyn.data.sentence.example import rearranged, tagged
 from jaxsyn.data.store.rows import Example
+from jaxsyn.errors import InputError
 from jaxsyn.options import Choice, Table
 
 
@@ -181,6 +183,21 @@ TASKS: Table[Task] = Table(
 def names(second: Second) -> tuple[str, str]:
   """What config.data.second calls its task and its brackets."""
   return TASKS.name_of(second.task), BRACKETS.name_of(second.brackets)
+
+
+def check(
+  second: Second,
+  manifest: Mapping[str, Any],
+  directory: str | os.PathLike[str],
+) -> None:
+  """Raises InputError where the data has no trees for the second task."""
+  if second.task.any and second.brackets.labels(manifest) is None:
+    task, kind = names(second)
+    raise InputError(
+      f"config.data.second.task={task!r} needs {kind} trees of the source, "
+      f"and {os.fspath(directory)} has none. Prepare it again with "
+      f"{second.brackets.lacking}."
+    )
 
 
 def symbols(second: Second, manifest: Mapping[str, Any]) -> tuple[str, ...]:
