@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxsyn.data.sentence.controls import TREES
+from jaxsyn.data.sentence.controls import TREES, Parsed
 from jaxsyn.options import flat
 
 Configs = Mapping[str, Mapping[str, Any]]  # of JSON, by system
@@ -54,7 +54,7 @@ def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
 
 
 def _reads_control(config: Mapping[str, Any]) -> bool:
-  return TREES[config["data"]["tree"]].control
+  return TREES.get(config["data"]["tree"], Parsed).control
 
 
 def _but_trees(config: Mapping[str, Any]) -> dict[str, Any]:
