@@ -457,10 +457,10 @@ def define_flags() -> None:
   flags.DEFINE_enum(
     "variance",
     Inference.variance,
-    [SEPARATE, POOLED],
-    "Variance between seeds: estimated for each pair of systems, or from one "
-    "linear model of all systems, which needs fewer seeds and assumes that all "
-    "systems vary equally.",
+    [POOLED, SEPARATE],
+    "Variance between seeds: from one linear model of all systems, which needs "
+    "fewer seeds and assumes that all systems vary equally; or estimated for "
+    "each pair of systems.",
   )
   list_flag(
     "margin",

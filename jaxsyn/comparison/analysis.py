@@ -85,7 +85,7 @@ def of_runs(
     for name in present
   }
   asked = pairs(configs, first.system)
-  check_family(inference.family, list(present))
+  check_family(inference.family, systems)
   family = inference.family or tuple(asked)
   asked = list(dict.fromkeys([*asked, *family]))
   by_split: dict[str, Scored] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxsyn.data.sentence.controls import TREES, Tree
+from jaxsyn.data.sentence.controls import TREES, Parsed, Tree
 from jaxsyn.options import flat
 
 Configs = Mapping[str, Mapping[str, Any]]  # of JSON, by system
@@ -54,7 +54,7 @@ def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
 
 
 def _tree(config: Mapping[str, Any]) -> type[Tree]:
-  return TREES[config["data"]["tree"]]
+  return TREES.get(config["data"]["tree"], Parsed)
 
 
 def _but_trees(config: Mapping[str, Any]) -> dict[str, Any]:

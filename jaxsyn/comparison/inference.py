@@ -37,13 +37,13 @@ class Inference:
   Attributes:
     family: Pairs of systems whose tests are corrected together; none: all that
       are tested, each system against the baseline and its controls.
-    variance: Variance between seeds: of each pair ("separate"), or of one
-      linear model of all systems ("pooled").
+    variance: Variance between seeds: of one linear model of all systems
+      ("pooled"), or of each pair ("separate").
     margins: Metric -> margin of equivalence, in points of the metric.
   """
 
   family: Pairs = ()
-  variance: str = SEPARATE
+  variance: str = POOLED
   margins: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 

@@ -135,6 +135,13 @@ def notes(results: Comparison, *, bold: bool = True) -> list[str]:
       f"corrected for few seeds), Holm-adjusted in the family of "
       f"{_family(results)}. Other figures have no mark."
     )
+    tested = {(d.system, d.baseline) for d in family_tests(results)}
+    missing = [pair for pair in results.family if tuple(pair) not in tested]
+    if missing:
+      names = ", ".join(" against ".join(pair) for pair in missing)
+      texts.append(
+        f"Of the family, without two common seeds and so without a test: {names}."
+      )
     texts += map(_error_variance, results.primary.errors)
     if len(results.seeds) == 2:
       texts.append(

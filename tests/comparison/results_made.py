@@ -152,7 +152,9 @@ def run_made(system="transformer", seed=0, tests=None, **changes):
     },
     published={},
     origin=results.Origin(),
-    data=results.DataSet("m", "data/m", "en", "de", {"test": 20}, {}),
+    data=results.DataSet(
+      "m", "data/m", "en", "de", {"test": 20}, {"records": {"test": "ab" * 32}}
+    ),
     facts=results.RunFacts(
       *(6, "steps", "BLEU (13a)", 3, 1.5, 0.5, 9, 2.0, 7, MACHINE)
     ),

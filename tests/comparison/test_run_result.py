@@ -9,7 +9,8 @@ import pytest
 import sacrebleu
 from results_made import run_made
 
-from jaxsyn.comparison import analysis, run_result
+from jaxsyn.comparison import analysis, report, results, run_result
+from jaxsyn.comparison.inference import Inference, holm
 from jaxsyn.comparison.run_result import (
   MetricStatistics,
   PackedArray,
@@ -308,6 +309,61 @@ def test_runs_are_paired_and_ordered_by_seed_then_system():
   assert one.by_seed == pytest.approx(
     [values["pascal", k] - values["transformer", k] for k in (0, 1)]
   )
+
+
+def test_a_family_is_corrected_together_and_nothing_else():
+  systems = ("transformer", "pascal", "deps_san", "relative")
+  runs = [run(s, k, ("one", "two")) for s in systems for k in (0, 1, 2)]
+  family = (("pascal", "deps_san"), ("relative", "transformer"))
+  inference = Inference(family, "pooled", {"chrf": 50.0})
+  found = analysis.of_runs(
+    runs, Settings(("chrf", "bleu"), samples=50), systems, inference=inference
+  )
+  tests = {
+    (split.name, d.metric, d.system, d.baseline): d
+    for split in found.splits
+    for d in split.over_seeds
+  }
+  assert len(tests) == 3 * 2 * 4  # three against the baseline, and one more
+  mean = "mean of test sets"
+  inside = [tests[mean, "chrF", *pair] for pair in family]
+  assert [d.adjusted_p for d in inside] == holm([d.p for d in inside])
+  for key, d in tests.items():
+    assert (d.adjusted_p is None) == (d not in inside), key
+    assert (d.margin == 50.0) == (d.metric == "chrF"), key
+    assert d.verdict in ("better", "worse", "equivalent", "undecided")
+  errors = {e.metric: e for e in found.primary.errors}
+  assert set(errors) == {"chrF", "BLEU"} and errors["chrF"].degrees == 3 * 2
+  for d in inside:
+    assert d.seed_sd**2 == pytest.approx(2 * errors["chrF"].sd ** 2 / 3)
+  text = report.markdown(found)
+  assert "not in the family" in text
+  assert (
+    "Holm-adjusted in the family of 2 tests (chrF, mean of test sets)" in text
+  )
+  assert "pooled over 4 systems" in text and "6 degrees of freedom" in text
+  # What is found again in JSON is what is reported.
+  assert results.from_json(results.to_json(found)) == found
+
+
+def test_pairs_of_a_family_without_runs_are_named():
+  runs = [run(s, k) for s in ("transformer", "pascal") for k in (0, 1)]
+  inference = Inference((("pascal", "transformer"), ("pascal", "relative")))
+  systems = ("transformer", "pascal", "relative")
+  found = analysis.of_runs(runs, SETTINGS, systems, inference=inference)
+  text = report.markdown(found)
+  assert "without a test: pascal against relative." in text
+
+
+def test_runs_of_several_commits_are_noted():
+  runs = [run(s, k) for s in ("transformer", "pascal") for k in (0, 1)]
+  assert "several versions" not in report.markdown(compared(*runs))
+  other = dataclasses.replace(runs[-1], commit="beef+changes")
+  text = report.markdown(compared(*runs[:-1], other))
+  assert (
+    "several versions of the code: 9.9 (c0ffee): 3 runs, 9.9 (beef+changes): "
+    "1 runs."
+  ) in text
 
 
 def test_the_mean_of_test_sets_is_an_entry_of_its_own():
