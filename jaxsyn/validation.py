@@ -185,6 +185,7 @@ class Validator:
       )
       with contextlib.closing(bar):
         nbest = self._translator(params, self._examples, tell=bar.advance)
+      self._translator.forget_params()  # training needs the memory
       own = [best[0].text if best else "" for best in nbest]
       texts = list(itertools.chain.from_iterable(hosts.everyone(own)))
       samples = [Sample(*pair, text) for pair, text in zip(self._shown, texts)]

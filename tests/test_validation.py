@@ -114,7 +114,12 @@ def test_translates_on_all_devices_what_one_device_translates(tiny, prepared):
   validator = Validator(plan, layout, "validation", vocabulary=vocabulary)
   batch = validator._split.empty()[0]
   params = first_params(plan.recipe, batch, jax.random.key(3))
-  found = validator(jax.device_put(params, layout.shardings(params)))
+  split = jax.device_put(params, layout.shardings(params))
+  before = sum(x.nbytes for x in jax.live_arrays())
+  found = validator(split)
+  # No device keeps all of the parameters while it trains on.
+  kept = sum(x.nbytes for x in jax.live_arrays()) - before
+  assert kept < sum(x.nbytes for x in jax.tree.leaves(params)) / 2
 
   examples = list(itertools.islice(Records(prepared, "validation"), 16))
   jobs = validator._translator._jobs(examples)

@@ -225,6 +225,10 @@ class Translator:
       )
     return self._copies[device]
 
+  def forget_params(self) -> None:
+    """Drops the parameters that are kept on each device for the next call."""
+    self._given, self._copies = [], {}
+
   def sizes(self, examples: Sequence[Example]) -> set[Size]:
     """Those in which examples are searched: `compile` makes programs of them."""
     return {job.size for job in self._jobs(examples)}
