@@ -90,9 +90,9 @@ enja() {
 command=${1:-quickstart}
 [ $# -gt 0 ] && shift
 case $command in
-  quickstart | multi30k) install . "BASE_SIZE"; "$command" "$@" ;;
-  enja) install '.[ja]' "JA_SIZE"; enja "$@" ;;
-  test) install '.[dev]' "DEV_SIZE"; exec python -m pytest -n 2 --dist worksteal "$@" ;;
+  quickstart | multi30k) install . "100 packages, 1.3 GB"; "$command" "$@" ;;
+  enja) install '.[ja]' "100 packages, 1.4 GB"; enja "$@" ;;
+  test) install '.[dev]' "260 packages, 2.4 GB"; exec python -m pytest -n 2 --dist worksteal "$@" ;;
   help | -h | --help) usage ;;
   *) echo "run.sh: unknown command '$command'" >&2; usage >&2; exit 2 ;;
 esac

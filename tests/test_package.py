@@ -1,9 +1,12 @@
 """What is installed: one top-level name. `.ci/run` builds and tries a wheel."""
 
+import os
 import pathlib
 import re
+import subprocess
 import tomllib
 
+import pytest
 import setuptools
 
 import jaxsyn
@@ -52,6 +55,40 @@ def test_extras_are_installed_from_a_checkout():
   )
   assert len(named) > 20
   assert {extra for one in named for extra in one.split(",")} <= {*extras}
+
+
+@pytest.mark.parametrize(
+  ("commands", "installed"),
+  [
+    (["quickstart", "quickstart"], ["."]),
+    (["enja", "quickstart", "enja"], [".[ja]"]),
+    (["quickstart", "enja", "test"], [".", ".[ja]", ".[dev]"]),
+    (["test", "quickstart", "enja", "test"], [".[dev]"]),
+  ],
+)
+def test_run_installs_what_a_command_needs_once(commands, installed, tmp_path):
+  """Programs in the environment only note how they are called."""
+  (tmp_path / "bin").mkdir()
+  for name in ("pip", "python"):
+    program = tmp_path / "bin" / name
+    program.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/called\n')
+    program.chmod(0o755)
+  environment = os.environ | {"VENV": str(tmp_path), "RAW_DIR": "x"}
+  for command in commands:
+    done = subprocess.run(
+      [ROOT / "run.sh", command],
+      env=environment,
+      capture_output=True,
+      text=True,
+      check=True,
+    )
+  called = (tmp_path / "called").read_text().splitlines()
+  pip = [line.split()[-1] for line in called if line.startswith("pip ")]
+  assert pip == installed
+  assert not [line for line in called if "--quiet" in line]
+  if commands == ["quickstart", "quickstart"]:
+    assert "== installing" not in done.stdout
+    assert len([line for line in called if "jaxsyn.compare" in line]) == 2
 
 
 def test_the_command_is_there():
