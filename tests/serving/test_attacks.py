@@ -22,8 +22,10 @@ TIMEOUT = 4.0  # seconds that the server gives a request
 def port(runs, environment):
   """Port of a server in a process of its own that has its usual programs."""
   server = subprocess.Popen(
-    [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
-    + ["--port=0", "--compile=16", "--together=32", f"--timeout={TIMEOUT}"],
+    [
+      *(sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"),
+      *("--port=0", "--compile=16", "--together=32", f"--timeout={TIMEOUT}"),
+    ],
     stdout=subprocess.PIPE,
     text=True,
     env=environment,
