@@ -209,8 +209,8 @@ def test_one_byte_segments(port):
 @pytest.mark.parametrize("how", ["times out", "disconnects"])
 def test_abandoned_requests_leave_the_decoder(port, how):
   """They do not delay other requests once nobody waits for them."""
-  long = {"text": LINE, "target_prefix": "the cow sleeps . " * 60}
-  body = json.dumps({"requests": [long] * 32})
+  long = {"text": LINE, "target_prefix": "the cow sleeps . " * 25}
+  body = json.dumps({"requests": [long] * 100})
   # The programs are compiled at first.
   while request(port, "/translate", body)[0] == 503:
     if not request(port, "/health")[1].get("compiling"):
