@@ -244,7 +244,8 @@ def _check_strings(value: Any, field: str, levels: int) -> None:
       raise _Fault(_TOO_DEEP)
     if isinstance(value, list):
       for number, one in enumerate(value):
-        _check_strings(one, f"{field}[{number}]", levels - 1)
+        if one:  # an empty one has no string
+          _check_strings(one, f"{field}[{number}]", levels - 1)
       return
     for name, one in value.items():
       _check_string(name, "in a name")
@@ -252,6 +253,8 @@ def _check_strings(value: Any, field: str, levels: int) -> None:
 
 
 def _check_string(value: str, where: str) -> None:
+  if value.isascii() and "\0" not in value:
+    return
   if "\0" in value:
     raise _Fault(f"has NUL (\\u0000) {where}. Remove it.")
   try:

@@ -22,8 +22,10 @@ TIMEOUT = 4.0  # seconds that the server gives a request
 def port(runs, environment):
   """Port of a server in a process of its own that has its usual programs."""
   server = subprocess.Popen(
-    [sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"]
-    + ["--port=0", "--compile=16", "--together=32", f"--timeout={TIMEOUT}"],
+    [
+      *(sys.executable, "-m", "jaxsyn", "serve", f"it={runs['pascal']}"),
+      *("--port=0", "--compile=16", "--together=32", f"--timeout={TIMEOUT}"),
+    ],
     stdout=subprocess.PIPE,
     text=True,
     env=environment,
@@ -207,8 +209,8 @@ def test_one_byte_segments(port):
 @pytest.mark.parametrize("how", ["times out", "disconnects"])
 def test_abandoned_requests_leave_the_decoder(port, how):
   """They do not delay other requests once nobody waits for them."""
-  long = {"text": LINE, "target_prefix": "the cow sleeps . " * 60}
-  body = json.dumps({"requests": [long] * 32})
+  long = {"text": LINE, "target_prefix": "the cow sleeps . " * 25}
+  body = json.dumps({"requests": [long] * 100})
   # The programs are compiled at first.
   while request(port, "/translate", body)[0] == 503:
     if not request(port, "/health")[1].get("compiling"):

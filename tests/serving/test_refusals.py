@@ -141,7 +141,7 @@ def test_sizes(made):
     ("/translate", {"texts": ["a", "b" * 11]}, "'texts[1]' has 11 characters"),
     ("/translate", {"texts": ["a"] * 3}, "'texts' has 3 sentences; at most 2"),
     ("/translate", {"requests": [{"text": "a"}] * 3}, "'requests' has 3 sentences; at most 2"),
-    ("/translate", {"conllu": TREE.format(2, 0)[:-1] * 3}, "at most"),
+    ("/translate", {"conllu": TREE.format(2, 0) * 3}, "'conllu' has 3 sentences; at most 2"),
     ("/translate", {"requests": [{"text": "a", "target_prefix": "b" * 11}]}, "'requests[0].target_prefix' has 11 characters; at most 10"),
     ("/translate", {"requests": [{"text": "a", "avoid": ["b"] * 33}]}, "'requests[0].avoid' has 33 phrases; at most 32"),
     ("/translate", {"requests": [{"text": "a", "constraints": ["b" * 101]}]}, "'requests[0].constraints[0]' has 101 characters; at most 100"),
