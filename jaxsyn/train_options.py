@@ -44,7 +44,11 @@ class Optimiser:
     "inverse_sqrt",
     "Of the learning rate.",
   )
-  weight_decay: Amount = option(0.0, "Decoupled (AdamW) if above 0.")
+  weight_decay: Amount = option(
+    0.0,
+    "Decoupled weight decay (AdamW), if above 0; it applies to all parameters, "
+    "norms and biases included.",
+  )
   clip: Amount = option(0.0, "Largest global gradient norm; 0: no clipping.")
   accumulate: Count = option(
     1,

@@ -6,14 +6,23 @@ import shutil
 
 import numpy as np
 import pytest
-from models_under_test import JOINT, batch_of, config_of, parameters, sentence
+from models_under_test import (
+  JOINT,
+  batch_of,
+  config_of,
+  parameters,
+  plan_of,
+  sentence,
+)
 from without_parser import translated
 
 from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
+from jaxsyn.models import contract
 from jaxsyn.models.contract import forward, states
+from jaxsyn.options import CONFIG
 from jaxsyn.plan import check_trees, resolve
 from jaxsyn.session import Session
 from jaxsyn.storage import checksums, files
@@ -61,6 +70,33 @@ def test_a_batch_has_the_attention_of_the_teacher(tiny, runs):
   moved = abs(taught(config)(other)[TAUGHT] - ours).max((1, 2, 3))
   assert moved[0] > 1e-4 and moved[2] == 0
   assert teachers(tiny("pascal")) == ()
+
+
+@pytest.mark.parametrize("attention", ["einsum", "fused"])
+@pytest.mark.parametrize("layer, index", [(0, 0), (1, 1), (-1, 1), (-2, 0)])
+def test_the_chosen_layer_of_the_teacher_teaches(attention, layer, index):
+  """A teacher with two layers, whose layers attend differently."""
+  plan = plan_of("pascal_additive", heads=4, attention=attention)
+  params = parameters(plan, BATCH)
+  loss = dataclasses.replace(
+    dict(config_of("distilled").losses)["distillation"],
+    teacher_layer=layer,
+    teacher_heads=(2, 0),
+  )
+  model = contract.make(loss.asked(CONFIG, plan.spec))
+  given = loss.facts(model, params, BATCH)[TAUGHT]
+  model = plan_of("pascal_additive", heads=4).recipe.model
+  _, state = model.apply(
+    {"params": params}, BATCH, train=False, method=states, mutable=[COLLECTION]
+  )
+  weights = [
+    Maps.of(state).find(
+      place="encoder", layer=one, part="", kind="weight_BHQM"
+    )[0].value
+    for one in (0, 1)
+  ]  # fmt: skip
+  assert abs(weights[0] - weights[1])[:, (2, 0)].max() > 0.1
+  np.testing.assert_allclose(given, weights[index][:, (2, 0)], atol=1e-6)
 
 
 def test_the_loss_by_loops():

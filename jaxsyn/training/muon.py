@@ -14,6 +14,10 @@ from jax import Array
 from optax import contrib
 
 Stacks = dict[str, Array]  # matrices of one size, by its name
+# Modules whose kernel maps all axes but the last to the last: the output
+# projection of attention (H, K, D) and a convolution (offset, D, P). Kernels of
+# all others map the first axis to the rest: queries (D, H, K), GRUs (D, 3, G).
+_LAST_AXIS_IS_OUTPUT = ("output", "surroundings")
 
 
 def is_matrix(path: Any) -> bool:
@@ -56,8 +60,8 @@ def by_muon(momentum: float, iterations: int) -> optax.GradientTransformation:
       name: iter(0.2 * max(stack.shape[1:]) ** 0.5 * stack)
       for name, stack in stacks.items()
     }
-    updates = jax.tree.map(
-      lambda x: next(matrices[_name(x)]).reshape(x.shape), grads
+    updates = jax.tree_util.tree_map_with_path(
+      lambda path, x: next(matrices[_name(path, x)]).reshape(x.shape), grads
     )
     return updates, state
 
@@ -66,16 +70,19 @@ def by_muon(momentum: float, iterations: int) -> optax.GradientTransformation:
 
 def _stacked(tree: Any) -> Stacks:
   matrices: dict[str, list[Array]] = {}
-  for x in jax.tree.leaves(tree):
-    matrices.setdefault(_name(x), []).append(x.reshape(_size(x)))
+  for path, x in jax.tree.leaves_with_path(tree):
+    matrix = x.reshape(_size(path, x))
+    matrices.setdefault(_name(path, x), []).append(matrix)
   return {name: jnp.stack(same) for name, same in matrices.items()}
 
 
-def _size(x: Array) -> tuple[int, int]:
-  """Rows and columns of a kernel; the two axes of heads are one of them."""
-  first, *_, last = x.shape
-  return (first, x.size // first) if first >= last else (x.size // last, last)
+def _size(path: Any, x: Array) -> tuple[int, int]:
+  """Returns the number of inputs and of outputs of a kernel."""
+  module = path[-2].key if len(path) > 1 else ""
+  if module in _LAST_AXIS_IS_OUTPUT:
+    return x.size // x.shape[-1], x.shape[-1]
+  return x.shape[0], x.size // x.shape[0]
 
 
-def _name(x: Array) -> str:
-  return "x".join(map(str, _size(x)))
+def _name(path: Any, x: Array) -> str:
+  return "x".join(map(str, _size(path, x)))

@@ -59,7 +59,9 @@ class Muon(Adam):
   longer side) the update has the root mean square of Adam's (Liu et al. 2025,
   arXiv:2502.16982, Eq. 4), so one learning rate serves both. Embeddings, an
   output projection of its own, biases and all else go by Adam, whose options
-  are `adam`'s unless they are set here.
+  are `adam`'s unless they are set here. Momentum is that of optax, with bias
+  correction: in the first steps updates differ by 6 to 15 % from those of Jordan's
+  reference implementation.
   """
 
   momentum: Rate = option(0.95, "Decay of the momentum, Nesterov's.")

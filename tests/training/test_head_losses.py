@@ -129,6 +129,28 @@ def test_share_of_words_whose_parent_is_found():
   assert TargetHeads().measure(maps, batch)["uas/target"] == (0, 0)
 
 
+@pytest.mark.parametrize("layer, index", [(-1, 2), (-2, 1), (-3, 0), (1, 1)])
+def test_synchronisation_reads_the_chosen_layer(layer, index):
+  shown = np.tril(np.ones((2, 3, 3), bool))
+  source, target = distributions(np.ones((2, 3, 3), bool)), distributions(shown)
+  batch = {"target_id_BT": jnp.array([[5, 6, 3], [7, 3, 0]])}
+  cross = RNG.dirichlet(np.ones(3), (3, 2, 2, 3)).astype(np.float32)  # layers
+  parses = maps_of(source, target).published
+  layers = [maps_of(cross=cross[one], layer=one).published for one in range(3)]
+  maps = Maps(parses + layers[0] + layers[1] + layers[2])
+  wanted, others = (
+    [Synchronisation(layer=one)(None, maps, batch)[0] for one in own]
+    for own in ([index], {0, 1, 2} - {index})
+  )
+  found, _ = Synchronisation(layer=layer)(None, maps, batch)
+  assert found == wanted[0]
+  assert all(abs(found - other) > 1e-3 for other in others)
+  (alone, _) = Synchronisation(layer=index)(
+    None, Maps(parses + layers[index]), batch
+  )
+  assert found == alone
+
+
 EYE = np.eye(3, dtype=np.float32)[None]
 
 

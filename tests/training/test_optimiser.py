@@ -1,9 +1,13 @@
 """Schedules and rules by hand, and what a checkpoint keeps of them."""
 
+import functools
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models_under_test import batch_of, parameters, plan_of, sentence
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
@@ -167,6 +171,54 @@ def test_muon_makes_singular_values_equal():
     (update["layer"]["inner"]["bias"], plain["layer"]["inner"]["bias"]),
   ):
     np.testing.assert_array_equal(own, adam)
+
+
+@pytest.mark.parametrize(
+  "system", ["transformer", "gru_graph", "gru_double_sdr"]
+)
+def test_muon_orthogonalizes_input_by_output_matrices(system):
+  """Also where a kernel has more axes, and fewer inputs than outputs."""
+  plan = plan_of(system, width=8)  # the hidden size of the GRUs is 12
+  batch = batch_of([sentence(5, 6, 1), sentence(3, 4, 2)])
+  params = parameters(plan, batch)
+  grads = parameters(plan, batch, seed=1)
+  config = section(name="muon", schedule="constant", learning_rate=1.0)
+  update, _ = _first_update(config, params, grads)
+  outputs = {  # axes of a kernel of three axes that are not inputs
+    "query": (1, 2),
+    "key": (1, 2),
+    "value": (1, 2),
+    "input": (1, 2),
+    "recurrent": (1, 2),
+    "output": (2,),
+    "surroundings": (2,),  # a convolution: offset, input, output
+  }
+  for path, kernel in jax.tree.leaves_with_path(grads):
+    if path[-1].key != "kernel" or path[0].key == "output":
+      continue
+    module = path[-2].key
+    size = math.prod(
+      kernel.shape[axis]
+      for axis in (outputs[module] if kernel.ndim == 3 else (1,))
+    )
+    matrix = np.reshape(kernel, (-1, size))
+    new = np.reshape(
+      functools.reduce(lambda x, k: x[k.key], path, update), matrix.shape
+    )
+    wanted = -0.2 * max(matrix.shape) ** 0.5 * orthogonalized(matrix)
+    np.testing.assert_allclose(
+      new, wanted, atol=2e-3, err_msg=jax.tree_util.keystr(path)
+    )
+
+
+def orthogonalized(matrix):
+  """Five Newton-Schulz iterations with the coefficients of Jordan et al."""
+  x = np.asarray(matrix, np.float64)
+  x = x / np.linalg.norm(x)
+  for _ in range(5):
+    a = x @ x.T
+    x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+  return x
 
 
 @pytest.mark.parametrize("name", optimiser.RULES)
