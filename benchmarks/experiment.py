@@ -342,29 +342,33 @@ def run(name: str, experiment: Experiment) -> str:
   language = systems[0].config.data.target_language
   settings = Settings(metrics=METRICS).settled(language)
   places = [{_CORE: str(core)} for core in sorted(os.sched_getaffinity(0))]
+  results = experiment.results / name
   with lock.alone(folder):
     asked.begin(folder, systems)
-    jobs = asked.jobs(folder, systems, range(BLOCKS[name].seeds))
+    # A collected result counts, also where the folder of its run is gone.
+    jobs = [
+      job
+      for job in asked.jobs(folder, systems, range(BLOCKS[name].seeds))
+      if not _result_file(job, results).exists()
+    ]
     command = functools.partial(_command, settings=settings)
     board = progress.Board(folder)
     try:
       worked = Runner(jobs, command, board, places).work()
     finally:
       board.close()
-      _collect(jobs, experiment.results / name)
+      results.mkdir(parents=True, exist_ok=True)
+      for job in jobs:
+        if job.finished:
+          files.copy(job.result_file, _result_file(job, results))
   if worked.failed and not worked.signal:
     failed = ", ".join(job.name for job in worked.failed)
     raise InputError(f"these runs failed: {failed}. See {folder}/log.txt.")
   return worked.signal
 
 
-def _collect(jobs: Sequence[asked.Job], folder: pathlib.Path) -> None:
-  """Copies the result files of finished runs."""
-  folder.mkdir(parents=True, exist_ok=True)
-  for job in jobs:
-    if job.finished:
-      name = f"{job.system.name}.seed_{job.seed}.json"
-      files.copy(job.result_file, folder / name)
+def _result_file(job: asked.Job, folder: pathlib.Path) -> pathlib.Path:
+  return folder / f"{job.system.name}.seed_{job.seed}.json"
 
 
 def _command(job: asked.Job, settings: Settings) -> list[str]:

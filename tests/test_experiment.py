@@ -35,14 +35,17 @@ def get_config(system="transformer"):
 """
 
 DRIVER = """
-import pathlib, sys
+import pathlib, shutil, sys
 from benchmarks import experiment
 from benchmarks.experiment import Block, Corpus, Experiment
 
-work, config = map(pathlib.Path, sys.argv[1:])
+work, config = map(pathlib.Path, sys.argv[1:3])
 experiment.CORPORA["tiny"] = Corpus(str(config), "raw")
 experiment.BLOCKS["E0"] = Block("tiny", 400, 1, ("transformer", "pascal"))
 experiment.run("E0", Experiment(work, work / "results"))
+if sys.argv[3:]:
+  shutil.rmtree(work / "runs")
+  experiment.run("E0", Experiment(work, work / "results"))
 """
 
 
@@ -66,11 +69,14 @@ def driven(tmp_path_factory, prepared, environment):
   os.kill(first.pid, signal.SIGKILL)
   first.wait()
   subprocess.run(command, check=True, timeout=300, **options)
+  (work / "log.txt").write_text(next(runs.glob("*/log.txt")).read_text())
+  command.append("remove the runs and start again")
+  subprocess.run(command, check=True, timeout=300, **options)
   return work
 
 
 def test_continues_after_sigkill_and_collects_results(driven):
-  log = next(driven.glob("runs/*/log.txt")).read_text()
+  log = (driven / "log.txt").read_text()
   results = Experiment(driven, driven / "results").read_results("E0")
   assert sorted(r.name for r in results) == [
     "pascal seed 0",
@@ -80,6 +86,11 @@ def test_continues_after_sigkill_and_collects_results(driven):
   for result in results:
     assert result.facts.step == 400
     assert set(result.tests["test"].metrics) >= set(experiment.METRICS)
+
+
+def test_does_not_repeat_runs_whose_results_are_collected(driven):
+  """The folder of the runs was removed after they were collected."""
+  assert not [*driven.glob("runs/*/*/seed_0")]
 
 
 def test_runs_have_one_core_at_the_lowest_priority():
