@@ -24,7 +24,7 @@ SIZES = {
   "batch.shapes": 3,
   "train.steps": 30,
   "train.log_every": 1,
-  "train.evaluate_every": 30,
+  "train.evaluate_every": 10,
   "train.validation_sentences": 4,
 }
 
