@@ -7,10 +7,12 @@ never a branch in here.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from absl import logging
 from flax import linen as nn
 from jax import Array
 
@@ -19,6 +21,14 @@ from jaxsyn.product import product
 from jaxsyn.shapes import agree
 from jaxsyn.syntax import Spec, View, Where
 from jaxsyn.syntax.maps import publish
+
+
+@functools.cache
+def _log_fallback(reason: str) -> None:
+  """Logs once per process and reason that cuDNN's kernel is not used."""
+  logging.warning(
+    "config.model.attention=fused does not use cuDNN's kernel: %s.", reason
+  )
 
 
 class Memory(NamedTuple):
@@ -160,8 +170,24 @@ class Attention(nn.Module):
     learnt = biased and any(
       part.variables.get("params") or part.spec.shares for part in parts
     )
-    half = q_BQHK.dtype == jnp.bfloat16 and not (Q % 2 or M % 2)
-    cudnn = jax.default_backend() == "gpu" and half and not learnt
+    reason = ""
+    if jax.default_backend() != "gpu":
+      reason = (
+        "the program is not compiled for a GPU of this process; compile where "
+        "it runs"
+      )
+    elif q_BQHK.dtype != jnp.bfloat16:
+      reason = "it needs half precision; set config.model.dtype=bfloat16"
+    elif Q % 2 or M % 2:
+      reason = "a batch has an odd length"
+    elif learnt:
+      reason = (
+        "a modifier adds a bias that is learned, for which the kernel has no "
+        "gradient; use config.model.attention=einsum"
+      )
+    if reason and Q > 1:  # a decoding step has no other kernel
+      _log_fallback(reason)
+    cudnn = not reason
     if cudnn:
       bias_BHQM = bias_BHQM.astype(q_BQHK.dtype)
     return jax.nn.dot_product_attention(

@@ -9,6 +9,7 @@ Before this file: `start`, which says what a run is. After it: `loop`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 import time
@@ -22,11 +23,13 @@ import numpy as np
 from jaxsyn import exits, progress
 from jaxsyn.data.loader.batch_plan import Planned, Position
 from jaxsyn.data.loader.columns import Batch
+from jaxsyn.models import contract
 from jaxsyn.training import hosts
+from jaxsyn.training.flops import product_flops
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Program
 from jaxsyn.training.start import Training
-from jaxsyn.training.step import TrainState, first_state, train_step
+from jaxsyn.training.step import Recipe, TrainState, first_state, train_step
 
 # XLA uses several cores for half of a compilation; two at a time fill two.
 WORKERS = 2
@@ -34,6 +37,15 @@ LOOK = 0.1  # seconds between two looks at signals, while a program is made
 
 FIRST = "the first state"
 VALIDATION = "validation"
+
+
+def model_flops(recipe: Recipe, state: Any, batch: Any) -> float:
+  """Returns the FLOPs of a step without what config.train.remat repeats."""
+  spec = dataclasses.replace(recipe.model.spec, remat="none")
+  recipe = recipe.replace(model=contract.make(spec))
+  return product_flops(
+    functools.partial(train_step, recipe=recipe), state, batch
+  )
 
 
 class Programs:
@@ -108,7 +120,10 @@ class Programs:
     step = functools.partial(train_step, recipe=self._training.recipe)
     state, placed = layout.placed(abstract), layout.place_batch(batch)
     program = layout.compile_train(step, state, placed)
-    return program, layout.flops(program)
+    recipe = self._training.recipe
+    if recipe.model.spec.remat == "none" or layout.is_pmap:
+      return program, layout.flops(program)
+    return program, model_flops(recipe, state, placed)
 
   def _first_state(self, abstract: TrainState) -> Callable[[], TrainState]:
     training = self._training

@@ -9,6 +9,7 @@ import pytest
 from models_under_test import batch_of, plan_of, sentence
 
 from jaxsyn.errors import InputError
+from jaxsyn.models import attention
 from jaxsyn.models.attention import Attention
 from jaxsyn.models.contract import view_of
 from jaxsyn.syntax import PARTS, Where
@@ -91,3 +92,13 @@ def test_what_it_cannot_do_is_refused(system, options, message):
   with pytest.raises(InputError, match=f"^{message}"):
     plan_of(system, attention="fused", **options)
   plan_of("pascal_additive", attention="fused")
+
+
+def test_logs_once_why_the_kernel_is_not_used(caplog):
+  attention._log_fallback.cache_clear()
+  for _ in range(2):  # two traces
+    run(True, "bfloat16", PLAIN, "encoder")
+  (record,) = caplog.records
+  assert record.levelname == "WARNING"
+  assert "attention=fused does not use cuDNN's kernel: " in record.message
+  assert "not compiled for a GPU" in record.message

@@ -10,6 +10,8 @@ from models_under_test import JOINT, batch_of, config_of, sentence
 
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
+from jaxsyn.training.flops import product_flops
+from jaxsyn.training.programs import model_flops
 from jaxsyn.training.step import first_state, train_step
 
 BATCH = batch_of([sentence(5, 6, 1), sentence(7, 8, 3), sentence(0, 2, 5)])
@@ -42,6 +44,20 @@ def test_numbers_are_the_same_dropout_noise_and_losses_on_maps_included():
     assert jax.tree.structure(got) == jax.tree.structure(wanted)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted)):
       np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+
+
+def test_repeated_products_do_not_count_as_flops_of_the_model():
+  counted, executed = {}, {}
+  for remat in ("none", "attention", "layer"):
+    recipe = recipe_of(remat)
+    state = jax.eval_shape(
+      functools.partial(first_state, recipe, seed=0), BATCH
+    )
+    counted[remat] = model_flops(recipe, state, BATCH)
+    step = functools.partial(train_step, recipe=recipe)
+    executed[remat] = product_flops(step, state, BATCH)
+  assert counted == dict.fromkeys(counted, executed["none"])
+  assert executed["none"] < executed["attention"] < executed["layer"]
 
 
 def test_a_family_that_cannot_refuses_by_name():
