@@ -26,11 +26,11 @@ from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.split import Dealt
 from jaxsyn.errors import InputError
 from jaxsyn.training import hosts
-from jaxsyn.training.checkpoint import Progress
 from jaxsyn.training.log import Log
 from jaxsyn.training.mesh import Program
 from jaxsyn.training.meter import Meter
 from jaxsyn.training.programs import Programs
+from jaxsyn.training.reader import Progress
 from jaxsyn.training.start import Training, abstract_state, unshared
 from jaxsyn.training.step import Metrics, TrainState
 

@@ -42,7 +42,7 @@ VALIDATION = "validation"
 def model_flops(recipe: Recipe, state: Any, batch: Any) -> float:
   """Returns the FLOPs of a step without what config.train.remat repeats."""
   spec = dataclasses.replace(recipe.model.spec, remat="none")
-  recipe = recipe.replace(model=contract.make(spec))
+  recipe = dataclasses.replace(recipe, model=contract.make(spec))
   return product_flops(
     functools.partial(train_step, recipe=recipe), state, batch
   )
