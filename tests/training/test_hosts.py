@@ -232,8 +232,7 @@ def test_one_that_is_told_to_end_ends_all_and_one_alone_goes_on(
 ):
   """Two processes, over which parameters and batches are cut."""
   cut = {"train.mesh.data": 2, "train.mesh.fsdp": 2}
-  validating = OPTIONS | {"train.evaluate_every": 10}
-  run = start(tmp_path / "run", validating | cut, processes=2)
+  run = start(tmp_path / "run", OPTIONS | cut, processes=2)
   run.wait_for("train +step 12 ")
   ended = run.end({1: signal.SIGTERM})
   assert ended.statuses == [0, 0], ended.told
@@ -244,7 +243,7 @@ def test_one_that_is_told_to_end_ends_all_and_one_alone_goes_on(
   assert f"stopped at step {last} (SIGTERM)" in ended.told[0]
 
   # On half as many devices, and cut otherwise.
-  goal = validating | {"train.steps": last + 4}
+  goal = OPTIONS | {"train.steps": last + 4, "train.evaluate_every": last + 4}
   for name in ("run", "straight"):
     ended = start(tmp_path / name, goal, devices=2).end()
     assert ended.statuses == [0], ended.told
