@@ -18,6 +18,11 @@ from jaxsyn.comparison.inference import (
 from jaxsyn.errors import InputError
 
 
+def test_equal_systems_have_no_error_variance():
+  scores = {name: {0: 0.1, 1: 1 / 3, 2: 4.79} for name in "abc"}
+  assert error_variance("BLEU", scores).sd == 0
+
+
 def test_holm_by_hand():
   # Sorted: .01 · 4, .02 · 3, .03 · 2, .2 · 1; each at least as large as before.
   assert holm([0.03, 0.01, 0.2, 0.02]) == pytest.approx([0.06, 0.04, 0.2, 0.06])
