@@ -424,18 +424,16 @@ def spread(results: Sequence[RunResult], metric: str) -> str:
 
 
 def flat_from(curve: Sequence[Point]) -> str:
-  """Update from which validation stays within FLAT of its best; "-": never.
+  """Update from which the best validation so far improves by less than FLAT.
 
-  The last quarter of the run must lie after it.
+  Returns:
+    "-" where it still improves by more in the last quarter of the run.
   """
   key = "log_likelihood"
   best = max(point.values[key] for point in curve)
-  for number, point in enumerate(curve):
-    values = [later.values[key] for later in curve[number:]]
-    if min(values) >= best - FLAT * abs(best):
-      last = curve[-1].step
-      return str(point.step) if point.step <= 0.75 * last else "-"
-  return "-"
+  enough = best - FLAT * abs(best)
+  first = next(point for point in curve if point.values[key] >= enough)
+  return str(first.step) if first.step <= 0.75 * curve[-1].step else "-"
 
 
 def _main(values: flags.FlagValues) -> None:
