@@ -12,10 +12,22 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import experiment
-from benchmarks.experiment import BLOCKS, Experiment
-from jaxsyn.comparison import run_result
-from jaxsyn.comparison.results import Point
+from benchmarks.experiment import reports, runs
+from benchmarks.experiment.blocks import (
+  BLOCKS,
+  METRICS,
+  WITH_TREES,
+  WITHOUT_TREES,
+)
+from benchmarks.experiment.systems import (
+  Experiment,
+  best_system,
+  best_trial,
+  systems_of,
+)
+from jaxsyn.comparison import asked, run_result
+from jaxsyn.comparison.results import Point, from_json
+from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -36,16 +48,17 @@ def get_config(system="transformer"):
 
 DRIVER = """
 import pathlib, shutil, sys
-from benchmarks import experiment
-from benchmarks.experiment import Block, Corpus, Experiment
+from benchmarks.experiment.blocks import BLOCKS, CORPORA, Block, Corpus
+from benchmarks.experiment.runs import run
+from benchmarks.experiment.systems import Experiment
 
 work, config = map(pathlib.Path, sys.argv[1:3])
-experiment.CORPORA["tiny"] = Corpus(str(config), "raw")
-experiment.BLOCKS["E0"] = Block("tiny", 400, 1, ("transformer", "pascal"))
-experiment.run("E0", Experiment(work, work / "results"))
+CORPORA["tiny"] = Corpus(str(config), "raw")
+BLOCKS["E0"] = Block("tiny", 400, 1, ("transformer", "pascal"))
+run("E0", Experiment(work, work / "results"))
 if sys.argv[3:]:
   shutil.rmtree(work / "runs")
-  experiment.run("E0", Experiment(work, work / "results"))
+  run("E0", Experiment(work, work / "results"))
 """
 
 
@@ -85,7 +98,7 @@ def test_continues_after_sigkill_and_collects_results(driven):
   assert "goes on from about step" in log
   for result in results:
     assert result.facts.step == 400
-    assert set(result.tests["test"].metrics) >= set(experiment.METRICS)
+    assert set(result.tests["test"].metrics) >= set(METRICS)
 
 
 def test_does_not_repeat_runs_whose_results_are_collected(driven):
@@ -98,9 +111,9 @@ def test_runs_have_one_core_at_the_lowest_priority():
     [
       "import os, pathlib",
       "from jaxsyn import compare",
-      "from benchmarks import experiment",
+      "from benchmarks.experiment import runs",
       "compare.child = lambda: None",
-      "experiment.child()",
+      "runs.child()",
       "print(len(os.sched_getaffinity(0)), os.nice(0))",
       "group = pathlib.Path('/proc/self/autogroup')",
       "print(group.read_text().split()[-1] if group.exists() else 19)",
@@ -109,7 +122,7 @@ def test_runs_have_one_core_at_the_lowest_priority():
   core = min(os.sched_getaffinity(0))
   done = subprocess.run(
     [sys.executable, "-c", code],
-    env=os.environ | {experiment._CORE: str(core), "PYTHONPATH": str(ROOT)},
+    env=os.environ | {runs._CORE: str(core), "PYTHONPATH": str(ROOT)},
     start_new_session=True,
     capture_output=True,
     text=True,
@@ -118,11 +131,11 @@ def test_runs_have_one_core_at_the_lowest_priority():
   assert done.stdout.split() == ["1", "19", "19"]
 
 
-@pytest.fixture
-def complete(driven, tmp_path):
-  """Result files of E0, E1a and E1b with scores that are known."""
+@pytest.fixture(params=["neighbour_heads"])
+def complete(driven, tmp_path, request):
+  """Result files of E0, E1a and E1b with known scores; the parameter is T."""
   template = run_result.read(next(driven.glob("results/E0/pascal*.json")))
-  scores = {"half_rate": -1.0, "neighbour_heads": -1.2, "rotary": -1.1}
+  scores = {"half_rate": -1.0, request.param: -1.2, "rotary": -1.1}
 
   def write(name, system, seed, score):
     facts = dataclasses.replace(template.facts, best_score=score)
@@ -145,16 +158,18 @@ def complete(driven, tmp_path):
 
 
 def test_chooses_recipe_and_systems_by_validation(complete):
-  assert experiment.best_trial(complete) == "half_rate"
-  best = experiment.best_system
-  assert best(experiment.WITH_TREES, complete) == "neighbour_heads"
-  assert best(experiment.WITHOUT_TREES, complete) == "rotary"
+  assert best_trial(complete) == "half_rate"
+  best = best_system
+  assert best(WITH_TREES, complete) == "neighbour_heads"
+  assert best(WITHOUT_TREES, complete) == "rotary"
 
 
+@pytest.mark.parametrize("complete", WITH_TREES, indirect=True)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_all_systems_of_a_block_have_valid_configs(name, complete):
-  systems = experiment.systems_of(name, complete)
-  assert len({s.name for s in systems}) == len(BLOCKS[name].systems)
+  systems = systems_of(name, complete)
+  names = [system.name for system in systems]
+  assert len(set(names)) == len(names)  # also where T is pascal
   for system in systems:
     train, corpus = system.config.train, BLOCKS[name].corpus
     assert train.steps == BLOCKS[name].updates
@@ -169,12 +184,12 @@ def test_all_systems_of_a_block_have_valid_configs(name, complete):
 def test_a_block_waits_for_the_blocks_that_it_depends_on(complete):
   for file in (complete.results / "E1b").glob("*seed_7.json"):
     file.unlink()
-  with pytest.raises(InputError, match="E1b, which has 28 of 32 results"):
-    experiment.systems_of("E5_hau", complete)
+  with pytest.raises(InputError, match="E1b is not complete: 28 of 32 results"):
+    systems_of("E5_hau", complete)
 
 
 def test_status_prints_spreads_and_no_means(complete):
-  text = experiment.status(complete)
+  text = reports.status(complete)
   lines = {line.split()[0]: line for line in text.splitlines()}
   assert "64/64" in lines["E1a"] and "0/15" in lines["E4"]
   # All runs have the same statistics, so they do not differ between seeds.
@@ -199,8 +214,8 @@ def test_spread_is_pooled_over_systems(driven):
 
   results = [run("a", v) for v in (-1.0, -2.0, -3.0)]
   results += [run("b", v) for v in (-2.0, -2.0, -5.0)]
-  assert experiment.spread(results, "log_likelihood") == "1.414"
-  assert experiment.spread(results[:2], "log_likelihood") == ""
+  assert reports.spread(results, "log_likelihood") == "1.414"
+  assert reports.spread(results[:2], "log_likelihood") == ""
 
 
 def points(*values):
@@ -220,4 +235,61 @@ def points(*values):
   ],
 )
 def test_flat_from(values, update):
-  assert experiment.flat_from(points(*values)) == update
+  assert reports.flat_from(points(*values)) == update
+
+
+def test_rejects_a_collected_result_of_another_config(driven, prepared):
+  """The tiny runs are no runs of E0, whose trials have other options."""
+  path = next(driven.glob("results/E0/pascal*.json"))
+  result = run_result.read(path)
+  config = read_config({**result.config, "system": "transformer"})
+  job = asked.Job(driven / "runs", asked.System("pascal", config), result.seed)
+  assert runs._is_collected(job, driven / "results" / "E0")
+  train = dataclasses.replace(config.train, steps=401)
+  changed = dataclasses.replace(config, train=train)
+  job = asked.Job(driven / "runs", asked.System("pascal", changed), result.seed)
+  with pytest.raises(InputError, match=r"train\.steps was 400 and is now 401"):
+    runs._is_collected(job, driven / "results" / "E0")
+
+
+def test_report_tests_the_hypotheses_of_the_design(driven, tmp_path):
+  """H1 to H3 for each system with trees of E1a; `rotary` is L."""
+  template = run_result.read(next(driven.glob("results/E0/pascal*.json")))
+  results = tmp_path / "results"
+  rng = np.random.default_rng(0)
+  for name in ("E0", "E1a", "E1b"):
+    for text, seed in itertools.product(
+      BLOCKS[name].systems, range(BLOCKS[name].seeds)
+    ):
+      system = text.partition("=")[0]
+      score = -1.0 if system == "rotary" else -2.0
+      facts = dataclasses.replace(template.facts, best_score=score)
+      test = template.tests["test"]
+      metrics = {}
+      for metric, stored in test.metrics.items():
+        rows = stored.sentences.unpacked()
+        # Runs differ: each has sentences of its own of the template.
+        rows = rows[rng.integers(len(rows), size=len(rows))]
+        packed = run_result.PackedArray.of(rows)
+        metrics[metric] = dataclasses.replace(stored, sentences=packed)
+      (results / name).mkdir(parents=True, exist_ok=True)
+      run_result.write(
+        results / name / f"{system}.seed_{seed}.json",
+        dataclasses.replace(
+          template,
+          system=system,
+          seed=seed,
+          facts=facts,
+          tests={"test": dataclasses.replace(test, metrics=metrics)},
+        ),
+      )
+  folder = reports.report("E1a", Experiment(tmp_path, results))
+  found = from_json((folder / "report.json").read_text())
+  family = {tuple(pair) for pair in found.family}
+  expected = {
+    (system, other)
+    for system in ("pascal", "deps_san", "neighbour_heads")
+    for other in ("transformer", f"{system}_random_tree", "rotary")
+  }
+  assert family == expected
+  assert (folder / "report.html").is_file()

@@ -1,0 +1,1 @@
+"""The experiment of docs/experiment.md: what are trees worth?"""

@@ -1,0 +1,159 @@
+"""Prepares the data of a block, trains its runs, and collects their results."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from benchmarks.experiment.blocks import BLOCKS, CORPORA, METRICS
+from benchmarks.experiment.systems import Experiment, systems_of
+from jaxsyn import cli, compare
+from jaxsyn.comparison import asked, progress, run_result
+from jaxsyn.comparison.runner import Runner
+from jaxsyn.config import Config, read_config
+from jaxsyn.data.store import manifests
+from jaxsyn.errors import InputError
+from jaxsyn.options import neutral
+from jaxsyn.preprocess import build, quickstart
+from jaxsyn.scoring.settings import Settings
+from jaxsyn.storage import files, lock
+from jaxsyn.trained import workdir
+
+_CORE = "JAXSYN_EXPERIMENT_CORE"
+_CHILD = "from benchmarks.experiment import runs; runs.child()"
+
+
+def prepare(corpus: str, experiment: Experiment) -> None:
+  """Prepares a dataset unless it exists.
+
+  Raises:
+    InputError: it does not exist and the folder of raw files is not given.
+  """
+  directory = experiment.work / "data" / corpus
+  if files.is_file(directory / manifests.FILE):
+    return
+  if experiment.raw is None:
+    raise InputError(
+      f"{directory} is not prepared. Give --raw_dir, a folder with multi30k/, "
+      "mafand/ and udpipe/."
+    )
+  spec = CORPORA[corpus]
+  raw = experiment.raw / spec.raw
+  if not spec.raw:
+    raw = experiment.work / "data" / f"{corpus}_raw"
+    quickstart.run(raw)
+  config = cli.load(spec.config)
+  config.update_from_flattened_dict(spec.options)
+  config.data.directory = str(directory)
+  if spec.raw:
+    parse = config.prepare.parse
+    parsers = experiment.raw / "udpipe"
+    parse.source.udpipe.model = str(parsers / "english.udpipe")
+    if "target" in parse.sides:
+      parse.target.udpipe.model = str(parsers / "german.udpipe")
+  config.prepare.raw_dir = str(raw)
+  build.run(config, str(raw))
+
+
+def run(name: str, experiment: Experiment) -> str:
+  """Trains what is missing of a block and collects the results.
+
+  Returns:
+    Name of the signal that stopped it; "" when the block is complete.
+
+  Raises:
+    InputError: The block depends on results that do not exist yet, its data
+      cannot be prepared, or runs failed.
+  """
+  systems = systems_of(name, experiment)
+  prepare(BLOCKS[name].corpus, experiment)
+  systems = [asked.on_prepared(system) for system in systems]
+  folder = experiment.runs(name)
+  asked.check_all(systems, folder)
+  language = systems[0].config.data.target_language
+  settings = Settings(metrics=METRICS).settled(language)
+  places = [{_CORE: str(core)} for core in sorted(os.sched_getaffinity(0))]
+  results = experiment.results / name
+  with lock.alone(folder):
+    asked.begin(folder, systems)
+    # A collected result counts, also where the folder of its run is gone.
+    jobs = [
+      job
+      for job in asked.jobs(folder, systems, range(BLOCKS[name].seeds))
+      if not _is_collected(job, results)
+    ]
+
+    def command(job: asked.Job) -> list[str]:
+      _collect(jobs, results)  # those that finished before this one starts
+      return _command(job, settings)
+
+    board = progress.Board(folder)
+    try:
+      worked = Runner(jobs, command, board, places).work()
+    finally:
+      board.close()
+      _collect(jobs, results)
+  if worked.failed and not worked.signal:
+    failed = ", ".join(job.name for job in worked.failed)
+    raise InputError(f"these runs failed: {failed}. See {folder}/log.txt.")
+  return worked.signal
+
+
+def _result_file(job: asked.Job, folder: pathlib.Path) -> pathlib.Path:
+  return folder / f"{job.system.name}.seed_{job.seed}.json"
+
+
+def _collect(jobs: Sequence[asked.Job], folder: pathlib.Path) -> None:
+  """Copies the result files of finished runs."""
+  folder.mkdir(parents=True, exist_ok=True)
+  for job in jobs:
+    path = _result_file(job, folder)
+    if job.finished and not path.exists():
+      files.copy(job.result_file, path)
+
+
+def _is_collected(job: asked.Job, folder: pathlib.Path) -> bool:
+  """Whether the result of this very run has been collected.
+
+  Raises:
+    InputError: There is a result of another config or other data.
+  """
+  path = _result_file(job, folder)
+  if not path.exists():
+    return False
+  result = run_result.read(path)
+  was = read_config(result.config)
+  if changed := workdir.differences(was, job.config, but=neutral(Config)):
+    raise InputError(
+      f"{path} has another config: {workdir.few(changed)}. Move it away, or "
+      "restore these settings."
+    )
+  hashes = json.loads(json.dumps(workdir.hashes(job.system.manifest)))
+  if result.data.hashes != hashes:
+    raise InputError(
+      f"{path} is the result of other data than {job.config.data.directory} "
+      "holds. Move it away, or prepare the data as before."
+    )
+  return True
+
+
+def _command(job: asked.Job, settings: Settings) -> list[str]:
+  return [
+    *(sys.executable, "-c", _CHILD, str(job.folder), job.system.name),
+    *(str(job.seed), json.dumps(dataclasses.asdict(settings))),
+  ]
+
+
+def child() -> None:
+  """Trains one run in a process of its own: see `compare.child`."""
+  os.sched_setaffinity(0, {int(os.environ[_CORE])})
+  os.nice(19)
+  # Where Linux schedules by session, nice values count within a session only.
+  with contextlib.suppress(OSError):
+    pathlib.Path("/proc/self/autogroup").write_text("19")
+  compare.child()

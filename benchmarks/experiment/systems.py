@@ -1,0 +1,132 @@
+"""The systems of a block, and the choices that validation data makes."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import dataclasses
+import pathlib
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.experiment.blocks import (
+  BLOCKS,
+  CORPORA,
+  TRIALS,
+  WITH_TREES,
+  WITHOUT_TREES,
+)
+from jaxsyn import cli, variants
+from jaxsyn.comparison import asked, run_result
+from jaxsyn.comparison.run_result import RunResult
+from jaxsyn.config import read_config
+from jaxsyn.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+  """Folders of the experiment.
+
+  Attributes:
+    work: data and runs.
+    results: result files, a folder for each block.
+    raw: text and parsers; None where everything is prepared.
+  """
+
+  work: pathlib.Path
+  results: pathlib.Path
+  raw: pathlib.Path | None = None
+
+  def runs(self, name: str) -> pathlib.Path:
+    """Folder of the runs of a block."""
+    block = BLOCKS[name]
+    tuning = "_tuning" if name == "E0" else ""
+    return self.work / "runs" / f"{block.corpus}_{block.updates}{tuning}"
+
+  def read_results(self, name: str) -> list[RunResult]:
+    """Reads the collected results of a block."""
+    folder = self.results / name
+    return run_result.read_all([folder]) if any(folder.glob("*.json")) else []
+
+
+def systems_of(name: str, experiment: Experiment) -> list[asked.System]:
+  """Returns the systems of a block with their configs.
+
+  Raises:
+    InputError: the block depends on results that do not exist yet.
+  """
+  block = BLOCKS[name]
+  spec = CORPORA[block.corpus]
+  chosen: dict[str, Any] = {}
+  if name != "E0" and spec.raw:  # the generated corpus keeps its own recipe
+    option, _, value = TRIALS[best_trial(experiment)].partition("=")
+    chosen[option] = ast.literal_eval(value)
+  systems: dict[str, asked.System] = {}  # T may be named as itself, too
+  for text in block.systems:
+    if "{" in text:
+      text = text.format(
+        T=best_system(WITH_TREES, experiment),
+        L=best_system(WITHOUT_TREES, experiment),
+      )
+    variant = variants.read(text) if "=" in text else None
+    system = variant.system if variant else text
+    config = cli.load(f"{spec.config}:{system}")
+    config.update_from_flattened_dict({**spec.options, **chosen})
+    config.data.directory = str(experiment.work / "data" / block.corpus)
+    config.train.update(
+      steps=block.updates,
+      selection="log_likelihood",
+      evaluate_every=200,
+      save_every=400,
+      keep=1,
+    )
+    config.train.writers.update(tensorboard=False, samples=0)
+    if variant:
+      variant.on(config)
+    label = variant.name if variant else text
+    systems[label] = asked.System(label, read_config(config))
+  return list(systems.values())
+
+
+def best_trial(experiment: Experiment) -> str:
+  """Returns the trial of E0 with the best sum over both systems.
+
+  Raises:
+    InputError: Block E0 is not complete.
+  """
+  scores = _validation_scores("E0", experiment)
+  return max(
+    TRIALS,
+    key=lambda trial: sum(
+      score for system, score in scores.items() if system.endswith(f"_{trial}")
+    ),
+  )
+
+
+def best_system(candidates: Sequence[str], experiment: Experiment) -> str:
+  """Returns the candidate with the best mean validation log-likelihood.
+
+  Raises:
+    InputError: Block E1a or E1b is not complete.
+  """
+  scores = {
+    **_validation_scores("E1a", experiment),
+    **_validation_scores("E1b", experiment),
+  }
+  return max(candidates, key=scores.__getitem__)
+
+
+def _validation_scores(name: str, experiment: Experiment) -> dict[str, float]:
+  """Mean best validation log-likelihood of each system of a complete block."""
+  block, results = BLOCKS[name], experiment.read_results(name)
+  expected = len(block.systems) * block.seeds
+  if len(results) < expected:
+    raise InputError(
+      f"block {name} is not complete: {len(results)} of {expected} results. "
+      f"Run it first: --blocks {name}."
+    )
+  by_system = collections.defaultdict(list)
+  for result in results:
+    by_system[result.system].append(result.facts.best_score)
+  return {system: statistics.fmean(s) for system, s in by_system.items()}
