@@ -55,7 +55,8 @@ def report(name: str, experiment: Experiment) -> pathlib.Path:
     others[best_system(WITHOUT_TREES, experiment)] = True
   family = []
   for system in own:
-    if system in WITHOUT_TREES or system.endswith("_random_tree"):
+    is_control = system.endswith("_random_tree")
+    if is_control or system in ("transformer", *WITHOUT_TREES):
       continue
     pairs = [*others, f"{system}_random_tree"]
     family += [(system, o) for o in pairs if o in found and o != system]
