@@ -50,9 +50,9 @@ def report(name: str, experiment: Experiment) -> pathlib.Path:
     for system in systems_of(name, experiment)
     if system.name in found
   ]
-  others = {"transformer": True}
+  others = ["transformer"]
   if not block.survey:
-    others[best_system(WITHOUT_TREES, experiment)] = True
+    others.append(best_system(WITHOUT_TREES, experiment))
   family = []
   for system in own:
     is_control = system.endswith("_random_tree")
