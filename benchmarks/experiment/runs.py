@@ -18,7 +18,7 @@ from jaxsyn.comparison.runner import Runner
 from jaxsyn.config import Config, read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import neutral
+from jaxsyn.options import WRITTEN, neutral
 from jaxsyn.preprocess import build, quickstart
 from jaxsyn.scoring.settings import Settings
 from jaxsyn.storage import files, lock
@@ -131,7 +131,7 @@ def _is_collected(job: asked.Job, folder: pathlib.Path) -> bool:
   if not path.exists():
     return False
   result = run_result.read(path)
-  was = read_config(result.config)
+  was = read_config(result.config, WRITTEN)
   if changed := workdir.differences(was, job.config, but=neutral(Config)):
     raise InputError(
       f"{path} has another config: {workdir.few(changed)}. Move it away, or "
