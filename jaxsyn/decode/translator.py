@@ -181,13 +181,17 @@ class Translator:
       return found
 
     jobs = list(self._jobs(examples, terms))
-    for job in jobs:
-      self._programs.need(job.size, params, job.device)
     translations = [[NOTHING] for _ in examples]
-    tell(len(examples) - sum(len(job.numbers) for job in jobs))
-    for finished in self._run(search, jobs, params):
-      for number, hypotheses in finished:
-        translations[number] = self._nbest(hypotheses)
+    try:
+      for job in jobs:
+        self._programs.need(job.size, params, job.device)
+      tell(len(examples) - sum(len(job.numbers) for job in jobs))
+      for finished in self._run(search, jobs, params):
+        for number, hypotheses in finished:
+          translations[number] = self._nbest(hypotheses)
+    finally:
+      # A search that is cancelled or fails compiles only some of them.
+      self._programs.forget_uncompiled()
     return translations
 
   def _run(
