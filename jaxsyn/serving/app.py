@@ -240,7 +240,7 @@ def as_json(
 
 def refusal(refused: Refused) -> Response:
   """The answer to a request that is refused."""
-  headers = {"Connection": "close"} if refused.close else {}
+  headers = {}
   if refused.retry_after is not None:
     headers["Retry-After"] = seconds(refused.retry_after)
   return as_json({"error": refused.message}, refused.status, headers)
