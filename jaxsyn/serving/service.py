@@ -78,10 +78,10 @@ class Service:
       return {"status": self.state, "compiled": compiled, "sizes": sizes}
     status: dict[str, Any] = {"status": self.state}
     stalled = self.worker.stalled
-    if self.state == "ok" and stalled > self.limits.timeout:
-      status = {"status": "stuck", "seconds": round(stalled)}
     if self.state == "ok" and self._is_compiling:
       status |= {"compiling": True, "programs": self._programs}
+    elif self.state == "ok" and stalled > self.limits.timeout:
+      status = {"status": "stuck", "seconds": round(stalled)}
     return status
 
   def described(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Service:
 
   @property
   def _is_compiling(self) -> bool:
-    return any(run.session.note() for run in self.runs.values())
+    return any(run.note() for run in self.runs.values())
 
   def translate(self, request: asked.Translate) -> Translating:
     """Begins what POST /translate asks.

@@ -1,6 +1,7 @@
 """What cannot be answered is told in one line of JSON, and harms nobody."""
 
 import asyncio
+import concurrent.futures
 import json
 import logging
 import shutil
@@ -218,6 +219,36 @@ def test_health_reports_a_stuck_worker(made):
   look.answer.result(10)
   time.sleep(0.1)
   assert ask("/health").json() == {"status": "ok"}
+
+
+def test_health_is_ok_while_a_long_compilation_runs(made):
+  ask = made(timeout=0.2)
+  session, worker = ask.service.runs["pascal"].session, ask.service.worker
+  examples = session.begin_examples(["a cow " * 100])()  # of a new size
+  work = worker.look("pascal", lambda is_wanted: session.search(examples))
+  replies = []
+  while not work.answer.done():
+    is_compiling, stalled = session.note() != "", worker.stalled
+    reply = ask("/health")
+    if is_compiling and session.note() and stalled > 0.2:
+      replies.append((reply.status_code, reply.json()["status"]))
+  assert replies and set(replies) == {(200, "ok")}
+
+
+def test_health_reports_the_compilation_of_an_inspection(made):
+  ask = made()
+  session = ask.service.runs["pascal"].session
+  replies = set()
+  with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    # The maps of a new size are compiled after the search.
+    work = pool.submit(ask, "/inspect", {"text": "a cow " * 40})
+    while not work.done():
+      was_searching = session.note() != ""
+      reply = ask("/health").json()
+      if not was_searching and not session.note():
+        replies.add(reply.get("compiling"))
+  assert work.result().status_code == 200
+  assert True in replies
 
 
 @pytest.mark.parametrize("stream", [False, True])
