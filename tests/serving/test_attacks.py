@@ -125,6 +125,7 @@ def test_duplicate_names_in_a_large_body(port):
     b'{"layers": [' + b"[],{}," * 160_000 + b"[]]}",
     b'{"text": ' + b"[" * 450_000 + b"]" * 450_000 + b"}",
     b'{"text": "' + b"\\u00e4" * 150_000 + b'"}',
+    json.dumps({"a" * 400_000: ["b"] * 100_000}).encode(),
     json.dumps(
       {"conllu": "".join(
         f"{i}\ta\t_\t_\t_\t_\t{i - 1}\tdet\t_\t_\n" for i in range(1, 35_000)
@@ -134,7 +135,7 @@ def test_duplicate_names_in_a_large_body(port):
       {"conllu": "1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n" * 30_000}
     ).encode(),
   ],
-  ids=["names", "lists", "nested", "escapes", "long tree", "many trees"],
+  ids=["names", "lists", "nested", "escapes", "long name", "long tree", "many trees"],
 )  # fmt: skip
 def test_large_bodies(port, body):
   with Stopwatch(port) as watch:
