@@ -157,8 +157,8 @@ class Translator:
         at 0, 1, 2, ...
       tell: called with how many more are found, by the threads that search.
       is_wanted: whether an example's translation is still wanted, by number;
-        called every few steps by the threads that search. The search for one
-        that is not ends, and it has no translation. None: all are.
+        called every few steps by the threads that search. An example that is
+        not is cancelled and has no translation. None: all are.
     """
     if terms is None:
       terms = [Terms(place) for place in range(len(examples))]

@@ -197,7 +197,7 @@ def test_a_full_queue_and_an_impatient_client(made):
   job = worker.translate("pascal", [None] * 3)
   assert ask("/translate", {"text": LINE}).status_code == 503
   assert ask("/inspect", {"text": LINE}).status_code == 503
-  worker.leave("pascal", job)
+  worker.cancel("pascal", job)
   # Nothing works: no answer comes, and what waited leaves the queue.
   answer = ask("/translate", {"texts": [LINE] * 3})
   assert answer.status_code == 503

@@ -140,7 +140,9 @@ def test_accepts_a_long_sentence_of_a_json_line(tmp_path):
   """Of raw text, too, a sentence is cut where the model reads no more."""
   long = "a" * 2001
   rows = TREE.format(0).replace("cow", long)
-  text = "\n".join(json.dumps(one) for one in [{"text": long}, {"conllu": rows}])
+  text = "\n".join(
+    json.dumps(one) for one in [{"text": long}, {"conllu": rows}]
+  )
   (one, other), faults = read(tmp_path, text + "\n", json=True)
   assert one == Request(long, place=0) and not faults
   assert other.source.text == f"a {long}"
