@@ -136,7 +136,7 @@ def test_paths_and_methods(ask):
 
 
 def test_sizes(made):
-  ask = made(works=False, max_characters=10, max_sentences=2, max_bytes=2000)
+  ask = made(works=False, max_characters=10, max_sentences=2, max_bytes=4000)
   for path, told, message in [
     ("/translate", {"text": "a" * 11}, "'text' has 11 characters; at most 10"),
     ("/translate", {"texts": ["a", "b" * 11]}, "'texts[1]' has 11 characters"),
@@ -151,7 +151,7 @@ def test_sizes(made):
     ("/inspect", {"text": "a", "layers": [0] * 1001}, "'layers' has 1,001 numbers; at most 1,000"),
     ("/parse", {"text": "a" * 11}, "'text' has 11 characters"),
     ("/inspect", {"text": "a" * 11}, "'text' has 11 characters"),
-    ("/translate", b" " * 2001, "the body has 2,001 bytes; at most 2,000"),
+    ("/translate", b" " * 4001, "the body has 4,001 bytes; at most 4,000"),
   ]:  # fmt: skip
     answer = ask(path, told)
     assert (answer.status_code, message in answer.json()["error"]) == (413, True), answer.text  # fmt: skip
@@ -224,7 +224,7 @@ def test_health_reports_a_stuck_worker(made):
 def test_health_is_ok_while_a_long_compilation_runs(made):
   ask = made(timeout=0.2)
   session, worker = ask.service.runs["pascal"].session, ask.service.worker
-  examples = session.begin_examples(["a cow " * 100])()  # of a new size
+  examples = session.begin_examples(["a cow " * 50])()  # of a new size
   work = worker.look("pascal", lambda is_wanted: session.search(examples))
   replies = []
   while not work.answer.done():
