@@ -179,6 +179,8 @@ def one(
   with lock.alone(job.run, wait=True):
     if job.finished:
       return
+    # Before the training, which may take days: the code is loaded by now.
+    commit = facts.record_commit(job.run)
     outcome = train.run(job.config, job.run)
     if outcome.reason.startswith("SIG"):
       print(f"stopped at step {outcome.step} ({outcome.reason})", flush=True)
@@ -195,7 +197,7 @@ def one(
     result = run_result.RunResult(
       format=run_result.FORMAT,
       version=jaxsyn.__version__,
-      commit=facts.commit(),
+      commit=commit,
       finished=datetime.datetime.now(datetime.UTC).isoformat(
         timespec="seconds"
       ),

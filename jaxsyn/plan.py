@@ -27,7 +27,7 @@ from jaxsyn.syntax import Site
 from jaxsyn.training import optimiser
 from jaxsyn.training.step import Recipe
 
-MAX_UNPARSED = 0.05  # of sentences; preparation warns beyond as many
+MAX_UNPARSED = 0.05  # share of sentences; `prepare` warns at the same one
 PLACES = {"encoder": "source", "decoder": "target", "cross": "source"}
 
 
@@ -162,21 +162,23 @@ def check_parsed(plan: Plan) -> list[str]:
   """
   data, warnings = plan.config.data, []
   sides = {name.partition("_")[0] for name in plan.features - {*schema.LINKED}}
+  if not sides:
+    return []
+  manifest = manifests.read(data.directory)
+  manifests.features_for(manifest, plan.features)  # are there trees at all?
   for split in dict.fromkeys((data.train, data.validation, *data.test)):
+    if split not in manifest["splits"]:
+      continue  # of those to be tested on some may not be prepared
     corpora = [data.directory]
     if split == data.train:
       corpora += data.mixture.folders
-    if split not in manifests.read(data.directory)["splits"]:
-      continue  # of those to be tested on some may not be prepared
-    records = [PreparedSplit(corpus, split) for corpus in corpora]
-    total = sum(map(len, records))
+    entries = [manifests.split(manifests.read(c), split) for c in corpora]
+    total = sum(entry["examples"] for entry in entries)
     # Counted over both sides when the data was prepared: a bound, for free.
-    bound = sum(
-      manifests.split(one.manifest, split).get("unparsed", len(one))
-      for one in records
-    )
-    if not sides or bound <= MAX_UNPARSED * total:
+    bound = sum(e.get("unparsed", e["examples"]) for e in entries)
+    if bound <= MAX_UNPARSED * total:
       continue
+    records = [PreparedSplit(corpus, split) for corpus in corpora]
     for side in sorted(sides):
       count = sum(one.unparsed(side) for one in records)
       if count == total and split == data.train:

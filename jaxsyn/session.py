@@ -229,11 +229,12 @@ class Session:
       [self._normal(one) for one in asked.avoid],
     )
     # A longer search would need more memory than any sentence does.
-    most = longest_output(self.plan.config.decode, self.sources.longest)
+    longest = self.sources.longest
+    most = max(longest_output(self.plan.config.decode, longest), longest)
     if any(terms.kind) and terms.least > most:
       raise InputError(
-        f"the prefix and the constraints have {terms.least - 1:,} subwords; at "
-        f"most {most - 1:,}. Shorten them."
+        f"the prefix and the constraints need up to {terms.least:,} output "
+        f"positions; at most {most:,}. Shorten them."
       )
     return terms
 

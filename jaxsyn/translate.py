@@ -257,7 +257,7 @@ def _tell(
     )
   if faults:
     print(
-      f"{len(faults)} of the lines could not be read (--errors "
+      f"{len(faults)} of the lines could not be translated (--errors "
       f"{values.errors}); the first: {faults[0]}",
       file=sys.stderr,
     )

@@ -100,7 +100,7 @@ def _run(
   # A folder that was prepared may be on a disk that can only be read.
   if not files.is_file(directory / manifests.FILE):
     _check_target(directory)
-  inputs = read_inputs(config, raw_dir, directory / "raw")
+  inputs = read_inputs(config, raw_dir, directory / "raw", _splits(directory))
   if verify.damage(directory, inputs.key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return directory
@@ -124,6 +124,14 @@ def _run(
     _make(inputs, directory, started, runner=runner)
   print(files.read_bytes(directory / "report.txt").decode())
   return directory
+
+
+def _splits(directory: pathlib.Path) -> list[str]:
+  """Returns the splits that a directory has; none where it is not prepared."""
+  try:
+    return [*manifests.read(directory)["splits"]]
+  except InputError:  # no manifest, or a corrupt one
+    return []
 
 
 def _check_target(directory: pathlib.Path) -> None:

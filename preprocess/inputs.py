@@ -10,7 +10,7 @@ import concurrent.futures
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from jaxsyn.config import Config
@@ -211,13 +211,20 @@ class _Files:
     return tuple(numbers)
 
 
-def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
+def read_inputs(
+  config: Config,
+  raw_dir: str,
+  fetched: pathlib.Path,
+  prepared: Collection[str] = (),
+) -> Inputs:
   """Finds the raw files and the parsers.
 
   Args:
     config: of the data set.
     raw_dir: folder of the raw files; "" for config.prepare.raw_dir.
     fetched: folder for fetched files.
+    prepared: splits that the directory has already. These are not left out
+      where their files cannot be fetched today.
 
   Raises:
     InputError: an option is wrong, a file is missing (`preprocess.raw`), or
@@ -238,7 +245,7 @@ def read_inputs(config: Config, raw_dir: str, fetched: pathlib.Path) -> Inputs:
     try:
       found = {side: find(entry) for side, entry in zip(schema.SIDES, texts)}
     except raw.MissingFileError as error:
-      if name not in config.prepare.optional:
+      if name not in config.prepare.optional or name in prepared:
         raise
       left_out[name] = error.short
       continue

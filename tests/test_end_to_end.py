@@ -267,7 +267,7 @@ def test_others_leave_a_running_training_as_it_is(
   _, error = translating.communicate(timeout=120)
   assert translating.returncode == 0
   # It came before the first validation, or after.
-  last = r"(.*: no checkpoint was chosen by a validation yet: .* step \d+\n)?"
+  last = r"(.*: no checkpoint was chosen by a validation yet: .* step \d+\.\n)?"
   assert re.fullmatch(last, error)
   assert_same_end(workdir, straight[0])
   names = sorted(path.name for path in workdir.iterdir())

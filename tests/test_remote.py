@@ -311,7 +311,7 @@ def test_a_run_goes_on_there_as_it_does_here(
   assert train.run(config, there).step == 4  # from 2
   for kept in (Reader(local).last, Reader(local).best):
     name, step = kept.folder.name, kept.steps()[-1]
-    stored = CheckpointFolder(there / name, kept.item)
+    stored = CheckpointFolder(there / name, kept.item, kept.content)
     assert stored.steps() == kept.steps()
     assert stored.page(step)["arrays"] == kept.page(step)["arrays"]
   steps = [[r["step"] for r in log.records(run)[0]] for run in (local, there)]

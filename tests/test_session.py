@@ -206,3 +206,22 @@ def test_the_command_that_scores_what_is_given(runs, alone, tmp_path):
   done = command("score", *force, "--hypothesis", target, "--nbest_list")
   assert done.returncode == 2
   assert "of line 7, but there are 3 sources" in done.stderr
+
+
+def test_limits_the_output_positions_of_a_prefix(runs):
+  """With a small factor as many as the longest source has subwords."""
+  session = Session(runs["pascal"], beam=1, max_length_factor=0.1)
+  prefix = "the cow sleeps . " * 20
+  positions = session.terms(Request(LINES[0], prefix)).least
+  assert session.plan.config.decode.max_length_offset + 52 < positions <= 512
+  ((best,),) = session([Request(LINES[0], prefix)])
+  assert best.text.startswith(prefix.strip())
+  message = r"need up to [\d,]+ output positions; at most 512\. Shorten them"
+  with pytest.raises(InputError, match=message):
+    session.terms(Request(LINES[0], prefix * 9))
+  usual = Session(runs["pascal"], max_length_factor=1.5, max_length_offset=10)
+  # The characters of a word that may go on count.
+  assert 770 < usual.terms(Request(LINES[0], "a" * 775)).least <= 778
+  message = "need up to 2,002 output positions; at most 778"
+  with pytest.raises(InputError, match=message):
+    usual.terms(Request(LINES[0], "a" * 2000))

@@ -27,7 +27,8 @@ from benchmarks.experiment.runs import run
 from benchmarks.experiment.systems import Experiment
 from jaxsyn import cli
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options.flags import list_flag
+from jaxsyn.options import Range
+from jaxsyn.options.flags import list_flag, number_flag
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -37,6 +38,7 @@ def _main(values: flags.FlagValues) -> None:
     pathlib.Path(values.workdir),
     pathlib.Path(values.results),
     pathlib.Path(values.raw_dir) if values.raw_dir else None,
+    values.nice,
   )
   if values.status:
     print(status(experiment))
@@ -69,6 +71,12 @@ if __name__ == "__main__":
     "raw_dir", "", "Folder with multi30k/, mafand/ and udpipe/."
   )
   list_flag("blocks", list(BLOCKS), "Blocks to run, in this order.")
+  number_flag(
+    "nice",
+    Experiment.nice,
+    Range(0, 19),
+    "Niceness of the runs; 19 gives way to all other processes.",
+  )
   flags.DEFINE_string("report", "", "Block to write the report of.")
   flags.DEFINE_bool("status", False, "Print what is done, and run nothing.")
   cli.main(_main)

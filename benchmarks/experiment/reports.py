@@ -50,12 +50,13 @@ def report(name: str, experiment: Experiment) -> pathlib.Path:
     for system in systems_of(name, experiment)
     if system.name in found
   ]
-  others = {"transformer": True}
+  others = ["transformer"]
   if not block.survey:
-    others[best_system(WITHOUT_TREES, experiment)] = True
+    others.append(best_system(WITHOUT_TREES, experiment))
   family = []
   for system in own:
-    if system in WITHOUT_TREES or system.endswith("_random_tree"):
+    is_control = system.endswith("_random_tree")
+    if is_control or system in ("transformer", *WITHOUT_TREES):
       continue
     pairs = [*others, f"{system}_random_tree"]
     family += [(system, o) for o in pairs if o in found and o != system]

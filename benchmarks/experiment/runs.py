@@ -18,13 +18,14 @@ from jaxsyn.comparison.runner import Runner
 from jaxsyn.config import Config, read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import neutral
+from jaxsyn.options import WRITTEN, neutral
 from jaxsyn.preprocess import build, quickstart
 from jaxsyn.scoring.settings import Settings
 from jaxsyn.storage import files, lock
 from jaxsyn.trained import workdir
 
 _CORE = "JAXSYN_EXPERIMENT_CORE"
+_NICE = "JAXSYN_EXPERIMENT_NICE"
 _CHILD = "from benchmarks.experiment import runs; runs.child()"
 
 
@@ -77,7 +78,10 @@ def run(name: str, experiment: Experiment) -> str:
   asked.check_all(systems, folder)
   language = systems[0].config.data.target_language
   settings = Settings(metrics=METRICS).settled(language)
-  places = [{_CORE: str(core)} for core in sorted(os.sched_getaffinity(0))]
+  nice = str(experiment.nice)
+  places = [
+    {_CORE: str(core), _NICE: nice} for core in sorted(os.sched_getaffinity(0))
+  ]
   results = experiment.results / name
   with lock.alone(folder):
     asked.begin(folder, systems)
@@ -127,7 +131,7 @@ def _is_collected(job: asked.Job, folder: pathlib.Path) -> bool:
   if not path.exists():
     return False
   result = run_result.read(path)
-  was = read_config(result.config)
+  was = read_config(result.config, WRITTEN)
   if changed := workdir.differences(was, job.config, but=neutral(Config)):
     raise InputError(
       f"{path} has another config: {workdir.few(changed)}. Move it away, or "
@@ -152,8 +156,9 @@ def _command(job: asked.Job, settings: Settings) -> list[str]:
 def child() -> None:
   """Trains one run in a process of its own: see `compare.child`."""
   os.sched_setaffinity(0, {int(os.environ[_CORE])})
-  os.nice(19)
+  nice = int(os.environ[_NICE])
+  os.nice(nice)
   # Where Linux schedules by session, nice values count within a session only.
   with contextlib.suppress(OSError):
-    pathlib.Path("/proc/self/autogroup").write_text("19")
+    pathlib.Path("/proc/self/autogroup").write_text(str(nice))
   compare.child()

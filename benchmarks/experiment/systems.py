@@ -32,11 +32,13 @@ class Experiment:
     work: data and runs.
     results: result files, a folder for each block.
     raw: text and parsers; None where everything is prepared.
+    nice: niceness of the runs, 0 to 19; 19 gives way to all other processes.
   """
 
   work: pathlib.Path
   results: pathlib.Path
   raw: pathlib.Path | None = None
+  nice: int = 19
 
   def runs(self, name: str) -> pathlib.Path:
     """Folder of the runs of a block."""

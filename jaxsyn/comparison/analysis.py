@@ -140,6 +140,16 @@ def _check(
         f"{other.name} and {run.name} have other configs: "
         f"{', '.join(changed[:5])}."
       )
+    if other.data.hashes != run.data.hashes:
+      raise InputError(
+        f"{other.name} and {run.name} were trained on different data: hashes of "
+        "records, vocabulary or parser differ."
+      )
+    if more := sorted(set(run.tests) - set(first.tests)):
+      raise InputError(
+        f"{run.name} was scored on {', '.join(more)}, {first.name} was not. All "
+        "runs of a report need the same test sets."
+      )
     for split, test in first.tests.items():
       found = run.tests.get(split)
       if found is None:

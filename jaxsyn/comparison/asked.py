@@ -27,7 +27,7 @@ from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import MEASURED, At, from_config, neutral
+from jaxsyn.options import MEASURED, WRITTEN, At, from_config, neutral
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.scoring import selection
 from jaxsyn.storage import checksums, files
@@ -279,7 +279,7 @@ def others(folder: pathlib.Path, jobs: Sequence[Job]) -> list[str]:
 def job(folder: pathlib.Path, system: str, seed: int) -> Job:
   """A run of a comparison that was begun."""
   entry = _read(folder)["systems"][system]
-  config = read_config(entry["config"])
+  config = read_config(entry["config"], WRITTEN)
   # Comparisons of earlier versions do not have what papers published.
   return Job(folder, System(system, config, entry.get("published", {})), seed)
 
@@ -326,7 +326,7 @@ def _check_same(
       f"{folder} compares on other data than {system.config.data.directory} "
       f"holds now (vocabulary, parser or records differ). {other}"
     )
-  was = read_config(old["config"])
+  was = read_config(old["config"], WRITTEN)
   if changed := workdir.differences(was, system.config, but=neutral(Config)):
     raise InputError(
       f"{folder} compares {system.name} with another config: "

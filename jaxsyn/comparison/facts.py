@@ -16,6 +16,7 @@ import jaxsyn
 from jaxsyn.comparison import progress, results
 from jaxsyn.comparison.asked import Job
 from jaxsyn.scoring import selection
+from jaxsyn.storage import files
 from jaxsyn.trained import workdir
 from jaxsyn.training import loop
 
@@ -99,6 +100,21 @@ def machine() -> results.Machine:
   )
 
 
+def record_commit(run: pathlib.Path) -> str | None:
+  """Adds the commit of this code to those that have trained a run.
+
+  Returns:
+    All commits, with commas: more than one if the run was resumed with other
+    code. None where the code is not under version control.
+  """
+  path = run / "commits.txt"
+  before = path.read_text().split() if path.is_file() else []
+  if found := commit():
+    before = [*dict.fromkeys([*before, found])]
+    files.write_text(path, "".join(f"{one}\n" for one in before))
+  return ",".join(before) or None
+
+
 def commit() -> str | None:
   """Returns the Git commit of this code, with "+changes" if files were changed.
 
@@ -110,7 +126,7 @@ def commit() -> str | None:
     # A package that is installed inside another checkout is not in its index.
     _git(file.parent, "ls-files", "--error-unmatch", file.name)
     found = _git(file.parent, "rev-parse", "HEAD")
-    changed = _git(file.parent, "status", "--porcelain", "-uno", "--", ".")
+    changed = _git(file.parent, "status", "--porcelain", "-uno")
   except (OSError, subprocess.SubprocessError):
     return None
   return found + ("+changes" if changed else "")

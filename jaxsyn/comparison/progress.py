@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from jaxsyn.comparison.asked import Job
 from jaxsyn.progress import span
+from jaxsyn.scoring.metrics import decimals
 from jaxsyn.scoring.selection import name_of
 from jaxsyn.scoring.tables import aligned
 from jaxsyn.training import log
@@ -65,7 +66,9 @@ def state(job: Job, *, working: bool = False, failed: bool = False) -> RunState:
   metric = job.config.train.selection
   if job.finished:
     facts = job.facts
-    best = _said(metric, facts.best_score if facts.best_step >= 0 else None)
+    best = score_text(
+      metric, facts.best_score if facts.best_step >= 0 else None
+    )
     return RunState(
       "finished",
       facts.step,
@@ -78,10 +81,10 @@ def state(job: Job, *, working: bool = False, failed: bool = False) -> RunState:
   step = max((r["step"] for r in log_lines), default=0)
   minutes = max((r["minutes"] for r in log_lines), default=0.0)
   seen = [r for r in log_lines if f"best_{metric}" in r]
-  best = _said(metric, seen[-1][f"best_{metric}"] if seen else None)
-  left = next(
-    (r["eta_minutes"] for r in reversed(log_lines) if "eta_minutes" in r), None
-  )
+  best = score_text(metric, seen[-1][f"best_{metric}"] if seen else None)
+  # Not an earlier one: while programs compile, records have none.
+  trained = [r for r in log_lines if r["kind"] == "train"]
+  left = trained[-1].get("eta_minutes") if trained else None
   ended = any(job.run.glob("test/*")) or step >= steps
   what = "stopped" if step else "waiting"
   if failed:
@@ -114,8 +117,12 @@ def line(job: Job) -> str:
   return ", ".join(words)
 
 
-def _said(metric: str, score: float | None) -> str:
-  return "" if score is None else f"{name_of(metric)} {score:.2f}"
+def score_text(metric: str, score: float | None) -> str:
+  """Returns a validation score as in "BLEU 12.34"; "" for None."""
+  if score is None:
+    return ""
+  title = name_of(metric)
+  return f"{title} {score:.{decimals(title)}f}"
 
 
 def table(states: Mapping[Job, RunState], height: int = 0) -> str:

@@ -139,7 +139,8 @@ class RunResult:
     format: Version of this format.
     version: Version of jaxsyn.
     commit: Git commit of the code, with "+changes" where files were changed;
-      None outside a checkout.
+      several, with commas, if the run was resumed with other code; None outside
+      a checkout.
     finished: Time (UTC) when the run finished.
     system: Name of the system.
     seed: Seed of the run.

@@ -20,7 +20,6 @@ import jaxsyn
 from jaxsyn.comparison import progress
 from jaxsyn.comparison.asked import Job
 from jaxsyn.comparison.progress import Board
-from jaxsyn.scoring.selection import name_of
 from jaxsyn.training.loop import StopSignals
 
 STARTS = 3  # of a process that is killed each time before it gets any further
@@ -144,7 +143,7 @@ class Runner:
         facts = job.facts
         self._board.say(
           f"{job.name}: finished at step {facts.step} ({facts.reason}), best "
-          f"validation {facts.selection} {facts.best_score:.2f} at step "
+          f"validation {progress.score_text(job.config.train.selection, facts.best_score)} at step "
           f"{facts.best_step}, "
           f"{facts.minutes:.1f} minutes"
         )
@@ -190,7 +189,7 @@ class Runner:
       metric = job.config.train.selection
       self._board.say(
         f"{job.name}: step {record['step']}/{job.config.train.steps}, "
-        f"validation {name_of(metric)} {record[metric]:.2f}, "
+        f"validation {progress.score_text(metric, record[metric])}, "
         f"{record['minutes']:.1f} minutes"
       )
 

@@ -16,6 +16,7 @@ from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.inference import ErrorVariance
 from jaxsyn.comparison.results import (
   Comparison,
+  RunFacts,
   SeedRun,
   Summary,
   TestSet,
@@ -346,7 +347,7 @@ def every_run(results: Comparison) -> Rows:
           for scores in run.scores.values()
           for score in scores
         ),
-        *(facts.selection, f"{facts.best_score:.2f}"),
+        *(facts.selection, points(facts.best_score, _metric(facts))),
         *(str(facts.best_step), str(facts.step)),
         *(facts.reason, f"{facts.minutes:.1f}", f"{facts.tokens_per_s:.0f}"),
         f"{facts.parameters:,}",
@@ -354,6 +355,11 @@ def every_run(results: Comparison) -> Rows:
       ]
     )
   return rows
+
+
+def _metric(facts: RunFacts) -> str:
+  """Returns the title of the metric that selected the best checkpoint."""
+  return facts.selection.partition(" (")[0]
 
 
 def _wrong_parents(run: SeedRun) -> str:

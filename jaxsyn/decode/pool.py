@@ -53,7 +53,7 @@ class Pool:
       batch_of: from at most `size.rows` numbers to a batch and what is asked
         of it.
       is_wanted: whether a sentence's translation is still wanted, by number. A
-        sentence that is not leaves without an answer. None: all are.
+        sentence that is not is cancelled. None: all are.
     """
     self._programs, self._params, self._batch_of = programs, params, batch_of
     self._is_wanted = is_wanted

@@ -114,6 +114,10 @@ class Programs:
       ("search", first, device),
     }
 
+  def forget_uncompiled(self) -> None:
+    """Stops counting programs that no search compiled after all."""
+    self._needed.intersection_update(list(self._programs))
+
   def read(
     self, size: Size, params: Any, batch: Batches, asked: Asked
   ) -> Search:

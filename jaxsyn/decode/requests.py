@@ -101,23 +101,29 @@ def parse_json(text: str, name: str) -> Any:
 def from_json(line: str) -> Request:
   """Reads the request of a line of JSON; an empty line is an empty sentence.
 
+  The length of the sentence is not limited: the model reads its beginning.
+
   Raises:
     InputError: as `from_object`; the message does not say where the line is.
   """
   if not line.strip():
     return Request("")
-  return from_object(parse_json(line, "the line"))
+  return from_object(parse_json(line, "the line"), max_source=math.inf)
 
 
 def from_object(
-  value: Any, where: str = "", max_characters: int = MAX_CHARACTERS
+  value: Any,
+  where: str = "",
+  max_characters: int = MAX_CHARACTERS,
+  max_source: float = MAX_CHARACTERS,
 ) -> Request:
   """Reads a request from parsed JSON.
 
   Args:
     value: of `parse_json`.
     where: field that it is in, as in "requests[0]"; "": the whole.
-    max_characters: limit of a sentence and of a prefix.
+    max_characters: limit of a prefix.
+    max_source: limit of a sentence.
 
   Raises:
     TooLarge: A field exceeds its limit.
@@ -142,16 +148,17 @@ def from_object(
         f"{did_you_mean(name[:80], NAMES)}"
       )
     if name == "conllu":
-      fields["source"] = _tree(own, field, max_characters)
+      fields["source"] = _tree(own, field, max_source)
     elif name in ("constraints", "avoid"):
       fields[name] = _phrases(own, field)
     else:
-      fields[NAMES[name]] = sentence(own, field, max_characters)
+      limit = max_source if name == "text" else max_characters
+      fields[NAMES[name]] = sentence(own, field, limit)
   return Request(**fields)
 
 
 def sentence(
-  value: Any, field: str, max_characters: int = MAX_CHARACTERS
+  value: Any, field: str, max_characters: float = MAX_CHARACTERS
 ) -> str:
   """Returns a string of one line, if it is one within the limit.
 
@@ -180,7 +187,7 @@ def sentence(
 
 
 def check_tree(
-  parse: Parse, field: str, max_characters: int = MAX_CHARACTERS
+  parse: Parse, field: str, max_characters: float = MAX_CHARACTERS
 ) -> None:
   """Raises TooLarge for a tree whose sentence exceeds the limit.
 
@@ -234,7 +241,7 @@ def _check_strings(value: Any, field: str, levels: int) -> None:
 
   Args:
     value: of JSON.
-    field: where it is; "": the whole.
+    field: where it is, its first characters; "": the whole.
     levels: how much deeper it may be nested.
   """
   if isinstance(value, str):
@@ -245,11 +252,12 @@ def _check_strings(value: Any, field: str, levels: int) -> None:
     if isinstance(value, list):
       for number, one in enumerate(value):
         if one:  # an empty one has no string
-          _check_strings(one, f"{field}[{number}]", levels - 1)
+          _check_strings(one, f"{field[:80]}[{number}]", levels - 1)
       return
     for name, one in value.items():
       _check_string(name, "in a name")
-      _check_strings(one, f"{field}.{name}" if field else name, levels - 1)
+      path = f"{field[:80]}.{name[:80]}" if field else name[:80]
+      _check_strings(one, path, levels - 1)
 
 
 def _check_string(value: str, where: str) -> None:
@@ -279,7 +287,7 @@ def _phrases(value: Any, field: str) -> tuple[str, ...]:
   )
 
 
-def _tree(value: Any, field: str, max_characters: int) -> Parse:
+def _tree(value: Any, field: str, max_characters: float) -> Parse:
   """Returns the one sentence of CoNLL-U."""
   if not isinstance(value, str):
     raise wrong_type(field, "a string", value)

@@ -157,8 +157,8 @@ class Translator:
         at 0, 1, 2, ...
       tell: called with how many more are found, by the threads that search.
       is_wanted: whether an example's translation is still wanted, by number;
-        called every few steps by the threads that search. The search for one
-        that is not ends, and it has no translation. None: all are.
+        called every few steps by the threads that search. An example that is
+        not is cancelled and has no translation. None: all are.
     """
     if terms is None:
       terms = [Terms(place) for place in range(len(examples))]
@@ -181,13 +181,17 @@ class Translator:
       return found
 
     jobs = list(self._jobs(examples, terms))
-    for job in jobs:
-      self._programs.need(job.size, params, job.device)
     translations = [[NOTHING] for _ in examples]
-    tell(len(examples) - sum(len(job.numbers) for job in jobs))
-    for finished in self._run(search, jobs, params):
-      for number, hypotheses in finished:
-        translations[number] = self._nbest(hypotheses)
+    try:
+      for job in jobs:
+        self._programs.need(job.size, params, job.device)
+      tell(len(examples) - sum(len(job.numbers) for job in jobs))
+      for finished in self._run(search, jobs, params):
+        for number, hypotheses in finished:
+          translations[number] = self._nbest(hypotheses)
+    finally:
+      # A search that is cancelled or fails compiles only some of them.
+      self._programs.forget_uncompiled()
     return translations
 
   def _run(

@@ -109,7 +109,7 @@ class _Paths:
     try:
       found = await _while_there(request, _all(translating))
     finally:
-      translating.leave()
+      translating.cancel()
     return as_json({"run": translating.run, "translations": found})
 
   async def parse(self, request: Request) -> Response:
@@ -162,7 +162,7 @@ class _Stream(Response):
     except ClientDisconnect:
       pass
     finally:
-      self._translating.leave()
+      self._translating.cancel()
 
   async def _tell(self, send: Send) -> None:
     await send(
@@ -240,7 +240,7 @@ def as_json(
 
 def refusal(refused: Refused) -> Response:
   """The answer to a request that is refused."""
-  headers = {"Connection": "close"} if refused.close else {}
+  headers = {}
   if refused.retry_after is not None:
     headers["Retry-After"] = seconds(refused.retry_after)
   return as_json({"error": refused.message}, refused.status, headers)

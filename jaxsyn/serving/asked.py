@@ -80,7 +80,9 @@ def translate(fields: Fields, limits: Limits) -> Translate:
     if name == "texts":
       found = [Request(sentence(one, field, most)) for field, one in fielded]
     else:
-      found = [requests.from_object(one, field, most) for field, one in fielded]
+      found = [
+        requests.from_object(one, field, most, most) for field, one in fielded
+      ]
   return Translate(
     run=_run(fields),
     requests=tuple(found),

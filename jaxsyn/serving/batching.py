@@ -186,7 +186,7 @@ class Worker:
       self._changed.notify()
     return look
 
-  def leave(self, run: str, work: Job | Look) -> None:
+  def cancel(self, run: str, work: Job | Look) -> None:
     """Cancels the work for a request, also where it has begun."""
     work.is_wanted = False
     waiting: collections.deque[Any] = (

@@ -46,7 +46,12 @@ async def read(
 
 
 async def linger(receive: Receive, reads: int = 1000) -> None:
-  """Reads and ignores some more of a body that is refused."""
+  """Reads and ignores more of a body whose request is refused.
+
+  Args:
+    receive: of the request.
+    reads: Maximum number of reads.
+  """
   try:
     async with asyncio.timeout(_LINGER):
       for _ in range(reads):
@@ -88,18 +93,16 @@ async def _bytes(request: Request, most: int) -> bytes:
         message = await request.receive()
         if message["type"] == "http.disconnect":
           raise ClientDisconnect
-        body += message["body"]
-        if not message["more_body"]:
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
           return bytes(body)
         length = max(length, len(body))
   except TimeoutError:
     raise Refused(
-      408, f"the body did not come within {SECONDS:.0f} seconds.", close=True
+      408, f"the body did not come within {SECONDS:.0f} seconds."
     ) from None
-  await linger(request.receive)
   raise Refused(
     413,
     f"the body has {length:,} bytes; at most {most:,} are allowed. Send less at "
     "a time.",
-    close=True,
   )

@@ -115,7 +115,10 @@ class Guard:
         for name, value in _HEADERS.items():
           headers.setdefault(name, value)
         if not is_read:
-          # Else the rest would be read without end, after the answer.
+          # The chunks of a flood of tiny ones are not read.
+          await linger(take, reads=1 if _is_chunked(sent) else 1000)
+          # Otherwise uvicorn would keep reading the unread body after the
+          # response.
           headers["Connection"] = "close"
       await send(message)
 
@@ -123,8 +126,6 @@ class Guard:
       try:
         self._check(scope)
       except Refused as refused:
-        if not is_read:
-          await linger(take, reads=1)
         await refusal(refused)(scope, take, tell)
         return
       await self._app(scope, take, tell)
@@ -149,21 +150,18 @@ class Guard:
         411,
         "a body without Content-Length (Transfer-Encoding: chunked) is not "
         "read. Send its length.",
-        close=True,
       )
     host = headers.get("host", "")
     if not self._doors.is_host(host):
       raise Refused(
         400,
         f"the server is not called {host[:80]!r}; --allowed_hosts names it so.",
-        close=True,
       )
     origin = headers.get("origin")
     if origin and not self._doors.is_origin(origin, host):
       raise Refused(
         403,
         f"pages of {origin[:80]!r} may not ask; --origins names those that may.",
-        close=True,
       )
     if scope["method"] == "POST":
       client: Any = scope.get("client") or ("", 0)
@@ -172,7 +170,6 @@ class Guard:
           429,
           f"too many requests: {self._service.limits.rate:g} a second at most.",
           retry_after=wait,
-          close=True,
         )
 
 

@@ -10,7 +10,6 @@ class Refused(Exception):
     status: of HTTP.
     message: what is wrong, and what to do.
     retry_after: seconds after which it may be taken; None: the same never is.
-    close: the connection is of no more use: a body was not read to its end.
   """
 
   def __init__(
@@ -19,8 +18,7 @@ class Refused(Exception):
     message: str,
     *,
     retry_after: float | None = None,
-    close: bool = False,
   ):
     super().__init__(message)
     self.status, self.message = status, message
-    self.retry_after, self.close = retry_after, close
+    self.retry_after = retry_after

@@ -82,6 +82,11 @@ class Served:
     """Raises InputError for an ensemble."""
     return Inspector(self.session)
 
+  def note(self) -> str:
+    """Returns how many programs are compiled; "" while none is."""
+    inspector = self.__dict__.get("inspector")  # opened by the first inspection
+    return self.session.note() or (inspector.maps.note() if inspector else "")
+
   @functools.cached_property
   def described(self) -> dict[str, Any]:
     """What clients are told of it."""

@@ -27,9 +27,10 @@ from jaxsyn.serving.service import Service
 
 ENDING = 30  # seconds in which what is being answered is answered
 STUCK = 30.0  # seconds in which nothing of an answer is taken
-# Bytes that wait for a connection's turn (Linux doubles them). All that waits is
-# parsed at once: of 256 kB in chunks of one byte that took seconds.
-BUFFER = 4096
+# Receive buffer of a connection in bytes (Linux doubles it, and uses half for
+# itself). All that waits is parsed at once: 256 kB in chunks of one byte took
+# seconds. A client sends at most this much per round trip.
+BUFFER = 32768
 SWITCH = 0.001  # seconds
 KEPT = 10  # seconds for which an idle connection is kept
 

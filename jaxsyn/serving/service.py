@@ -78,10 +78,10 @@ class Service:
       return {"status": self.state, "compiled": compiled, "sizes": sizes}
     status: dict[str, Any] = {"status": self.state}
     stalled = self.worker.stalled
-    if self.state == "ok" and stalled > self.limits.timeout:
-      status = {"status": "stuck", "seconds": round(stalled)}
     if self.state == "ok" and self._is_compiling:
       status |= {"compiling": True, "programs": self._programs}
+    elif self.state == "ok" and stalled > self.limits.timeout:
+      status = {"status": "stuck", "seconds": round(stalled)}
     return status
 
   def described(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Service:
 
   @property
   def _is_compiling(self) -> bool:
-    return any(run.session.note() for run in self.runs.values())
+    return any(run.note() for run in self.runs.values())
 
   def translate(self, request: asked.Translate) -> Translating:
     """Begins what POST /translate asks.
@@ -161,7 +161,7 @@ class Service:
     try:
       return await self.within(asyncio.wrap_future(look.answer))
     finally:
-      self.worker.leave(run.name, look)
+      self.worker.cancel(run.name, look)
 
   def close(self) -> None:
     """Ends what works, after what it is at."""
@@ -214,7 +214,7 @@ class Service:
 
 
 class Translating:
-  """Sentences that are being translated; `leave` it in the end.
+  """Sentences that are being translated; `cancel` it in the end.
 
   Attributes:
     run: name of the run.
@@ -225,9 +225,9 @@ class Translating:
     self._service, self._job, self._nbest = service, job, nbest
     self.run, self.sentences = run, len(job.answers)
 
-  def leave(self) -> None:
-    """Nobody waits for what is not translated yet."""
-    self._service.worker.leave(self.run, self._job)
+  def cancel(self) -> None:
+    """Cancels the sentences that are not translated yet."""
+    self._service.worker.cancel(self.run, self._job)
 
   async def found(self) -> AsyncIterator[dict[str, Any]]:
     """Each sentence's answer as it is found, with its "index".

@@ -202,8 +202,8 @@ def _take_shared(
     except OSError:  # no locks
       return
     with contextlib.suppress(OSError):
-      file.write(_signature())
-      file.flush()
+      # Not buffered: on a full disk, closing the file would fail again.
+      os.write(file.fileno(), _signature().encode())
     return
   raise InputError(f"{folder} is in use by {_holder(file)}. {advice}")
 

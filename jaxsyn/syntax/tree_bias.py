@@ -142,7 +142,7 @@ class TreeBias(PairBias):
   Subwords of a word stand where it does. Two words of different trees have a
   number of their own, and a pair with EOS another; a sentence without a
   tree has none. Distances are stored up to 254 edges: a longer path counts as one of
-  254 edges, and its c is 0. The paper's virtual node and its centrality of nodes are left
+  254 edges, and its edges are not encoded (c = 0). The paper's virtual node and its centrality of nodes are left
   out.
   """
 

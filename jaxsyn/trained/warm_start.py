@@ -106,8 +106,9 @@ def read(
     checkpoint=start.checkpoint,
     on_fallback=warnings.append,
   )
-  for warning in warnings:
-    print(f"warning: {run.workdir}: {warning}.", file=sys.stderr)
+  if jax.process_index() == 0:
+    for warning in warnings:
+      print(f"warning: {run.workdir}: {warning}.", file=sys.stderr)
   arrays = jax.device_get(named(found.params))
   there = Named(arrays, labels(theirs, run.manifest, run.workdir))
   manifest = manifests.read(directory)
@@ -163,7 +164,8 @@ def _told(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
   lines = [
     f"begins with {origin['run']} ({origin['checkpoint']}; SHA-256 "
     f"{origin['sha256'][:12]}): {len(taken)} of {of} parameters are taken as "
-    f"they are, {len(rows)} entry by entry, {len(fresh)} are drawn"
+    f"they are, {len(rows)} entry by entry, {len(fresh)} are drawn",
+    *origin["notes"],
   ]
   other = "are drawn" if unknown == "drawn" else "get the mean"
   for name, (known, size) in rows.items():

@@ -209,6 +209,8 @@ class Checkpoints(Reader):
       self.best.read(step, traverse_util.unflatten_dict(arrays, sep="/"))
     except Damaged as error:
       return str(error)
+    except InputError:  # a fault of the machine, such as no permission
+      raise
     except (TypeError, ValueError) as error:  # no such type, shape or tree
       return f"{self.best.path(step) / PAGE}: {error}"
     return ""

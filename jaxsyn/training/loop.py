@@ -214,8 +214,10 @@ class _Loop:
           step += 1
           reason = self._reason(step, signals)
         ends = reason in ("steps", "minutes")
-        # On a signal the checkpoint keeps the sums of an incomplete window.
-        if step % train.log_every == 0 or ends:
+        # Where the run does not end for good, on a signal, the checkpoint keeps
+        # the sums of an incomplete window.
+        is_over = bool(reason and over(self._config, step, self._progress))
+        if step % train.log_every == 0 or ends or is_over:
           self._report(step)
         # Before it is saved: who goes on from there does not evaluate it again.
         if not isinstance(ready, str) and (

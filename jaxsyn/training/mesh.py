@@ -191,25 +191,28 @@ def set_up_jax(shared: str = "") -> None:
   folder = None
   try:
     path = pathlib.Path(chosen or _programs_folder(shared)).resolve()
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Not by the umask: folders that a group can write to are not used.
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
     private.check(path)
     folder = str(path)
   except OSError as error:
-    print(
-      f"warning: compiled programs are neither kept nor reused: {error}.",
-      file=sys.stderr,
-    )
+    if not jax.distributed.is_initialized() or jax.process_index() == 0:
+      print(
+        f"warning: compiled programs are neither kept nor reused: {error}. "
+        "JAX_COMPILATION_CACHE_DIR names another folder.",
+        file=sys.stderr,
+      )
   jax.config.update("jax_compilation_cache_dir", folder)
 
 
 def _programs_folder(shared: str) -> pathlib.Path:
   """Returns the folder of compiled programs; see `set_up_jax`."""
-  of_user = private.folder(make=True) / "programs"
-  if not jax.distributed.is_initialized() or jax.process_count() == 1:
-    return of_user
-  if shared and not remote.is_remote(shared):
+  several = jax.distributed.is_initialized() and jax.process_count() > 1
+  if several and shared and not remote.is_remote(shared):
     return pathlib.Path(shared) / "programs"
-  if jax.process_index() == 0:
+  of_user = private.folder(make=True) / "programs"
+  if several and jax.process_index() == 0:
     print(
       f"compiled programs are kept in {of_user}, by the first process alone: "
       "where the others do not see it, they compile at each start. Set "

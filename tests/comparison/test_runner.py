@@ -366,3 +366,16 @@ def test_the_state_is_read_from_what_runs_write(jobs):
   assert compiling == RunState("compiling", 3, 6, "BLEU 5.00", 0.75, None)
   assert progress.state(job).what == "stopped"
   assert progress.state(job, failed=True).what == "failed"
+
+
+def test_continues_a_comparison_recorded_before_an_option_existed(
+  tiny, tmp_path
+):
+  system = asked.System("pascal", read_config(tiny("pascal")))
+  asked.begin(tmp_path, [system])
+  path = tmp_path / asked.FILE
+  content = checksums.unsealed(files.read_json(path))
+  del content["systems"]["pascal"]["config"]["prepare"]["optional"]
+  files.write_json(path, checksums.sealed(content))
+  asked.begin(tmp_path, [system])
+  assert asked.job(tmp_path, "pascal", 1).config.seed == 1

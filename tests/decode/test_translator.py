@@ -10,7 +10,7 @@ from tables_under_test import Tables, drawn, search_by_loops
 
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.decode.translator import Translator, longest_output
+from jaxsyn.decode.translator import NOTHING, Translator, longest_output
 
 SIZE = 300  # of the vocabulary of the prepared corpus
 FACTOR, OFFSET = 0.2, 1
@@ -128,3 +128,28 @@ def test_a_sentence_of_very_many_words_is_searched_in_few_rows(make):
     key[1] for key in translate._programs._programs if key[0] == "search"
   }
   assert sorted(size.places for size in sizes if size.words > 512) == [1, 8]
+
+
+@pytest.mark.parametrize("lengths", [[9], [9, 20, 40]])
+def test_counts_no_program_as_compiling_after_a_cancelled_search(make, lengths):
+  translate, params = make(2), drawn(SIZE, 3.0)
+  examples = [source(n) for n in lengths]
+  found = translate(params, examples, is_wanted=lambda number: False)
+  assert found == [[NOTHING]] * len(lengths)
+  assert translate.compilations == 0 and translate.note() == ""
+
+
+@pytest.mark.parametrize("lengths", [[9], [9, 20, 40]])
+def test_counts_no_program_as_compiling_after_a_failed_search(make, lengths):
+  translate, params = make(2), drawn(SIZE, 3.0)
+  examples = [source(n) for n in lengths]
+  with pytest.raises(RuntimeError, match="broken"):
+    translate(params, examples, is_wanted=broken)
+  assert translate.note() == ""
+  # Programs of the next search are counted again.
+  assert ids(translate(params, examples)) and translate.compilations > 0
+  assert translate.note() == ""
+
+
+def broken(number):
+  raise RuntimeError("broken")

@@ -14,7 +14,8 @@ import time
 import pytest
 from asked_services import LINE
 
-LONGEST_STALL = 1.0  # seconds
+LONGEST_STALL = 1.0  # seconds, on a machine that is otherwise idle
+SLOWDOWN = 5  # of the latency before, where other processes use the machine
 TIMEOUT = 4.0  # seconds that the server gives a request
 
 
@@ -43,6 +44,14 @@ def port(runs, environment):
       server.wait(60)
     except subprocess.TimeoutExpired:
       server.kill()
+
+
+@pytest.fixture(scope="module")
+def longest_stall(port):
+  """Bound of a request's time in seconds, by the latency without an attack."""
+  with Stopwatch(port) as watch:
+    time.sleep(2)
+  return max(LONGEST_STALL, SLOWDOWN * max(watch.worst.values()))
 
 
 def request(port, path, body=None, timeout=60.0):
@@ -84,8 +93,8 @@ class Stopwatch:
       thread.join()
     print("longest waits:", self.worst)
 
-  def check(self):
-    assert max(self.worst.values()) < LONGEST_STALL, self.worst
+  def check(self, longest_stall):
+    assert max(self.worst.values()) < longest_stall, self.worst
     assert all(seen == {200} for seen in self.statuses.values()), self.statuses
 
   def _measure(self, path):
@@ -108,12 +117,12 @@ def names(last):
   return ("{" + ",".join(fields) + f',"{last}":0' + "}").encode()
 
 
-def test_duplicate_names_in_a_large_body(port):
+def test_duplicate_names_in_a_large_body(port, longest_stall):
   body = names(f"{99_999:x}")
   assert 900_000 < len(body) < 1_000_000
   with Stopwatch(port) as watch:
     status, answer = request(port, "/translate", body)
-  watch.check()
+  watch.check(longest_stall)
   assert status == 400
   assert f"'{99_999:x}'" in answer["error"]
 
@@ -125,6 +134,7 @@ def test_duplicate_names_in_a_large_body(port):
     b'{"layers": [' + b"[],{}," * 160_000 + b"[]]}",
     b'{"text": ' + b"[" * 450_000 + b"]" * 450_000 + b"}",
     b'{"text": "' + b"\\u00e4" * 150_000 + b'"}',
+    json.dumps({"a" * 400_000: ["b"] * 100_000}).encode(),
     json.dumps(
       {"conllu": "".join(
         f"{i}\ta\t_\t_\t_\t_\t{i - 1}\tdet\t_\t_\n" for i in range(1, 35_000)
@@ -134,14 +144,14 @@ def test_duplicate_names_in_a_large_body(port):
       {"conllu": "1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n" * 30_000}
     ).encode(),
   ],
-  ids=["names", "lists", "nested", "escapes", "long tree", "many trees"],
+  ids=["names", "lists", "nested", "escapes", "long name", "long tree", "many trees"],
 )  # fmt: skip
-def test_large_bodies(port, body):
+def test_large_bodies(port, longest_stall, body):
   with Stopwatch(port) as watch:
     for _ in range(3):
       status, _ = request(port, "/translate", body)
       assert status in (400, 413, 422)
-  watch.check()
+  watch.check(longest_stall)
 
 
 @pytest.mark.parametrize(
@@ -154,14 +164,14 @@ def test_large_bodies(port, body):
     ("avoid", ["the cow " * 20_000]),
   ],
 )
-def test_large_fields_of_a_request(port, field, value):
+def test_large_fields_of_a_request(port, longest_stall, field, value):
   with Stopwatch(port) as watch:
     status, answer = request(
       port,
       "/translate",
       json.dumps({"requests": [{"text": LINE, field: value}]}),
     )
-  watch.check()
+  watch.check(longest_stall)
   assert status == 413
   assert f"requests[0].{field}" in answer["error"]
 
@@ -185,13 +195,13 @@ CHUNKED = b"Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 @pytest.mark.parametrize(
   "line", [b"POST /translate", b"GET /health", b"POST /none"]
 )
-def test_one_byte_chunks(port, line):
+def test_one_byte_chunks(port, longest_stall, line):
   with Stopwatch(port) as watch:
     flood(port, line + b" HTTP/1.1\r\n" + CHUNKED, b"1\r\n \r\n" * 100_000, 6)
-  watch.check()
+  watch.check(longest_stall)
 
 
-def test_one_byte_segments(port):
+def test_one_byte_segments(port, longest_stall):
   head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
   end = time.monotonic() + 4
   with (
@@ -203,18 +213,20 @@ def test_one_byte_segments(port):
     client.sendall(head)
     while time.monotonic() < end:
       client.sendall(b" ")
-  watch.check()
+  watch.check(longest_stall)
 
 
 @pytest.mark.parametrize("how", ["times out", "disconnects"])
-def test_abandoned_requests_leave_the_decoder(port, how):
+def test_cancels_the_search_for_abandoned_requests(port, longest_stall, how):
   """They do not delay other requests once nobody waits for them."""
   long = {"text": LINE, "target_prefix": "the cow sleeps . " * 25}
   body = json.dumps({"requests": [long] * 100})
   # The programs are compiled at first.
+  end = time.monotonic() + 120
   while request(port, "/translate", body)[0] == 503:
     if not request(port, "/health")[1].get("compiling"):
       break
+    assert time.monotonic() < end, "the programs are still being compiled"
   if how == "times out":
     status, answer = request(port, "/translate", body)
     assert status == 503 and "no answer within" in answer["error"]
@@ -227,4 +239,4 @@ def test_abandoned_requests_leave_the_decoder(port, how):
   assert request(port, "/translate", json.dumps({"text": LINE}))[0] == 200
   waited = time.monotonic() - began
   print("waited", waited)
-  assert waited < LONGEST_STALL
+  assert waited < longest_stall

@@ -313,3 +313,56 @@ def test_says_that_programs_are_compiled_for_a_sentence(opened):
   expect(page.locator("#status")).to_have_text(
     "Programs are being compiled for sentences of this length (7 so far) …"
   )
+  told = {"status": "ok"}
+  expect(page.locator("#status")).to_have_text("Translating …")
+
+
+def test_typing_keeps_messages_about_other_things(opened):
+  page = opened()
+  status, field = page.locator("#status"), page.get_by_label("Sentence")
+  page.route("**/health", lambda route: route.fulfill(json={"status": "ok"}))
+  page.route("**/inspect", lambda route: None)  # takes its time
+  field.fill(LINE)
+  page.get_by_role("button", name="Translate", exact=True).click()
+  expect(status).to_have_text("Translating …")
+  field.press_sequentially(" a")
+  expect(status).to_have_text("Translating …")
+  page.route("**/parse", lambda route: route.abort())
+  page.get_by_role("button", name="Translate", exact=True).click()
+  expect(status).to_contain_text("cannot be reached")
+  field.press_sequentially(" b")
+  expect(status).to_contain_text("cannot be reached")
+  field.fill("a cow " * 400)
+  expect(status).to_contain_text("at most 2,000 are translated")
+  field.fill("a cow")
+  expect(status).to_have_text("")
+
+
+def test_waiting_for_the_start_ends_with_a_translation(opened, address):
+  """The wait that begins with the page clears no later message."""
+  held = []
+
+  def health(route):
+    # The first wait is answered last, after the translation.
+    if len(held) < 2:
+      held.append(route)
+      if len(held) == 1:
+        route.fulfill(json={"status": "starting"})
+      return
+    route.fulfill(json={"status": "ok"})
+
+  page = opened()
+  page.goto("about:blank")  # ends the requests of the first page
+  page.route("**/health", health)
+  page.goto(address)
+  status = page.locator("#status")
+  expect(status).to_contain_text("The server is starting")
+  page.wait_for_timeout(1000)  # the second question waits
+  assert len(held) == 2
+  page.get_by_label("Sentence").fill(LINE)
+  page.get_by_role("button", name="Translate", exact=True).click()
+  is_done(page)
+  expect(status).to_contain_text("Translated in ")
+  held[1].fulfill(json={"status": "ok"})
+  page.wait_for_timeout(300)
+  expect(status).to_contain_text("Translated in ")

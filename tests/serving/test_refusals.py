@@ -1,6 +1,7 @@
 """What cannot be answered is told in one line of JSON, and harms nobody."""
 
 import asyncio
+import concurrent.futures
 import json
 import logging
 import shutil
@@ -135,7 +136,7 @@ def test_paths_and_methods(ask):
 
 
 def test_sizes(made):
-  ask = made(works=False, max_characters=10, max_sentences=2, max_bytes=2000)
+  ask = made(works=False, max_characters=10, max_sentences=2, max_bytes=4000)
   for path, told, message in [
     ("/translate", {"text": "a" * 11}, "'text' has 11 characters; at most 10"),
     ("/translate", {"texts": ["a", "b" * 11]}, "'texts[1]' has 11 characters"),
@@ -150,7 +151,7 @@ def test_sizes(made):
     ("/inspect", {"text": "a", "layers": [0] * 1001}, "'layers' has 1,001 numbers; at most 1,000"),
     ("/parse", {"text": "a" * 11}, "'text' has 11 characters"),
     ("/inspect", {"text": "a" * 11}, "'text' has 11 characters"),
-    ("/translate", b" " * 2001, "the body has 2,001 bytes; at most 2,000"),
+    ("/translate", b" " * 4001, "the body has 4,001 bytes; at most 4,000"),
   ]:  # fmt: skip
     answer = ask(path, told)
     assert (answer.status_code, message in answer.json()["error"]) == (413, True), answer.text  # fmt: skip
@@ -196,7 +197,7 @@ def test_a_full_queue_and_an_impatient_client(made):
   job = worker.translate("pascal", [None] * 3)
   assert ask("/translate", {"text": LINE}).status_code == 503
   assert ask("/inspect", {"text": LINE}).status_code == 503
-  worker.leave("pascal", job)
+  worker.cancel("pascal", job)
   # Nothing works: no answer comes, and what waited leaves the queue.
   answer = ask("/translate", {"texts": [LINE] * 3})
   assert answer.status_code == 503
@@ -218,6 +219,36 @@ def test_health_reports_a_stuck_worker(made):
   look.answer.result(10)
   time.sleep(0.1)
   assert ask("/health").json() == {"status": "ok"}
+
+
+def test_health_is_ok_while_a_long_compilation_runs(made):
+  ask = made(timeout=0.2)
+  session, worker = ask.service.runs["pascal"].session, ask.service.worker
+  examples = session.begin_examples(["a cow " * 50])()  # of a new size
+  work = worker.look("pascal", lambda is_wanted: session.search(examples))
+  replies = []
+  while not work.answer.done():
+    is_compiling, stalled = session.note() != "", worker.stalled
+    reply = ask("/health")
+    if is_compiling and session.note() and stalled > 0.2:
+      replies.append((reply.status_code, reply.json()["status"]))
+  assert replies and set(replies) == {(200, "ok")}
+
+
+def test_health_reports_the_compilation_of_an_inspection(made):
+  ask = made()
+  session = ask.service.runs["pascal"].session
+  replies = set()
+  with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    # The maps of a new size are compiled after the search.
+    work = pool.submit(ask, "/inspect", {"text": "a cow " * 40})
+    while not work.done():
+      was_searching = session.note() != ""
+      reply = ask("/health").json()
+      if not was_searching and not session.note():
+        replies.add(reply.get("compiling"))
+  assert work.result().status_code == 200
+  assert True in replies
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -100,6 +100,73 @@ def test_a_body_that_is_not_read_ends_the_connection(port):
     assert time.monotonic() - began < 5
 
 
+def test_a_connection_receives_32_kb_before_the_server_reads():
+  """The window limits what a distant client sends per round trip."""
+  with server.bound("127.0.0.1", 0) as listening, socket.socket() as client:
+    listening.listen()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    client.connect(listening.getsockname())
+    client.settimeout(0.5)
+    sent = 0
+    with contextlib.suppress(TimeoutError):
+      while sent < 10**6:
+        sent += client.send(b"x" * 1024)
+  assert 32_000 < sent < 128_000
+
+
+def reply_to_large_body(port, line, *headers, size=300_000):
+  """Sends a body with a small send buffer; returns the response."""
+  with socket.socket() as client:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    client.settimeout(20)
+    client.connect(("127.0.0.1", port))
+    lines = [line + b" HTTP/1.1", b"Content-Length: %d" % size, *headers]
+    if not any(header.startswith(b"Host: ") for header in headers):
+      lines.append(b"Host: localhost")
+    client.sendall(b"\r\n".join(lines) + b"\r\n\r\n" + b"x" * size)
+    reply = b""
+    while part := client.recv(65536):
+      reply += part
+  return reply
+
+
+@pytest.mark.parametrize(
+  "line, header, status",
+  [
+    (b"POST /none", b"A: b", 404),
+    (b"POST /runs", b"A: b", 405),
+    (b"GET /health", b"A: b", 200),
+    (b"POST /translate", b"Origin: https://evil.example", 403),
+    (b"POST /translate", b"Host: evil.example", 400),
+    (b"POST /translate", b"A: b", 413),
+  ],
+)
+def test_a_client_with_a_large_body_gets_the_response(
+  port, line, header, status
+):
+  for _ in range(5):
+    reply = reply_to_large_body(port, line, header)
+    assert reply.startswith(b"HTTP/1.1 %d " % status), reply[:200]
+    assert b"connection: close" in reply.lower()
+
+
+@pytest.mark.parametrize(
+  "state, rate, status", [("starting", 0, 503), ("ok", 0.001, 429)]
+)
+def test_a_client_with_a_large_body_gets_the_time_to_retry(
+  served, state, rate, status
+):
+  service = Service(served, Limits(rate=rate))
+  service.state = state
+  with listening(service) as port:
+    if rate:
+      reply_to_large_body(port, b"POST /none", size=1)
+    for _ in range(5):
+      reply = reply_to_large_body(port, b"POST /translate")
+      assert reply.startswith(b"HTTP/1.1 %d " % status), reply[:200]
+      assert b"retry-after" in reply.lower()
+
+
 @pytest.mark.parametrize(
   "line",
   [

@@ -1,5 +1,6 @@
 """Damage is found, and reading changes nothing."""
 
+import dataclasses
 import errno
 import os
 import resource
@@ -333,16 +334,17 @@ def test_what_is_being_read_is_not_removed(tmp_path):
 
 
 def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
-  kept = CheckpointFolder(tmp_path, "state")
+  kept = CheckpointFolder(tmp_path, "state", Progress)
   path = kept.path(1) / PAGE
-  content = {"minutes": float("nan"), "text": "é", "list": [1, 2.5, None]}
+  progress = dataclasses.asdict(Progress(minutes=1.5, best_score=float("nan")))
+  content = {"content": progress, "arrays": {}, "files": {}}
   files.write_json(path, checksums.sealed(content))
   assert repr(kept.page(1)) == repr(content)
   for other in ("", "{", "[]", "null", '{"crc32c": "00000000"}', "[" * 100_000):
     path.write_text(other)
     with pytest.raises(Damaged, match=r"page\.json is not as it was written"):
       kept.page(1)
-  files.write_json(path, checksums.sealed(content) | {"minutes": 1.0})
+  files.write_json(path, checksums.sealed(content) | {"files": {"a": 1}})
   with pytest.raises(Damaged):
     kept.page(1)
   path.unlink()

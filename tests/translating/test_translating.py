@@ -261,7 +261,7 @@ def test_skips_bad_lines_of_json_and_translates_the_rest(runs, session):
   assert done.stdout.splitlines() == ["", best] * len(bad)
   assert "Traceback" not in done.stderr
   assert (
-    "8 of the lines could not be read (--errors skip); the first: standard "
+    "8 of the lines could not be translated (--errors skip); the first: standard "
     "input:1: the line is nested more than 100 levels deep."
   ) in done.stderr
   done = command(*flags[:3], text=f"{good}\n{bad[1]}\n")

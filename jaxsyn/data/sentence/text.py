@@ -202,14 +202,15 @@ def _without_markup(
       yield head
       break
     if found:
+      content = bytearray(head)
       for block in filter(None, blocks):
-        head += block
-        if len(head) > sgml.LARGEST:
+        content += block
+        if len(content) > sgml.LARGEST:
           raise InputError(
             f"{name} is XML or SGML of more than {sgml.LARGEST:,} bytes. Give"
             " plain text, a sentence a line."
           )
-      lines = sgml.lines_of(head, name)
+      lines = sgml.lines_of(bytes(content), name)
       yield "".join(f"{line}\n" for line in lines).encode()
       return
   else:

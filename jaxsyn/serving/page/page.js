@@ -9,11 +9,13 @@ import { Tree } from "./tree.js";
 
 const $ = (id) => document.getElementById(id);
 const SIDES = ["left", "right"];
+const TRANSLATING = "Translating …";
 
 const page = {
   runs: [],
   text: "",  // that was asked for last
   limit: Infinity,  // characters of a sentence
+  tooLong: "",  // message about the length of the sentence in the field
   parsed: null,  // its tree as the parser, or a file, had it
   isOwn: false,  // it is not the parser's
   trees: [],  // and as it was changed, the last is shown
@@ -48,7 +50,7 @@ async function begin() {
     event.preventDefault();
     $("ask").requestSubmit();
   });
-  $("text").addEventListener("input", () => say(tooLong($("text").value.trim()), true));
+  $("text").addEventListener("input", checkLength);
   for (const side of SIDES) $(side).addEventListener("change", () => page.text && translate());
   $("left").addEventListener("change", suggest);
   document.querySelectorAll(".scroll").forEach(watch);
@@ -56,16 +58,16 @@ async function begin() {
   $("reset").addEventListener("click", () => changeTo([page.parsed]));
   $("take").addEventListener("click", take);
   if ($("text").value) translate(asked.get("moved")?.split(",") ?? []);
-  else await ready();
+  else await ready(page.asking.signal, "");
 }
 
-// Waits until the server has compiled its programs.
-async function ready(signal) {
+// Waits until the server has compiled its programs, and shows a message then.
+async function ready(signal, message) {
   for (let waited = false; ; waited = true) {
     const { status, compiled, sizes } = await server.health();
-    if (signal?.aborted) return;
+    if (signal.aborted) return;
     if (status !== "starting") {
-      if (waited) say(signal ? "Translating …" : "");
+      if (waited) say(message);
       return;
     }
     const count = sizes ? `: ${compiled} of ${sizes}` : "";
@@ -77,9 +79,16 @@ async function ready(signal) {
 // Says while the server compiles that it does; returns a function that ends this.
 function watchCompilation() {
   let ends = false;
+  let shown = null;
   const timer = setInterval(async () => {
     const { compiling, programs } = await server.health();
-    if (compiling && !ends) say(`Programs are being compiled for sentences of this length (${programs} so far) …`);
+    if (ends) return;
+    if (compiling) {
+      shown = `Programs are being compiled for sentences of this length (${programs} so far) …`;
+      say(shown);
+    } else if ($("status").textContent === shown) {
+      say(TRANSLATING);
+    }
   }, 1000);
   return () => {
     ends = true;
@@ -93,6 +102,14 @@ function tooLong(text) {
   if (length <= page.limit) return "";
   const [had, most] = [length, page.limit].map((count) => count.toLocaleString("en"));
   return `The sentence has ${had} characters; at most ${most} are translated. Shorten or split it.`;
+}
+
+// Shows that the sentence in the field is too long, until it is shortened.
+function checkLength() {
+  const message = tooLong($("text").value.trim());
+  if (message || $("status").textContent === page.tooLong) say(message, true);
+  page.tooLong = message;
+  return !message;
 }
 
 const runOf = (name) => page.runs.find((run) => run.name === name);
@@ -111,10 +128,7 @@ function suggest() {
 async function translate(moves = []) {
   const text = $("text").value.trim();
   if (!text) return;
-  if (tooLong(text)) {
-    say(tooLong(text), true);
-    return;
-  }
+  if (!checkLength()) return;
   page.text = text;
   page.moves = moves;
   remember();
@@ -167,10 +181,10 @@ async function work(given) {
   const { signal } = page.asking;
   const began = performance.now();
   arrange();
-  say("Translating …");
+  say(TRANSLATING);
   let stop = () => {};
   try {
-    await ready(signal);
+    await ready(signal, TRANSLATING);
     signal.throwIfAborted();
     stop = watchCompilation();
     const source = await given(signal);
