@@ -89,7 +89,7 @@ def last_checkpoint(workdir):
     state = reader.restore(path / str(step) / "state")
   page = json.loads((path / str(step) / "page.json").read_text())
   progress = page["content"]
-  del progress["minutes"]
+  del progress["minutes"], progress["window"]["seconds"]
   return step, jax.tree.map(np.asarray, state), progress
 
 

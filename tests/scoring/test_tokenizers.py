@@ -68,7 +68,7 @@ def without_mecab(monkeypatch):
 
 def test_characters_stand_in_where_mecab_is_not_installed(without_mecab):
   assert tokenizers.default("ja") == tokenizers.default("ko") == "char"
-  with pytest.raises(InputError, match=r"pip install 'jaxsyn\[ja\]'"):
+  with pytest.raises(InputError, match=r"pip install -e '\.\[ja\]'"):
     tokenizers.settled("ja-mecab", "ja")
   told = tokenizers.told("ja")
   assert (

@@ -77,8 +77,6 @@ def test_bounds(parse):
 
 def test_what_is_not_installed(parse, monkeypatch):
   monkeypatch.setitem(sys.modules, "uvicorn", None)
-  message = (
-    r"^serving needs the package uvicorn: pip install 'jaxsyn\[serve\]'$"
-  )
+  message = r"^serving needs the package uvicorn: pip install -e '\.\[serve\]'$"
   with pytest.raises(InputError, match=message):
     serve._main(parse("a"))

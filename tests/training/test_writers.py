@@ -147,7 +147,7 @@ def test_what_is_not_there_is_told_with_what_to_install(
   config, tmp_path, monkeypatch, capsys
 ):
   monkeypatch.setitem(__import__("sys").modules, "wandb", None)
-  with pytest.raises(InputError, match=r"pip install 'jaxsyn\[wandb\]'"):
+  with pytest.raises(InputError, match=r"pip install -e '\.\[wandb\]'"):
     log.Log(tmp_path, config(wandb="x"), 0)
   said = f"training: 0 of {config().train.steps:,} steps"
   monkeypatch.setattr(progress, "EVERY", 0.01)
