@@ -118,8 +118,9 @@ OTHER = {
   *("prepare.parse.source.spacy", "prepare.parse.target.command"),
   "data.sampled",
 }
+WRONG_PARENTS = USUAL | {"data.wrong_parents"}
 ALL = {
-  "data.sampled",  # of all trees, those that have a section
+  *("data.sampled", "data.wrong_parents"),  # the trees that have a section
   *(f"model.{name}" for name in FAMILIES),
   *(f"optimiser.{name}" for name in (*RULES, *SCHEDULES)),
   # A beam has no section: that name is an option's.
@@ -131,7 +132,7 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize("chosen", [USUAL, OTHER])
+@pytest.mark.parametrize("chosen", [USUAL, OTHER, WRONG_PARENTS])
 def test_every_missing_field_is_named(chosen):
   """The file of a run says all of them, also those of what was chosen."""
   unchosen = ALL - chosen
@@ -161,6 +162,8 @@ def test_every_missing_field_is_named(chosen):
     config.data.tree = "sampled"
     config.prepare.parse.source.parser = "spacy"
     config.prepare.parse.target.parser = "command"
+  if chosen == WRONG_PARENTS:
+    config.data.tree = "wrong_parents"
   config = config.to_dict()
   remove(config, "")
   assert len(seen) > 110 and seen > chosen

@@ -30,7 +30,7 @@ from jaxsyn.data.loader.split import open_split
 from jaxsyn.data.store import integrity, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.preprocess import build
-from jaxsyn.storage import checksums
+from jaxsyn.storage import checksums, lock
 
 LINES = ("the small dog sees a cat .", "a bird that sings sleeps .")
 Digests = dict[str, str]  # what was read -> digest
@@ -168,11 +168,12 @@ def prepare(world: World, origin: World) -> Digests:
 
 
 def files_of(folder: pathlib.Path) -> dict[str, Any]:
-  """Every file of a prepared folder, without how long making it took."""
+  """Content of the files of a prepared folder, without lock, work and times."""
   found: dict[str, Any] = {}
   for path in sorted(folder.rglob("*")):
     name = str(path.relative_to(folder))
-    if path.is_file() and not name.startswith("work/"):
+    data = name != lock.FILE and not name.startswith("work/")
+    if path.is_file() and data:
       found[name] = path.read_bytes()
   manifest = checksums.unsealed(json.loads(found[manifests.FILE]))
   del manifest["seconds"]
