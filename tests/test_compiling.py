@@ -21,8 +21,11 @@ SIZES = {
   "model.transformer.decoder_layers": 1,
   "model.transformer.feed_forward": 16,
   "batch.tokens": 1024,
-  "batch.shapes": 3,
-  "train.steps": 30,
+  "batch.shapes": 2,
+  "decode.beam": 1,
+  "decode.max_length_factor": 1.0,
+  "decode.max_length_offset": 2,
+  "train.steps": 20,
   "train.log_every": 1,
   "train.evaluate_every": 10,
   "train.validation_sentences": 4,
@@ -69,8 +72,8 @@ def test_train_counts_programs_and_then_shows_the_remaining_time(
   arguments = ["--config", "quickstart:pascal", f"--workdir={workdir}"]
   arguments += [f"--config.data.directory={prepared}", *options]
   counts = assert_counts(output_of("train", arguments, cold))
-  # The first state, three shapes of batches, the validation.
-  assert {needed for _, needed in counts} == {5} and counts[0][0] == 0
+  # The first state, two shapes of batches, the validation.
+  assert {needed for _, needed in counts} == {4} and counts[0][0] == 0
   records = [
     json.loads(line)
     for line in (workdir / "log.jsonl").read_text().splitlines()
