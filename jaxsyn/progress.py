@@ -134,7 +134,9 @@ class Bar:
         is_idle = self._done == seen and not self._waits
         if time.monotonic() - self._said > EVERY * (_SELDOM if is_idle else 1):
           self._said, seen = time.monotonic(), self._done
-          print(f"{self._name}: {words}", file=sys.stderr, flush=True)
+          # In one write: other threads print as well.
+          line = f"{self._name}: {words}\n"
+          print(line, end="", file=sys.stderr, flush=True)
 
   def _words(self) -> str:
     """As in "1,200 of 29,000 lines, 340 lines/s, 82 s left"."""
@@ -173,12 +175,16 @@ def bar(name: str, total: int | None = None, **how: Any) -> Iterator[Bar]:
     shown.close()
 
 
-def compiling(compiled: int, needed: int) -> str:
+def compiling(*programs: tuple[int, int]) -> str:
   """Returns the note of a bar while programs compile, "" once all are compiled.
 
-  >>> compiling(3, 12)
-  'compiling programs: 3 of 12'
+  Args:
+    *programs: Of each function, how many are compiled and how many are needed.
+
+  >>> compiling((3, 12), (0, 1))
+  'compiling programs: 3 of 13'
   """
+  compiled, needed = map(sum, zip(*programs))
   if compiled >= needed:
     return ""
   return f"compiling programs: {compiled} of {needed}"
@@ -191,9 +197,10 @@ class CompileCounter:
     self._needed: set[Any] = set()
     self._compiled: set[Any] = set()
 
-  def note(self) -> str:
-    """Returns the note of a bar: see `compiling`."""
-    return compiling(len(self._compiled), len(self._needed))
+  @property
+  def programs(self) -> tuple[int, int]:
+    """How many are compiled and how many are needed."""
+    return len(self._compiled), len(self._needed)
 
   @contextlib.contextmanager
   def calls(self, shapes: Any) -> Iterator[None]:

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxsyn import progress
 from jaxsyn.data.loader.change import Change
 from jaxsyn.data.schema import EOS, SPECIAL
 from jaxsyn.data.sentence import text
@@ -352,9 +353,14 @@ class Session:
     """Programs made so far, one a shape."""
     return self._translate.compilations
 
-  def note(self) -> str:
-    """Returns how many programs are compiled; "" while none is."""
-    return self._translate.note() or self._forced.note()
+  def note(self, *others: tuple[int, int]) -> str:
+    """Returns how many programs are compiled; "" while none is.
+
+    Args:
+      *others: Programs that are counted too: see `jaxsyn.progress.compiling`.
+    """
+    own = self._translate.programs, self._forced.programs
+    return progress.compiling(*own, *others)
 
 
 def _key(source: Source) -> str | int:

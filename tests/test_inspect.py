@@ -71,7 +71,7 @@ class Untrained(Session):
   """A run that has no checkpoint: quick, where the numbers do not matter."""
 
   @staticmethod
-  def _read(run, plan, features, *, checkpoint):
+  def _read(run, plan, features, *, checkpoint, on_fallback):
     batch = pad([], features, subwords=4, words=4, rows=1)
     batch["target_id_BT"] = np.zeros((1, 4), np.int32)
     state = jax.jit(lambda: first_state(plan.recipe, batch, 0))()

@@ -1,5 +1,6 @@
 """Progress: on a terminal bars, elsewhere lines, on standard output nothing."""
 
+import io
 import os
 import pty
 import re
@@ -11,6 +12,8 @@ import time
 import pytest
 
 from jaxsyn import progress
+from jaxsyn.training.hosts import end
+from jaxsyn.training.log import Log
 
 WORK = """
 import time
@@ -140,7 +143,7 @@ def test_shows_no_speed_or_time_while_programs_compile(monkeypatch):
     "training",
     100,
     unit="step",
-    note=lambda: progress.compiling(compiled, 3),
+    note=lambda: progress.compiling((compiled, 3)),
     silent=True,
   )
   now = 1000.0
@@ -161,6 +164,37 @@ def test_repeats_the_count_while_a_program_compiles(capsys, monkeypatch):
     time.sleep(0.5)
   lines = capsys.readouterr().err.splitlines()
   assert len(lines) > 4 and {*lines} == {"training: 0 of 9 steps, compiling"}
+
+
+class Writes(io.StringIO):
+  """A stream that keeps what each call writes."""
+
+  def __init__(self):
+    super().__init__()
+    self.written = []
+
+  def write(self, text):
+    if text:
+      self.written.append(text)
+    return len(text)
+
+
+def test_no_other_thread_can_print_inside_a_line(monkeypatch):
+  """Unbuffered, each call writes at once, and another may come between."""
+  monkeypatch.setattr(progress, "EVERY", 0.02)
+  streams = Writes(), Writes()
+  monkeypatch.setattr(sys, "stderr", streams[0])
+  monkeypatch.setattr(sys, "stdout", streams[1])
+  with progress.bar("training", 9, unit="step", note=lambda: "compiling"):
+    while len(streams[0].written) < 3:
+      time.sleep(0.01)
+  end.say("the end")
+  log = Log.__new__(Log)
+  log._quiet = False
+  log.say("step 3")
+  line = "training: 0 of 9 steps, compiling\n"
+  assert {*streams[0].written} == {line, "the end\n"}
+  assert streams[1].written == ["step 3\n"]
 
 
 @pytest.mark.parametrize(

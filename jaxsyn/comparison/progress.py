@@ -188,7 +188,7 @@ class Board:
     line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}"
     print(line, file=self._file, flush=True)
     self._wipe()
-    print(line, file=self._stream, flush=True)
+    print(f"{line}\n", end="", file=self._stream, flush=True)
 
   def show(self, states: Mapping[Job, RunState]) -> None:
     """Draws the table where the last one was; only on a terminal."""

@@ -132,9 +132,14 @@ class Translator:
   def compilations(self) -> int:
     return self._programs.compilations
 
+  @property
+  def programs(self) -> tuple[int, int]:
+    """How many programs are compiled and how many are needed."""
+    return self.compilations, self._programs.needed
+
   def note(self) -> str:
     """Returns how many programs are compiled; "" while none is."""
-    return progress.compiling(self.compilations, self._programs.needed)
+    return progress.compiling(self.programs)
 
   def subwords(self, example: Example) -> int:
     """Of the source as the model reads it, EOS included."""

@@ -118,9 +118,10 @@ class MapReader:
     self._published = jax.jit(published)
     self._counter = progress.CompileCounter()
 
-  def note(self) -> str:
-    """Returns how many programs are compiled; "" while none is."""
-    return self._counter.note()
+  @property
+  def programs(self) -> tuple[int, int]:
+    """How many programs are compiled and how many are needed."""
+    return self._counter.programs
 
   def __call__(
     self,

@@ -89,7 +89,7 @@ def run(
   with progress.bar(
     "inspecting",
     unit="sentence",
-    note=lambda: session.note() or inspector.maps.note(),
+    note=lambda: session.note(inspector.maps.programs),
   ) as bar:
     while chunk := list(itertools.islice(numbered, CHUNK)):
       ready = list(_read(inspector, chunk, skipped))

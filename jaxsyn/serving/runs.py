@@ -85,7 +85,8 @@ class Served:
   def note(self) -> str:
     """Returns how many programs are compiled; "" while none is."""
     inspector = self.__dict__.get("inspector")  # opened by the first inspection
-    return self.session.note() or (inspector.maps.note() if inspector else "")
+    others = [inspector.maps.programs] if inspector else []
+    return self.session.note(*others)
 
   @functools.cached_property
   def described(self) -> dict[str, Any]:

@@ -207,7 +207,8 @@ class Log:
   def say(self, text: str) -> None:
     """A line for the reader, above the progress."""
     if not self._quiet:
-      print(text, flush=True)
+      # In one write: the progress is printed in another thread.
+      print(f"{text}\n", end="", flush=True)
 
   def publish(self) -> None:
     """Who reads the run's folder finds all that was logged up to here."""

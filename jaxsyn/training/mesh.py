@@ -165,9 +165,9 @@ def set_up_jax(shared: str = "") -> None:
   often that a fifth of the time went there (1.07 s a shape of a
   Transformer-Tiny, now 0.83).
 
-  XLA's log is off, unless the environment sets TF_CPP_MIN_LOG_LEVEL: its errors
-  are exceptions as well, and an alarm about slow compilation ("Very slow
-  compile?") asks users to file a bug. Progress shows what compiles.
+  XLA's log is off, unless TF_CPP_MIN_LOG_LEVEL is 0 or 2: its errors are
+  exceptions as well, and an alarm about slow compilation ("Very slow compile?")
+  asks users to file a bug. Progress shows what compiles.
 
   Called by entry points only; importing jaxsyn changes nothing. The folder of
   programs is JAX_COMPILATION_CACHE_DIR, or one in the user's cache. A program
@@ -178,7 +178,8 @@ def set_up_jax(shared: str = "") -> None:
   Args:
     shared: Folder that all processes of the run see; "" for none.
   """
-  if "TF_CPP_MIN_LOG_LEVEL" not in os.environ:
+  # "1" may be JAX's own: it sets that when it is imported.
+  if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
     level = jax.config.jax_logging_level  # type: ignore[attr-defined]  # JAX adds it at run time
     jax.config.update("jax_logging_level", "CRITICAL")
     # That of Python's loggers again: JAX warns there, of a missing GPU, say.

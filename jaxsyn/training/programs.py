@@ -143,7 +143,7 @@ class Programs:
     Those of the validation count as one.
     """
     done = sum(future.done() for future in self._futures.values())
-    return progress.compiling(done, len(self._futures))
+    return progress.compiling((done, len(self._futures)))
 
   def first_state(self, asked: Callable[[], str]) -> TrainState | str:
     """The state of a fresh run, in place; or why it ends before that.

@@ -194,7 +194,7 @@ def main(values: flags.FlagValues) -> None:
   ) as bar:
     results = run(session, sources, hypotheses, bar.advance)
     for (one, scored), own in zip(results, links):
-      print(told(one, scored, own))
+      print(f"{told(one, scored, own)}\n", end="")
   session.close()
 
 

@@ -76,4 +76,4 @@ def say(text: str) -> None:
   """A line on standard error, at once."""
   with contextlib.suppress(OSError):
     sys.stdout.flush()
-    print(text, file=sys.stderr, flush=True)
+    print(f"{text}\n", end="", file=sys.stderr, flush=True)
