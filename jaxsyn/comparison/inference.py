@@ -104,9 +104,9 @@ def error_variance(
   degrees = len(runs) - int(rank)
   if degrees < 1:
     return None
-  residual_L = score_L - design_LX @ fit_X
-  # Rounding is no variance: equal systems have none.
-  squared_L = np.where(abs(residual_L) < 1e-9, 0.0, residual_L) ** 2
+  # Rounded, so that equal systems have no variance, and the last digits do not
+  # depend on the kernels of the linear algebra.
+  squared_L = (score_L - design_LX @ fit_X).round(9) ** 2
   total = float(squared_L.sum())
   of_system = {
     name: float(squared_L[design_LX[:, i] > 0].sum())
