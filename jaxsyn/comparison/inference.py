@@ -8,7 +8,7 @@ where seeds are blocks, because run k of every system sees the same batches. The
 variance of the error, s2, is the sum of squared residuals over the degrees of
 freedom: number of runs - rank, (systems - 1) (seeds - 1) where no run is missing.
 The mean difference of two systems over K seeds varies by 2 s2 / K. Of two systems
-this is the variance between their paired differences, to the digit.
+this is the variance between their paired differences, up to rounding.
 It assumes that all systems vary equally from seed to seed.
 
 Letters: L run; X column of the linear model.
