@@ -14,7 +14,7 @@ from toy_folders import data_of, opened
 
 from jaxsyn import train
 from jaxsyn.comparison.controls import control_of
-from jaxsyn.config import read_config
+from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.examples import Examples
@@ -240,9 +240,8 @@ def test_a_system_with_wrong_parents_neither_is_nor_has_a_control(tiny):
   plain = read_config(tiny("neighbour_heads"))
 
   def on(tree):
-    return dataclasses.replace(
-      plain, data=dataclasses.replace(plain.data, tree=tree)
-    )
+    data = dataclasses.replace(plain.data, tree=tree)
+    return as_dict(dataclasses.replace(plain, data=data))
 
   configs = {
     "wrong": on(WrongParents()),

@@ -1,6 +1,6 @@
 """From results of runs to a comparison: scores, differences, buckets.
 
-Letters: J resample; L run.
+Letters: J resample; L run; Y seed of a run.
 """
 
 from __future__ import annotations

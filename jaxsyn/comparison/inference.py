@@ -8,7 +8,7 @@ where seeds are blocks, because run k of every system sees the same batches. The
 variance of the error, s2, is the sum of squared residuals over the degrees of
 freedom: number of runs - rank, (systems - 1) (seeds - 1) where no run is missing.
 The mean difference of two systems over K seeds varies by 2 s2 / K. Of two systems
-this is the variance between their paired differences, to the digit.
+this is the variance between their paired differences, up to rounding.
 It assumes that all systems vary equally from seed to seed.
 
 Letters: L run; X column of the linear model.
@@ -104,9 +104,9 @@ def error_variance(
   degrees = len(runs) - int(rank)
   if degrees < 1:
     return None
-  residual_L = score_L - design_LX @ fit_X
-  # Rounding is no variance: equal systems have none.
-  squared_L = np.where(abs(residual_L) < 1e-9, 0.0, residual_L) ** 2
+  # Rounded, so that equal systems have no variance, and the last digits do not
+  # depend on the kernels of the linear algebra.
+  squared_L = (score_L - design_LX @ fit_X).round(9) ** 2
   total = float(squared_L.sum())
   of_system = {
     name: float(squared_L[design_LX[:, i] > 0].sum())

@@ -1,4 +1,7 @@
-"""Measures the translations of runs: statistics of each sentence, by test set."""
+"""Measures the translations of runs: statistics of each sentence, by test set.
+
+Letters: I statistic of a sentence.
+"""
 
 from __future__ import annotations
 

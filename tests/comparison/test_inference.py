@@ -1,6 +1,9 @@
 """Holm, pooled error variance, equivalence: by hand and by other programs."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -21,6 +24,31 @@ from jaxsyn.errors import InputError
 def test_equal_systems_have_no_error_variance():
   scores = {name: {0: 0.1, 1: 1 / 3, 2: 4.79} for name in "abc"}
   assert error_variance("BLEU", scores).sd == 0
+
+
+def test_error_variance_does_not_depend_on_kernels_of_the_processor():
+  """Reports from the same results are the same, byte for byte."""
+  code = (
+    "from jaxsyn.comparison.inference import error_variance\n"
+    "import numpy as np\n"
+    "draw = np.random.default_rng(0)\n"
+    "for systems, seeds in ((2, 2), (3, 3), (5, 3), (12, 5)):\n"
+    "  scores = {f's{i}': dict(enumerate(draw.normal(30, 1, seeds).tolist()))\n"
+    "    for i in range(systems)}\n"
+    "  print(error_variance('BLEU', scores))\n"
+  )
+  printed = {
+    subprocess.run(
+      [sys.executable, "-c", code],
+      # Of OpenBLAS; other libraries and processors ignore it.
+      env=os.environ | {"OPENBLAS_CORETYPE": kernels},
+      capture_output=True,
+      text=True,
+      check=True,
+    ).stdout
+    for kernels in ("Haswell", "Prescott")
+  }
+  assert len(printed) == 1, printed
 
 
 def test_holm_by_hand():
@@ -233,16 +261,17 @@ def test_reads_margins():
 
 def test_false_alarms_of_pooled_variance():
   """Near 5 % where all systems vary equally; not where one varies more."""
-  trials = 150
+  trials = 150  # each has its own fixed seed
   found = false_alarm_rates(5, 3, trials, sentences=100, samples=100)
   low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05) / trials
   assert low <= found["pooled_equal_pair"] <= high
-  assert found["pooled_family"] <= high + 0.02
+  assert found["pooled_family"] <= high
   assert found["pooled_equivalence_equal"] <= high
   assert found["pooled_power"] > found["separate_power"]
-  # One of twelve with three times the standard deviation: some 25 %.
+  # One of twelve with three times the standard deviation: in 600 trials, 19 %
+  # pooled and 5.5 % separate. Of three seeds, separate ones are too many too.
   found = false_alarm_rates(
-    12, 3, trials, unequal=True, sentences=100, samples=100
+    12, 5, trials, unequal=True, sentences=100, samples=100
   )
   assert found["pooled_unequal_pair"] > high
-  assert found["separate_unequal_pair"] <= high + 0.02
+  assert found["separate_unequal_pair"] <= high

@@ -159,7 +159,7 @@ def test_a_report_says_what_checkpoints_were_chosen_by():
   other = dataclasses.replace(run, seed=1, facts=facts)
   text = report.markdown(made(runs=(run, other)))
   assert "by validation BLEU (13a) or log-likelihood, beam" in text
-  assert "| log-likelihood | -2.50 | 6 |" in text
+  assert "| log-likelihood | -2.5000 | 6 |" in text
 
 
 def test_a_report_says_what_stood_in_for_damaged_parameters():
