@@ -100,6 +100,9 @@ def test_continues_after_sigkill_and_collects_results(driven):
   for result in results:
     assert result.facts.step == 100
     assert set(result.tests["test"].metrics) >= set(METRICS)
+    assert result.config["data"]["directory"] == "tiny"
+  for path in driven.glob("results/E0/*.json"):
+    assert str(driven) not in path.read_text()
 
 
 def test_does_not_repeat_runs_whose_results_are_collected(driven):

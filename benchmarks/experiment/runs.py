@@ -9,6 +9,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.experiment.blocks import BLOCKS, CORPORA, METRICS
 from benchmarks.experiment.systems import Experiment, systems_of
@@ -113,12 +114,28 @@ def _result_file(job: asked.Job, folder: pathlib.Path) -> pathlib.Path:
 
 
 def _collect(jobs: Sequence[asked.Job], folder: pathlib.Path) -> None:
-  """Copies the result files of finished runs."""
+  """Copies the result files of finished runs, without folders of the machine."""
   folder.mkdir(parents=True, exist_ok=True)
   for job in jobs:
     path = _result_file(job, folder)
     if job.finished and not path.exists():
-      files.copy(job.result_file, path)
+      result = run_result.read(job.result_file)
+      config, data = map(_without_folders, (result.config, vars(result.data)))
+      data = dataclasses.replace(result.data, **data)
+      run_result.write(
+        path, dataclasses.replace(result, config=config, data=data)
+      )
+
+
+def _without_folders(value: Any) -> Any:
+  """Replaces absolute paths in nested dicts and sequences by their last part."""
+  if isinstance(value, dict):
+    return {name: _without_folders(one) for name, one in value.items()}
+  if isinstance(value, (list, tuple)):
+    return type(value)(map(_without_folders, value))
+  if isinstance(value, str) and os.path.isabs(value):
+    return os.path.basename(value)
+  return value
 
 
 def _is_collected(job: asked.Job, folder: pathlib.Path) -> bool:
