@@ -246,6 +246,7 @@ def test_flat_from(values, update):
 def test_rejects_a_collected_result_of_another_config(driven, prepared):
   path = next(driven.glob("results/E0/pascal*.json"))
   result = run_result.read(path)
+  result.config["data"]["directory"] = str(prepared)
   config = read_config(result.config)
   job = asked.Job(driven / "runs", asked.System("pascal", config), result.seed)
   assert runs._is_collected(job, driven / "results" / "E0")
