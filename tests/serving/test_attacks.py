@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -14,7 +15,9 @@ import time
 import pytest
 from asked_services import LINE
 
-LONGEST_STALL = 1.0  # seconds, on a machine that is otherwise idle
+# Seconds. Beside other tests, which keep the cores busy, a request can wait for the
+# scheduler; the stalls that these tests are about last 4 s and more.
+LONGEST_STALL = 2.0 if "PYTEST_XDIST_WORKER" in os.environ else 1.0
 SLOWDOWN = 5  # of the latency before, where other processes use the machine
 TIMEOUT = 4.0  # seconds that the server gives a request
 
