@@ -66,9 +66,12 @@ class Bar:
     self._screen = None if silent or not sys.stderr.isatty() else _screen
     self._task: Any = None
     self._closed = threading.Event()
+    self._thread = threading.Thread(
+      target=self._watch, daemon=True, name="progress"
+    )
     if not silent:
       # Also while nothing is finished: a first chunk may take a minute.
-      threading.Thread(target=self._watch, daemon=True, name="progress").start()
+      self._thread.start()
 
   def begin(self) -> None:
     """The clock of its speed starts now."""
@@ -111,12 +114,16 @@ class Bar:
     return self._screen is not None
 
   def close(self) -> None:
-    """Takes it away."""
+    """Removes the bar and ends its thread."""
     with self._lock:
       self._closed.set()
       if self._screen and self._task is not None:
         self._screen.remove(self._task)
       self._screen = self._task = None
+    # The note may hold JAX arrays. Freed by a daemon thread while the interpreter
+    # exits, they abort the process ("FATAL: exception not rethrown").
+    if self._thread.is_alive():
+      self._thread.join()
 
   def _watch(self) -> None:
     """Tells how far it is until it is closed."""

@@ -128,6 +128,16 @@ def test_what_ends_earlier_tells_that_end(monkeypatch):
   assert bar._words().endswith(" h left")
 
 
+def test_no_thread_outlives_its_bar():
+  # A daemon thread that frees JAX arrays while the interpreter exits aborts the
+  # process: `score --force` did, as the note of its bar belongs to a session.
+  for _ in range(20):
+    with progress.bar("scoring", 10, note=lambda: "") as bar:
+      bar.advance()
+    names = [thread.name for thread in threading.enumerate()]
+    assert "progress" not in names
+
+
 def test_what_is_short_or_silent_tells_nothing(capsys):
   with progress.bar("parsing", 10, unit="line") as bar:
     bar.advance(10)
