@@ -1,0 +1,487 @@
+"""Records what the project computes, to prove that a redesign changed nothing.
+
+  python -m benchmarks.record --output before.json
+  python -m benchmarks.record --output after.json
+  python -m benchmarks.record --compare before.json,after.json
+
+The sections of a record, each of which --sections selects:
+
+  records   SHA-256 of the prepared shards and of each feature in them, for a
+            generated corpus with trees and alignments on both sides, and for
+            Multi30k and English-Japanese text where $JAXSYN_DATA has them
+  systems   losses and gradient norms of 20 steps of every system, validation,
+            and the 3-best translations of its last checkpoint
+  resume    arrays and log of a training killed twice, and of one never killed
+  commands  standard output, or the files, of every command
+  speeds    training, decoding, reading, preparing and start-up
+
+All models are tiny. Values are compared for equality: floats are recorded as
+Python prints them, which is exact. Speeds are printed next to each other, not
+compared; for a verdict on speed run two versions in turns on one machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from absl import flags
+from ml_collections import ConfigDict
+
+from jaxsyn import cli, train
+from jaxsyn.configs import enja, multi30k_en_de, quickstart, systems
+from jaxsyn.errors import InputError
+from jaxsyn.options.flags import list_flag
+from jaxsyn.preprocess import build
+from jaxsyn.preprocess import quickstart as generator
+from jaxsyn.preprocess.toy.corpus import Sizes
+from jaxsyn.session import Session
+
+STEPS = 20
+KILLED_AT = (6, 13)  # log lines after which the resumed training is killed
+PAIRS = 2000  # of Multi30k
+# Values that differ from run to run, in log lines and reports.
+CLOCKS = {
+  "time", "seconds", "minutes", "tokens_per_s", "waiting", "eta_minutes",
+  "flops", "peak_memory",
+}  # fmt: skip
+Record = dict[str, Any]
+
+
+def record(work: pathlib.Path, sections: list[str], only: list[str]) -> Record:
+  """Makes the sections of a record.
+
+  Args:
+    work: Folder for data and runs.
+    sections: Names of `SECTIONS`.
+    only: Systems of the section "systems"; empty: all.
+  """
+  _prepare_generated(work)
+  found: Record = {}
+  for name in sections:
+    started = time.monotonic()
+    found[name] = SECTIONS[name](work, only)
+    print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+  return found
+
+
+def _prepare_generated(work: pathlib.Path) -> None:
+  """Generates and prepares the corpus that the models train on."""
+  if (work / "data").exists():
+    return
+  raw = work / "raw"
+  sizes = Sizes(train=600, validation=48, test=24, parser=150)
+  generator.run(raw, sizes=sizes)
+  build.run(_config("pascal", work), str(raw))
+
+
+def _config(system: str, work: pathlib.Path) -> ConfigDict:
+  """Returns the config of a tiny model of a system on the generated corpus."""
+  config = quickstart.get_config(system)
+  config.data.directory = str(work / "data")
+  config.prepare.parse.source.udpipe.model = str(
+    work / "raw" / generator.PARSER
+  )
+  config.prepare.vocabulary.size = 300
+  config.prepare.workers = 1
+  config.model.width = 32
+  config.model.transformer.update(
+    encoder_layers=2, decoder_layers=2, feed_forward=48, heads=4
+  )
+  config.batch.update(tokens=1024, shapes=1)
+  config.train.update(
+    steps=STEPS, evaluate_every=10, save_every=20, log_every=1, minutes=0.0
+  )
+  config.train.selection = "log_likelihood"
+  config.optimiser.inverse_sqrt.warmup = 5  # so that 20 steps change much
+  config.decode.update(beam=4, max_length_factor=1.0, max_length_offset=4)
+  for loss in ("distillation", "word_distillation"):
+    if "distilled" in system and loss in config.losses:
+      teacher = work / "runs" / "pascal"
+      config.losses[loss].teacher = str(teacher)
+  return config
+
+
+def _systems(work: pathlib.Path, only: list[str]) -> Record:
+  found: Record = {}
+  sentences = _lines(work / "raw" / "test.en", 4)
+  # The teacher of the distilled systems is the run of pascal.
+  names = sorted(systems.SYSTEMS, key=lambda name: name != "pascal")
+  for name in only or names:
+    run = work / "runs" / name
+    shutil.rmtree(run, ignore_errors=True)
+    try:
+      train.run(_config(name, work), run)
+      translations = Session(run, nbest=3)(sentences)
+    except InputError as error:
+      found[name] = {"error": str(error)}
+      continue
+    found[name] = {
+      "log": _log(run),
+      "translations": [
+        [[one.text, float(one.log_p)] for one in best] for best in translations
+      ],
+    }
+    print(f"  {name}", file=sys.stderr)
+  return found
+
+
+def _log(run: pathlib.Path) -> list[Record]:
+  """Returns the log lines of a run without clock readings."""
+  lines = map(json.loads, (run / "log.jsonl").read_text().splitlines())
+  return [{k: v for k, v in one.items() if k not in CLOCKS} for one in lines]
+
+
+def _resume(work: pathlib.Path, _: list[str]) -> Record:
+  """Trains once without interruption and once with two kills."""
+  found: Record = {}
+  for name, kills in (("uninterrupted", ()), ("killed", KILLED_AT)):
+    run = work / "resume" / name
+    shutil.rmtree(run, ignore_errors=True)
+    for lines in (*kills, None):
+      _train_until(run, work, lines)
+    log = {(one["kind"], one["step"]): one for one in _log(run)}
+    found[name] = {
+      "log": list(log.values()),
+      "arrays": _array_hashes(run),
+    }
+  found["are equal"] = found["uninterrupted"] == found["killed"]
+  return found
+
+
+def _train_until(
+  run: pathlib.Path, work: pathlib.Path, lines: int | None
+) -> None:
+  """Trains in a process; kills it once its log has this many lines."""
+  code = (
+    "import pathlib, sys; from benchmarks import record; from jaxsyn import train;"
+    "work = pathlib.Path(sys.argv[1]); config = record._config('pascal', work);"
+    "config.train.save_every = 3; train.run(config, sys.argv[2])"
+  )
+  process = subprocess.Popen([sys.executable, "-c", code, str(work), str(run)])
+  log = run / "log.jsonl"
+  while lines is not None and process.poll() is None:
+    if log.exists() and log.read_bytes().count(b"\n") >= lines:
+      process.send_signal(signal.SIGKILL)
+      break
+    time.sleep(0.01)
+  process.wait()
+
+
+def _array_hashes(run: pathlib.Path) -> dict[str, str]:
+  """Returns a digest of each parameter of the last checkpoint."""
+  import jax
+  import numpy as np
+
+  leaves = jax.tree_util.tree_leaves_with_path(
+    Session(run, checkpoint="last").params
+  )
+  return {
+    jax.tree_util.keystr(path): _digest(np.asarray(leaf).tobytes())
+    for path, leaf in leaves
+  }
+
+
+def _records(work: pathlib.Path, _: list[str]) -> Record:
+  found = {"generated": _shard_hashes(work / "data")}
+  data = pathlib.Path(os.environ.get("JAXSYN_DATA", "../shared/data"))
+  if not data.is_dir():
+    print(f"  {data} is missing: real text is left out", file=sys.stderr)
+    return found
+  for name, config, raw in (_multi30k(data, work), _japanese(data, work)):
+    config.data.directory = str(work / name)
+    shutil.rmtree(work / name, ignore_errors=True)
+    build.run(config, str(raw))
+    found[name] = _shard_hashes(work / name)
+  return found
+
+
+def _multi30k(
+  data: pathlib.Path, work: pathlib.Path
+) -> tuple[str, ConfigDict, pathlib.Path]:
+  config = multi30k_en_de.get_config("sisa")
+  config.prepare.subset.pairs = PAIRS
+  config.prepare.vocabulary.size = 2000
+  parse = config.prepare.parse
+  parse.source.udpipe.model = str(data / "udpipe" / "english.udpipe")
+  parse.target.udpipe.model = str(data / "udpipe" / "german.udpipe")
+  parse.sides = ("source", "target")
+  return "multi30k", config, data / "multi30k"
+
+
+def _japanese(
+  data: pathlib.Path, work: pathlib.Path
+) -> tuple[str, ConfigDict, pathlib.Path]:
+  config = enja.get_config("pascal")
+  raw = ("train.en.gz", "train.ja.gz")
+  config.prepare.splits.train = (*raw, "1-500")
+  config.prepare.splits.validation = (*raw, "501-550")
+  config.prepare.vocabulary.size = 1500
+  parse = config.prepare.parse
+  parse.source.udpipe.model = str(data / "udpipe" / "english.udpipe")
+  parse.target.udpipe.model = str(data / "udpipe" / "japanese.udpipe")
+  parse.sides = ("source", "target")
+  return "japanese", config, data / "enja"
+
+
+def _shard_hashes(folder: pathlib.Path) -> Record:
+  """Returns digests of the shards and, by split, of the values of each feature.
+
+  With both, a new feature can be told from a changed one.
+  """
+  shards: dict[str, str] = {}
+  features: dict[str, Any] = {}  # hash objects
+  for path in sorted(folder.rglob("*.tfrecord-*")):
+    if path.suffix.startswith(".tfrecord") and path.is_file():
+      data = path.read_bytes()
+      shards[path.name] = _digest(data)
+      split = path.name.split(".")[0].split("-")[-1]
+      for name, value in _features(data):
+        features.setdefault(f"{split}/{name}", hashlib.sha256()).update(value)
+  if not shards:
+    raise InputError(f"no TFRecord shards below {folder}.")
+  return {
+    "shards": shards,
+    "features": {name: one.hexdigest() for name, one in features.items()},
+    "vocabulary": _digest((folder / "vocabulary.model").read_bytes()),
+  }
+
+
+def _features(shard: bytes) -> Iterator[tuple[str, bytes]]:
+  """Yields name and serialized value of each feature of each record of a shard.
+
+  It reads the wire format itself, so that it does not depend on the reader that
+  it is to check. A record is length (8 bytes), CRC (4), tf.train.Example, CRC (4).
+  """
+  start = 0
+  while start < len(shard):
+    length = int.from_bytes(shard[start : start + 8], "little")
+    example = shard[start + 12 : start + 12 + length]
+    for features in _fields(example):
+      for entry in _fields(features):
+        name, value = _fields(entry)
+        yield name.decode(), value
+    start += 16 + length
+
+
+def _fields(message: bytes) -> Iterator[bytes]:
+  """Yields the length-delimited fields of a protocol buffer message."""
+  start = 0
+  while start < len(message):
+    start += 1  # the tag
+    length = shift = 0
+    while True:
+      byte = message[start]
+      start += 1
+      length |= (byte & 0x7F) << shift
+      shift += 7
+      if byte < 0x80:
+        break
+    yield message[start : start + length]
+    start += length
+
+
+def _commands(work: pathlib.Path, _: list[str]) -> Record:
+  """Runs every command on a small run and records what it prints or writes."""
+  run, raw, out = work / "runs" / "pascal", work / "raw", work / "commands"
+  if not run.exists():
+    _systems(work, ["pascal"])
+  shutil.rmtree(out, ignore_errors=True)
+  out.mkdir()
+  source, reference = out / "in.en", out / "in.qaa"
+  source.write_text("".join(f"{s}\n" for s in _lines(raw / "test.en", 8)))
+  reference.write_text("".join(f"{s}\n" for s in _lines(raw / "test.qaa", 8)))
+  (out / "other.qaa").write_text(
+    "".join(f"{s}\n" for s in _lines(raw / "validation.qaa", 8))
+  )
+  translate = f"translate --workdir {run} --input {source}"
+  score = f"score --reference {reference} --hypothesis {out}/other.qaa"
+  lines = {
+    "version": "--version",
+    "help": "--help",
+    "translate": translate,
+    "n-best with scores": f"{translate} --nbest 3 --scores",
+    "sampling": f"{translate} --search sample --nbest 2 --seed 3 --scores",
+    "diverse": f"{translate} --search diverse --groups 2 --nbest 2 --scores",
+    "MBR": f"{translate} --mbr 8 --seed 1",
+    "alignments": f"{translate} --alignments --replace_unknowns",
+    "prefix": f"{translate} --prefix {out}/prefix.txt",
+    "ensemble": f"{translate} --ensemble {run}@last --scores",
+    "score": f"{score} --metrics bleu,chrf,ter,ribes,exact --significance all "
+    f"--hypothesis {reference} --source {source}",
+    "score as JSON": f"{score} --json",
+    "forced scores": f"score --force --workdir {run} --source {source} "
+    f"--hypothesis {reference}",
+    "AER": f"score --aer --reference {raw}/test.align "
+    f"--hypothesis {raw}/test.align",
+    "inspect": f"inspect --workdir {run} --input {source} --limit 2 "
+    f"--output {out}/inspect",
+    "export": f"export --workdir {run} --output {out}/export",
+    "compare": f"compare --config {out}/config.py --systems transformer,pascal "
+    f"--seeds 2 --workdir {out}/compare",
+    "no such option": f"train --config quickstart --workdir {out}/x "
+    "--config.train.stepps=3",
+    "no such run": f"translate --workdir {out}/nowhere --input {source}",
+  }
+  (out / "prefix.txt").write_text("na\n" * 8)
+  (out / "config.py").write_text(_CONFIG_FILE.format(work=str(work)))
+  found: Record = {}
+  for name, line in lines.items():
+    done = subprocess.run(
+      [sys.executable, "-m", "jaxsyn", *line.split()],
+      capture_output=True,
+      text=True,
+      env=os.environ | {"COLUMNS": "80"},
+    )
+    error = done.stderr if done.returncode else ""
+    found[name] = {
+      "status": done.returncode,
+      "output": done.stdout.replace(str(work), "WORK"),
+      "error": error.replace(str(work), "WORK").splitlines()[-1:],
+    }
+  for name in ("inspect", "export", "compare"):
+    found[f"files of {name}"] = _files(out / name)
+  report = json.loads((out / "compare" / "report.json").read_text())
+  found["compare's scores"] = report["splits"]
+  return found
+
+
+_CONFIG_FILE = """
+import pathlib
+from benchmarks import record
+
+def get_config(system="transformer"):
+  config = record._config(system, pathlib.Path({work!r}))
+  config.train.steps = 6
+  config.train.evaluate_every = 3
+  return config
+"""
+
+
+def _files(folder: pathlib.Path) -> dict[str, str]:
+  """Returns the files of a folder; digests of those that hold arrays."""
+  return {
+    str(path.relative_to(folder)): _digest(path.read_bytes())
+    if path.suffix in (".safetensors", ".npz", ".model")
+    else ""
+    for path in sorted(folder.rglob("*"))
+    if path.is_file() and not path.name.startswith("events.")
+  }
+
+
+def _speeds(work: pathlib.Path, _: list[str]) -> Record:
+  """Runs the benchmarks; each prints lines NAME=VALUE UNIT."""
+  run, source = work / "runs" / "pascal", work / "raw" / "train.en"
+  lines = {
+    "training": f"train_speed --data {work}/data --size small --seconds 60",
+    "decoding": f"decode_speed --workdir {run} --input {source}",
+    "reading": f"read_speed --data {work}/data",
+    "preparing": f"prepare_speed --source {source} --target "
+    f"{work}/raw/train.qaa --trees {work}/raw/train.en.conllu --lines 500",
+  }
+  found = {}
+  for name, line in lines.items():
+    printed = subprocess.run(
+      [sys.executable, "-m", *f"benchmarks.{line}".split()],
+      capture_output=True,
+      text=True,
+      check=True,
+    ).stdout
+    found[name] = dict(re.findall(r"^(\S+)=(.+)$", printed, re.MULTILINE))
+  code = (
+    "import sys, jaxsyn.train; names = [n for n in sys.modules if"
+    " n.split('.')[0] == 'jaxsyn']; print(len(names))"
+  )
+  started = time.monotonic()
+  count = subprocess.check_output([sys.executable, "-c", code], text=True)
+  found["import jaxsyn.train"] = {
+    "seconds": f"{time.monotonic() - started:.2f}",
+    "project modules": count.strip(),
+  }
+  return found
+
+
+def _lines(path: pathlib.Path, count: int) -> list[str]:
+  return path.read_text().splitlines()[:count]
+
+
+def _digest(data: bytes) -> str:
+  return hashlib.sha256(data).hexdigest()
+
+
+SECTIONS: dict[str, Callable[[pathlib.Path, list[str]], Record]] = {
+  "records": _records,
+  "systems": _systems,
+  "resume": _resume,
+  "commands": _commands,
+  "speeds": _speeds,
+}
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
+  """Yields the places where two records differ, one line each."""
+  if isinstance(before, dict) and isinstance(after, dict):
+    for name in {**before, **after}:
+      where = f"{path} / {name}" if path else name
+      if name not in after or name not in before:
+        yield f"{where}: only {'before' if name in before else 'after'}"
+      else:
+        yield from differences(before[name], after[name], where)
+  elif isinstance(before, list) and isinstance(after, list):
+    if len(before) != len(after):
+      yield f"{path}: {len(before)} entries before, {len(after)} after"
+    for i, (old, new) in enumerate(zip(before, after, strict=False)):
+      yield from differences(old, new, f"{path}[{i}]")
+  elif before != after:
+    yield f"{path}: {before!r} before, {after!r} after"
+
+
+def _compare(before: pathlib.Path, after: pathlib.Path) -> int:
+  old, new = (json.loads(path.read_text()) for path in (before, after))
+  speeds = old.pop("speeds", {}), new.pop("speeds", {})
+  found = list(differences(old, new))
+  print("\n".join(found) or "no differences")
+  for name in speeds[0]:
+    for figure, value in speeds[0][name].items():
+      other = speeds[1].get(name, {}).get(figure, "-")
+      print(f"speed: {name} {figure}: {value} before, {other} after")
+  return 1 if found else 0
+
+
+def _main(values: flags.FlagValues) -> int | None:
+  if values.compare:
+    if len(values.compare) != 2:
+      raise InputError(
+        "--compare takes two files, as in before.json,after.json."
+      )
+    return _compare(*map(pathlib.Path, values.compare))
+  if not values.output:
+    raise InputError("--output is missing: name the file of the record.")
+  for name in values.sections:
+    if name not in SECTIONS:
+      raise InputError(f"no section {name!r}; there are {', '.join(SECTIONS)}.")
+  with tempfile.TemporaryDirectory() as temporary:
+    work = pathlib.Path(values.work or temporary).absolute()
+    made = record(work, values.sections, values.only)
+  pathlib.Path(values.output).write_text(json.dumps(made, indent=1) + "\n")
+  return None
+
+
+if __name__ == "__main__":
+  flags.DEFINE_string("output", "", "File of the record.")
+  flags.DEFINE_string("work", "", "Folder for data and runs; a temporary one.")
+  list_flag("sections", list(SECTIONS), "Sections to record.")
+  list_flag("only", [], "Systems to record; all.")
+  list_flag("compare", [], "Two records to compare instead.")
+  cli.main(_main)
