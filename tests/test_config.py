@@ -115,7 +115,7 @@ USUAL = {
 }
 OTHER = {
   *("model.gru", "optimiser.adadelta", "optimiser.noam", "decode.sample"),
-  *("prepare.parse.source.spacy", "prepare.parse.target.command"),
+  *("prepare.parse.source.spacy", "prepare.parse.target.stanza"),
   "data.sampled",
 }
 WRONG_PARENTS = USUAL | {"data.wrong_parents"}
@@ -161,7 +161,7 @@ def test_every_missing_field_is_named(chosen):
     config.decode.search = "sample"
     config.data.tree = "sampled"
     config.prepare.parse.source.parser = "spacy"
-    config.prepare.parse.target.parser = "command"
+    config.prepare.parse.target.parser = "stanza"
   if chosen == WRONG_PARENTS:
     config.data.tree = "wrong_parents"
   config = config.to_dict()
