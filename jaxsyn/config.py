@@ -207,6 +207,10 @@ def moved(name: str) -> str:
   return ""
 
 
+# Removed options that recorded configs may have. They changed no result.
+REMOVED = frozenset({"train.writers.mlflow"})
+
+
 def read_config(config: Mapping[str, Any], how: Strictness = WHOLE) -> Config:
   """Checks a whole config.
 
@@ -220,6 +224,9 @@ def read_config(config: Mapping[str, Any], how: Strictness = WHOLE) -> Config:
   """
   if hasattr(config, "to_dict"):
     config = config.to_dict()
+  if how.earlier:
+    for name in REMOVED:
+      config = _without(config, name)
   for old in MOVED:
     if _holds(config, old):
       raise InputError(moved(old))
@@ -233,6 +240,18 @@ def _holds(config: Any, name: str) -> bool:
       return False
     config = config[one]
   return True
+
+
+def _without(config: Any, name: str) -> Any:
+  """Returns a copy of a nested dict without an entry, named with dots."""
+  first, _, rest = name.partition(".")
+  if not isinstance(config, Mapping):
+    return config
+  return {
+    key: _without(value, rest) if key == first else value
+    for key, value in config.items()
+    if rest or key != first
+  }
 
 
 __all__ = ["Config", "InputError", "as_dict", "moved", "read_config"]
