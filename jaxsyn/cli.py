@@ -30,7 +30,7 @@ from ml_collections import config_flags
 from ml_collections.config_flags import config_path
 
 from jaxsyn import addresses
-from jaxsyn.config import Config, moved
+from jaxsyn.config import Config
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exits import guarded
 from jaxsyn.options import describe, text, unchosen
@@ -211,9 +211,7 @@ def _help_config(
   if not listed:
     sections = [row.name.removeprefix("config.") for row in describe(Config)
                 if row.is_section and row.name.count(".") < 3]  # fmt: skip
-    raise InputError(
-      f"{word}: {moved(section) or did_you_mean(section, sections)}"
-    )
+    raise InputError(f"{word}: {did_you_mean(section, sections)}")
   print(listed)
   sys.exit(0)
 
@@ -259,8 +257,6 @@ def check_option(section: Any, path: str, *, several: bool = False) -> None:
     path: dotted, without "config.".
     several: it is for several systems, of which none is named.
   """
-  if told := moved(path):
-    raise InputError(told)
   if path == "system":
     raise InputError(
       "--config.system would be a name without its parts: a system stands "

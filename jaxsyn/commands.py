@@ -44,9 +44,6 @@ COMMANDS = {
   "export": Command(
     "jaxsyn.export", "write a run in the form of other programs"
   ),
-  "completion": Command(
-    "jaxsyn.completion", "print completions for bash, zsh or fish"
-  ),
 }
 
 

@@ -172,39 +172,8 @@ class Config:
   decode: Decode = section(Decode, resume=True)
 
 
-# Options that have moved: dotted name -> where they are now.
-MOVED = {
-  **{
-    f"model.{name}": f"model.transformer.{name}"
-    for name in (
-      *("encoder_layers", "decoder_layers", "feed_forward", "heads", "norm"),
-      *("activation", "positions", "dropout", "attention_dropout"),
-      "activation_dropout",
-    )
-  },
-  **{f"optimiser.{name}": f"optimiser.adam.{name}" for name in (
-    "beta1", "beta2", "epsilon")},
-  "optimiser.rho": "optimiser.adadelta.rho",
-  **{f"optimiser.{name}": f"optimiser.inverse_sqrt.{name}" for name in (
-    "warmup", "warmup_start", "minimum")},
-  "contexts": "model.gru.windows",
-  "prepare.shards": "prepare.shard_mib",
-  "prepare.parse.source_model": "prepare.parse.source.udpipe.model",
-  "prepare.parse.target_model": "prepare.parse.target.udpipe.model",
-  "prepare.parse.beam": "prepare.parse.source.udpipe.beam",
-}  # fmt: skip
-
-
-def moved(name: str) -> str:
-  """What to say of an option that stood elsewhere; "" of any other.
-
-  Args:
-    name: dotted, without "config.".
-  """
-  for old, new in MOVED.items():
-    if f"{name}.".startswith(f"{old}."):
-      return f"config.{old} is now config.{new}."
-  return ""
+# Removed options that recorded configs may have. They changed no result.
+REMOVED = frozenset({"train.writers.mlflow"})
 
 
 def read_config(config: Mapping[str, Any], how: Strictness = WHOLE) -> Config:
@@ -220,19 +189,22 @@ def read_config(config: Mapping[str, Any], how: Strictness = WHOLE) -> Config:
   """
   if hasattr(config, "to_dict"):
     config = config.to_dict()
-  for old in MOVED:
-    if _holds(config, old):
-      raise InputError(moved(old))
+  if how.earlier:
+    for name in REMOVED:
+      config = _without(config, name)
   return from_config(Config, config, CONFIG, how)
 
 
-def _holds(config: Any, name: str) -> bool:
-  """Whether a nested dict has a dotted name."""
-  for one in name.split("."):
-    if not isinstance(config, Mapping) or one not in config:
-      return False
-    config = config[one]
-  return True
+def _without(config: Any, name: str) -> Any:
+  """Returns a copy of a nested dict without an entry, named with dots."""
+  first, _, rest = name.partition(".")
+  if not isinstance(config, Mapping):
+    return config
+  return {
+    key: _without(value, rest) if key == first else value
+    for key, value in config.items()
+    if rest or key != first
+  }
 
 
-__all__ = ["Config", "InputError", "as_dict", "moved", "read_config"]
+__all__ = ["Config", "InputError", "as_dict", "read_config"]

@@ -83,8 +83,8 @@ def define_flags() -> None:
     "format",
     "safetensors",
     list(FORMATS),
-    "safetensors: for a hub of models, and for jaxsyn. ctranslate2: for that "
-    "program, a Transformer without parts. stablehlo: one program for JAX alone.",
+    "safetensors: for the Hugging Face Hub and for jaxsyn. ctranslate2: for "
+    "CTranslate2, a Transformer without attention modifiers.",
   )
   flags.DEFINE_string("checkpoint", "", '"best", "last" or a step.')
   flags.DEFINE_string(

@@ -85,9 +85,6 @@ class Writers:
     "Project of Weights & Biases; empty: none. With WANDB_MODE=offline it "
     "needs no network.",
   )
-  mlflow: str = option(
-    "", "Experiment of MLflow; empty: none. MLFLOW_TRACKING_URI says where."
-  )
   samples: CountOrOff = option(
     4,
     "Of the validation split, with their translations, at each validation.",

@@ -148,8 +148,8 @@ def _check_seen(job: Job, runner: str) -> None:
 def _with_models(job: Job) -> Job:
   """The same, its parsers where the workers see them.
 
-  A parser may be a file of the launcher, where all else lies on a store. One that
-  is no file, a package or a program, workers must have themselves.
+  A parser may be a file of the launcher, while everything else is on an object
+  store. A parser that is a package must be installed on the workers.
   """
   if not remote.is_remote(job.kept):
     return job

@@ -10,7 +10,6 @@ import pathlib
 import resource
 import tempfile
 
-import costs
 import pytest
 from absl import logging
 
@@ -46,14 +45,6 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 gc.set_threshold(50_000)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-
-def pytest_addoption(parser):
-  parser.addoption("--write-costs", action="store_true", help=costs.__doc__)
-
-
-def pytest_configure(config):
-  config.pluginmanager.register(costs.Costs(config.option.write_costs))
 
 
 def pytest_collection_modifyitems(config, items):

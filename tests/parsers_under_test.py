@@ -1,123 +1,18 @@
-"""A parser of each kind that is real and small, and what it must agree with."""
+"""Small real parsers of each kind, and gold trees to train them on."""
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import http.server
 import importlib.util
 import json
 import pathlib
-import sys
-import threading
-import unicodedata
-import urllib.parse
 
 import pytest
-from ufal import udpipe
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.parsers import PARSERS
 
 KINDS = tuple(PARSERS)
-MODEL = "english-toy-ud-2.15-241121"
-SHORT = ("english", "en", "english-toy", MODEL)
-LONGEST = 60  # words of a line that the service takes
-
-PROGRAM = """
-import sys, time
-from ufal import udpipe
-model = udpipe.Model.load(sys.argv[1])
-tokenizer = model.newTokenizer(model.TOKENIZER_PRESEGMENTED)
-output = udpipe.OutputFormat.newConlluOutputFormat()
-print("ready, ümlaut", file=sys.stderr, flush=True)
-sentence, error = udpipe.Sentence(), udpipe.ProcessingError()
-for line in sys.stdin.buffer:
-  tokenizer.setText(line.decode())
-  while tokenizer.nextSentence(sentence, error):
-    model.tag(sentence, model.DEFAULT)
-    model.parse(sentence, model.DEFAULT)
-    sys.stdout.buffer.write(output.writeSentence(sentence).encode())
-  sys.stdout.buffer.flush()
-"""
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-  """UDPipe 2's protocol, whose words and trees are UDPipe 1's."""
-
-  protocol_version = "HTTP/1.1"
-
-  def do_GET(self):
-    if urllib.parse.urlparse(self.path).path != "/api/models":
-      return self._answer("no such method", 404)
-    models = {MODEL: ["tokenizer", "tagger", "parser"]}
-    return self._answer({"models": models, "default_model": "english"})
-
-  def do_POST(self):
-    body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-    asked = dict(urllib.parse.parse_qsl(body, keep_blank_values=True))
-    self.server.asked.append(asked)
-    if self.server.faults:
-      return self.server.faults.pop(0)(self)
-    if asked["model"] not in SHORT:
-      return self._answer(f"The model '{asked['model']}' does not exist.", 400)
-    assert asked["tokenizer"] == "presegmented" and asked["output"] == "conllu"
-    blocks = self._parsed(unicodedata.normalize("NFC", asked["data"]))
-    if blocks is None:
-      return self._answer("A sentence of too many words was found.", 400)
-    head = (
-      "# generator = UDPipe 2, https://lindat.mff.cuni.cz/services/udpipe\n"
-      f"# udpipe_model = {MODEL}\n# udpipe_model_licence = CC BY-NC-SA\n"
-    )
-    result = head + "".join(blocks)
-    page = {"model": MODEL, "acknowledgements": [""], "result": result}
-    return self._answer(page)
-
-  def _parsed(self, text):
-    model = self.server.model
-    tokenizer = model.newTokenizer(model.TOKENIZER_PRESEGMENTED)
-    output = udpipe.OutputFormat.newConlluOutputFormat()
-    tokenizer.setText(text)
-    sentence, error = udpipe.Sentence(), udpipe.ProcessingError()
-    blocks = []
-    with self.server.lock:
-      while tokenizer.nextSentence(sentence, error):
-        if len(sentence.words) > LONGEST + 1:
-          return None
-        model.tag(sentence, model.DEFAULT)
-        model.parse(sentence, model.DEFAULT)
-        blocks.append(output.writeSentence(sentence))
-    return blocks
-
-  def _answer(self, page, status=200):
-    plain = isinstance(page, str)
-    body = (page if plain else json.dumps(page)).encode()
-    self.send_response(status)
-    self.send_header(
-      "Content-Type", "text/plain" if plain else "application/json"
-    )
-    self.send_header("Content-Length", str(len(body)))
-    self.end_headers()
-    self.wfile.write(body)
-
-  def log_message(self, *_):
-    pass
-
-
-@contextlib.contextmanager
-def service(model: pathlib.Path):
-  """A server: `url`, `asked` for, and `faults`, answers that come first."""
-  with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-    server.model = udpipe.Model.load(str(model))
-    server.asked, server.faults, server.lock = [], [], threading.Lock()
-    server.url = f"http://127.0.0.1:{server.server_port}/api"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-      yield server
-    finally:
-      server.shutdown()
-      thread.join()
 
 
 def spacy_pipeline(
@@ -158,18 +53,6 @@ def gold(data: pathlib.Path, number: int) -> list[conllu.Block]:
   with gzip.open(path, "rt", encoding="utf-8") as file:
     blocks = conllu.blocks_of_text(file.read(), "gold")
   return [b for b in blocks if 5 <= len(b.form_W) <= 15][:number]
-
-
-def program(folder: pathlib.Path, text: str = PROGRAM) -> pathlib.Path:
-  """The script of a parser that is a command."""
-  path = folder / "parse.py"
-  path.write_text(text)
-  return path
-
-
-def command(script: pathlib.Path, *words: object) -> str:
-  """A command line that runs it with this Python."""
-  return " ".join(map(str, (sys.executable, script, *words)))
 
 
 def needs(kind: str) -> None:

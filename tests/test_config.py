@@ -15,6 +15,7 @@ from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.decode.searches import SEARCHES
 from jaxsyn.errors import InputError
 from jaxsyn.models.families import FAMILIES
+from jaxsyn.options import WRITTEN
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import PARTS
 from jaxsyn.syntax.given_weighting import GivenWeighting
@@ -115,7 +116,7 @@ USUAL = {
 }
 OTHER = {
   *("model.gru", "optimiser.adadelta", "optimiser.noam", "decode.sample"),
-  *("prepare.parse.source.spacy", "prepare.parse.target.command"),
+  *("prepare.parse.source.spacy", "prepare.parse.target.stanza"),
   "data.sampled",
 }
 WRONG_PARENTS = USUAL | {"data.wrong_parents"}
@@ -161,12 +162,22 @@ def test_every_missing_field_is_named(chosen):
     config.decode.search = "sample"
     config.data.tree = "sampled"
     config.prepare.parse.source.parser = "spacy"
-    config.prepare.parse.target.parser = "command"
+    config.prepare.parse.target.parser = "stanza"
   if chosen == WRONG_PARENTS:
     config.data.tree = "wrong_parents"
   config = config.to_dict()
   remove(config, "")
   assert len(seen) > 110 and seen > chosen
+
+
+def test_removed_options_are_ignored_only_in_recorded_configs():
+  config = base.get_config().to_dict()
+  expected = read_config(config)
+  config["train"]["writers"]["mlflow"] = "trees"
+  assert read_config(config, WRITTEN) == expected
+  assert config["train"]["writers"]["mlflow"] == "trees"  # not changed
+  with pytest.raises(InputError, match="writers has no option 'mlflow'"):
+    read_config(config)
 
 
 def test_an_integer_is_a_float():

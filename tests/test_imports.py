@@ -32,7 +32,7 @@ ROOMS = [
   *("jaxsyn.inspect", "jaxsyn.variants", "jaxsyn.named_systems"),
   *("jaxsyn.compare", "jaxsyn.export"),
   *("jaxsyn.configs", "jaxsyn.preprocess.toy", "jaxsyn.preprocess"),
-  *("jaxsyn.survey", "jaxsyn.new", "jaxsyn.completion", "jaxsyn.__main__"),
+  *("jaxsyn.survey", "jaxsyn.new", "jaxsyn.__main__"),
   *("benchmarks.figures", "benchmarks"),
 ]
 

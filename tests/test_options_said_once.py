@@ -17,7 +17,7 @@ from ml_collections import config_flags
 from test_options import TABLES
 
 from jaxsyn import cli
-from jaxsyn.config import MOVED, Config, as_dict, read_config
+from jaxsyn.config import Config, as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, quickstart, systems
 from jaxsyn.errors import InputError
 from jaxsyn.options import (
@@ -221,23 +221,6 @@ def parse(monkeypatch):
 FILE = f"--config={ROOT}/configs/multi30k_en_de.py"
 
 
-@pytest.mark.parametrize(("old", "new"), MOVED.items())
-def test_an_option_that_moved_is_told_where_it_is(parse, old, new):
-  assert f"config.{new}" in ROWS
-  assert f"config.{old}" not in ROWS
-  message = f"^config.{old} is now config.{new}.$"
-  with pytest.raises(InputError, match=message):
-    parse(FILE, f"--config.{old}=3")
-  config = base.get_config().to_dict()
-  *above, name = old.split(".")
-  section = config
-  for one in above:
-    section = section[one]
-  section[name] = 3
-  with pytest.raises(InputError, match=message):
-    read_config(config)
-
-
 @pytest.mark.parametrize(
   ("word", "shown"),
   [
@@ -276,7 +259,6 @@ def test_help_of_options_has_what_a_file_says(parse, capsys, words, shown):
   ("word", "message"),
   [
     ("optimizer", "--helpconfig=optimizer: .*Did you mean 'optimiser'"),
-    ("contexts", "contexts is now config.model.gru.windows"),
   ],
 )
 def test_help_of_no_section_guesses(parse, word, message):

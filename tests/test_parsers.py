@@ -38,39 +38,24 @@ def raw(shared_data, tmp_path_factory):
   return folder
 
 
-@pytest.fixture(params=["spacy", "command", "udpipe_service"])
-def chosen(request, shared_data, made_once, tmp_path):
-  """A kind, its options, and one of another parser in its place."""
-  german = shared_data / "udpipe" / "german.udpipe"
-  if request.param == "spacy":
-    pipeline, other = (
-      made_once(
-        name,
-        lambda path, n=n: parsers_under_test.spacy_pipeline(
-          path, shared_data, trees=n
-        ),
-      )
-      for name, n in (("spacy_pipeline", 40), ("spacy_other", 10))
+@pytest.fixture
+def pipelines(shared_data, made_once):
+  """Folders of two spaCy pipelines, trained on different numbers of trees."""
+  return [
+    made_once(
+      name,
+      lambda path, n=n: parsers_under_test.spacy_pipeline(
+        path, shared_data, trees=n
+      ),
     )
-    yield request.param, {"model": str(pipeline)}, str(other)
-  elif request.param == "command":
-    script = parsers_under_test.program(tmp_path)
-    line = parsers_under_test.command(script, german)
-    yield request.param, {"line": line}, f"{line} --fast"
-  else:
-    with parsers_under_test.service(german) as server:
-      yield (
-        request.param,
-        {"url": server.url, "batch": 50},
-        "http://127.0.0.1:9",
-      )
+    for name, n in (("spacy_pipeline", 40), ("spacy_other", 10))
+  ]
 
 
 def test_from_raw_text_to_translations(
-  tiny, raw, chosen, tmp_path, monkeypatch
+  tiny, raw, pipelines, tmp_path, monkeypatch
 ):
-  kind, options, other = chosen
-  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+  kind, (place, other) = "spacy", map(str, pipelines)
   config = tiny("pascal")
   config.data.name, config.data.directory = "captions", str(tmp_path / "data")
   config.data.target_language = "de"
@@ -82,7 +67,7 @@ def test_from_raw_text_to_translations(
   parse.target_conllu, parse.sides = {}, ("source",)
   config.prepare.alignments = {}
   parse.source.parser = kind
-  parse.source[kind].update(options)
+  parse.source.spacy.model = place
   parse.source.udpipe.model = "not_looked_at"
   config.prepare.vocabulary.size = 300
   config.prepare.workers = 2
@@ -92,10 +77,7 @@ def test_from_raw_text_to_translations(
 
   # Each line has the words and heads that the parser itself gives.
   lines = (raw / "all.en").read_text().splitlines()
-  direct_spec = PARSERS[kind](**options)
-  if kind == "udpipe_service":
-    direct_spec = direct_spec.found(None, "en", "", {})
-  direct = direct_spec.open()
+  direct = PARSERS[kind](place).open()
   expected = direct.parses(lines[:180])
   trees = conllu.read(layout.conllu_file(folder, "train", "source"))
   assert [*conllu_text.match(trees, lines[:180], "all.en")] == expected
@@ -129,27 +111,15 @@ def test_from_raw_text_to_translations(
     for (example, _), parse in zip(begun(), expected[:40], strict=True):
       np.testing.assert_array_equal(example["source_head"], parse.head_W)
 
-  # To another user the run is somebody else's: it starts no program.
-  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "yours"))
   opened = SourceReader(session.run, session.plan, longest=99)
-  if direct_spec.acts:
-    with pytest.raises(InputError, match=r"(starts|sends) .*name it with --p"):
-      opened.parse(lines[0])
-  else:
-    assert opened.parse(lines[0]) == expected[0]
-  opened = SourceReader(
-    session.run, session.plan, longest=99, parser=_place(kind, options)
-  )
+  assert opened.parse(lines[0]) == expected[0]
+  opened = SourceReader(session.run, session.plan, longest=99, parser=place)
   assert opened.parse(sources[2]) == direct(sources[2])
   opened = SourceReader(session.run, session.plan, longest=99, parser=other)
   with pytest.raises(InputError) as error:
     opened.parse(lines[0])
   said = str(error.value)
   assert "\n" not in said and direct.identity.model in said
-
-
-def _place(kind, options):
-  return options[{"spacy": "model", "command": "line"}.get(kind, "url")]
 
 
 def test_what_is_not_there_is_told_before_anything_is_made(tiny, raw, tmp_path):
@@ -164,7 +134,6 @@ def test_what_is_not_there_is_told_before_anything_is_made(tiny, raw, tmp_path):
   config.prepare.alignments = {}
   for kind, message in (
     ("spacy", r"parse\.source\.spacy\.model is empty: name a pipeline"),
-    ("command", r"parse\.source\.command\.line is empty"),
     ("stanza", r"Stanza, which is not installed \(pip|no models of 'en'"),
   ):
     config.prepare.parse.source.parser = kind

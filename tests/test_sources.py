@@ -81,7 +81,7 @@ def test_few_lines_are_read_here(reader, parallel):
 
 
 def test_runs_with_the_same_parser_ask_it_once(reader, monkeypatch):
-  """For all lines together: to a server they are one request, not hundreds."""
+  """Checks that all lines are parsed together, once for several runs."""
   asked, texts = [], UDPipe._texts
 
   def noted(parser, lines):

@@ -24,7 +24,7 @@ from jaxsyn.training import log
     ("data", "train", "trian", "no split 'trian'"),
     ("data", "validation", "dev", "no split 'dev'"),
     ("data", "directory", "/nowhere", "/nowhere is missing"),
-    ("model", "heads", 3, "config.model.transformer.heads"),
+    ("model", "heads", 3, "config.model has no option 'heads'"),
     ("optimiser", "name", "sdg", "did you mean|Did you mean|Known"),
   ],
 )

@@ -196,9 +196,8 @@ class SideParser:
   parser: ParserSpec = one_of(
     "jaxsyn.data.sentence.parsers:PARSERS",
     "udpipe",
-    'Of UDPipe 1 there is a model for most languages, without a network; "spacy" '
-    'and "stanza" are packages, "udpipe_service" a server, "command" any '
-    "program.",
+    'Parser: "udpipe" has a model for most languages; "spacy" and "stanza" need '
+    "their own models. Trees of any other parser are given as CoNLL-U files.",
   )
 
 

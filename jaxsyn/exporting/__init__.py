@@ -10,7 +10,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable
 
-from jaxsyn.exporting import ctranslate2, hub_folder, stablehlo
+from jaxsyn.exporting import ctranslate2, hub_folder
 from jaxsyn.exporting.model import Model
 from jaxsyn.trained import workdir
 
@@ -18,11 +18,9 @@ from jaxsyn.trained import workdir
 FORMATS: dict[str, Callable[[Model, pathlib.Path], list[str]]] = {
   "safetensors": hub_folder.write,
   "ctranslate2": ctranslate2.write,
-  "stablehlo": stablehlo.write,
 }
 # The file of each without which a folder on a store does not count.
 PAGES = {
   "safetensors": workdir.CONFIG,
   "ctranslate2": ctranslate2.PAGE,
-  "stablehlo": stablehlo.PAGE,
 }

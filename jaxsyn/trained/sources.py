@@ -105,7 +105,6 @@ class SourceReader:
     self._spec = recorded.spec(
       run.workdir, run.manifest, "source", os.fspath(parser)
     )
-    self._named = bool(parser)
     self._parser: Parser | None = None
 
   def __getstate__(self) -> dict[str, Any]:
@@ -160,9 +159,7 @@ class SourceReader:
           "has none. Give CoNLL-U (--conllu), or name a UDPipe model "
           "(--parser)."
         )
-      self._parser = recorded.opened(
-        self._spec, self._manifest, "source", named=self._named
-      )
+      self._parser = recorded.opened(self._spec, self._manifest, "source")
     return self._parser
 
   def example(self, source: Source) -> Example:

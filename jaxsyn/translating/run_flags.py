@@ -36,8 +36,8 @@ def define_parser() -> None:
   flags.DEFINE_string(
     "parser",
     "",
-    "Where the parser of the run is, if elsewhere: a UDPipe file, a folder of "
-    "spaCy or Stanza, the address of a service, a command line.",
+    "Location of the run's parser, if it has moved: a UDPipe file, or the "
+    "folder of a spaCy pipeline or of Stanza's models.",
   )
 
 

@@ -2,20 +2,16 @@
 
 import hashlib
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
-import jaxsyn
 from jaxsyn import train
 from jaxsyn.trained import exported
 from jaxsyn.training.reader import Parameters
 
 pytest.importorskip("safetensors", reason="extra hub")
-
-ROOT = pathlib.Path(jaxsyn.__file__).parent
 
 EXPORT = """
 import sys
@@ -36,14 +32,13 @@ def digests(folder):
 
 def test_processes_export_the_same_bytes(tiny, tmp_path, environment):
   pytest.importorskip("ctranslate2", reason="extra ctranslate2")
-  pytest.importorskip("flatbuffers", reason="extra stablehlo")
   config = tiny("transformer")
   config.batch.shapes = 1
   config.train.update(
     steps=1, evaluate_every=9, save_every=1, selection="log_likelihood"
   )
   train.run(config, tmp_path / "run")
-  formats = ("safetensors", "ctranslate2", "stablehlo")
+  formats = ("safetensors", "ctranslate2")
   found = []
   for seed in ("0", "1", "2"):
     out = tmp_path / seed
@@ -53,9 +48,7 @@ def test_processes_export_the_same_bytes(tiny, tmp_path, environment):
       check=True,
     )
     found.append(digests(out))
-  assert len(found[0]) == 17, sorted(found[0])
-  program = (tmp_path / "0" / "stablehlo" / "program.stablehlo").read_bytes()
-  assert str(ROOT).encode() not in program  # nor where jaxsyn is installed
+  assert len(found[0]) == 12, sorted(found[0])
   assert found[1] == found[0]
   assert found[2] == found[0]
 

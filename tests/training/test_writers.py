@@ -79,26 +79,6 @@ def test_nobody_writes_where_nobody_is_wanted(config, tmp_path):
   assert [path.name for path in tmp_path.iterdir()] == [log.FILE]
 
 
-def test_mlflow_goes_on_with_the_same_run(config, tmp_path, monkeypatch):
-  mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
-  monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
-  monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-  run = tmp_path / "run"
-  run.mkdir()
-  config = config(tensorboard=False, mlflow="trees")
-  write(run, config, 0, (1, 2))
-  write(run, config, 2, (4,))
-  client = mlflow.MlflowClient()
-  experiment = client.get_experiment_by_name("trees").experiment_id
-  (found,) = client.search_runs([experiment])
-  history = client.get_metric_history(found.info.run_id, "train/loss")
-  assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (4, 0.25)]
-  assert found.data.params["model.width"] == "128"
-  assert found.info.status == "FINISHED"
-  names = [f.path for f in client.list_artifacts(found.info.run_id, "samples")]
-  assert names == ["samples/00000002.md", "samples/00000004.md"]
-
-
 def test_wandb_writes_without_a_network(config, tmp_path, monkeypatch):
   pytest.importorskip("wandb", reason="wandb is not installed")
   monkeypatch.setenv("WANDB_MODE", "offline")

@@ -1,12 +1,10 @@
-"""Eigenvectors of a tree's Laplacian, the same bits on every machine.
+"""Eigenvectors of the Laplacian of a dependency tree.
 
-The symmetric normalised Laplacian of the undirected tree, I - D^-1/2 A D^-1/2
-(Chung 1997, section 1.2; the row of a word without edges is 0). Libraries of
-linear algebra give other bits on other processors, and where eigenvalues are
-equal, as is common in trees, other vectors. So here are Jacobi's rotations in a
-fixed order, of additions, products, quotients and roots of single numbers, which
-IEEE 754 rounds alike everywhere; sums are made one after the other. And one basis
-is chosen of what belongs to equal eigenvalues.
+The Laplacian is the symmetric normalized one of the undirected tree,
+I - D^-1/2 A D^-1/2 (Chung 1997, section 1.2; the row of a word without edges is
+0). Implementations of LAPACK differ in the last bits, and return different vectors
+for equal eigenvalues, which are common in trees. Therefore one basis is chosen for
+equal eigenvalues, and the components are rounded to six digits.
 
 Letters: E eigenvector that is kept.
 """
@@ -14,7 +12,6 @@ Letters: E eigenvector that is kept.
 from __future__ import annotations
 
 import collections
-import functools
 import threading
 from collections.abc import Sequence
 
@@ -22,8 +19,6 @@ import numpy as np
 
 from jaxsyn.data.schema import EIGENVECTORS
 
-_SMALL = 1e-13  # beside the diagonal, it is 0: numbers there are 1 at most
-_SWEEPS = 60  # eight or so are needed
 _EQUAL = 1e-9  # eigenvalues that are no further apart are equal
 _SEEN = 1e-4  # the square of a component that counts
 _DIGITS = 6
@@ -102,89 +97,34 @@ def _together(heads: Sequence[np.ndarray], kept: int) -> np.ndarray:
   """vector_BEW of trees of about the same size."""
   words_B = np.array([len(head_W) for head_W in heads])
   most, trees = int(words_B.max()), len(heads)
-  value_WWB = np.zeros((most, most, trees))
+  # Padding comes last: the eigenvalues of a tree are at most 2.
+  value_WB = np.full((most, trees), 3.0)
+  vector_WWB = np.zeros((most, most, trees))
   roots_B = np.zeros(trees, np.int64)
   for b, head_W in enumerate(heads):
-    word_W = np.arange(len(head_W))
-    own_W = head_W == word_W
-    roots_B[b] = own_W.sum()
-    child_W, parent_W = word_W[~own_W], np.asarray(head_W)[~own_W]
-    value_WWB[child_W, parent_W, b] = value_WWB[parent_W, child_W, b] = 1
-  degree_WB = value_WWB.sum(axis=0)  # whole numbers: in any order
-  scale_WB = np.sqrt(np.maximum(degree_WB, 1))
-  value_WWB /= -(scale_WB[:, None] * scale_WB[None])
-  # Words that are none come last of all: eigenvalues are 2 at most.
-  word_W1 = np.arange(most)[:, None]
-  diagonal_WB = np.where(word_W1 < words_B, degree_WB > 0, 3.0)
-  value_WWB[np.arange(most), np.arange(most)] = diagonal_WB
-  value_WB, vector_WWB = _jacobi(value_WWB)
-  order_WB = np.argsort(value_WB, axis=0, kind="stable")
-  value_WB = np.take_along_axis(value_WB, order_WB, axis=0)
-  vector_WWB = np.take_along_axis(vector_WWB, order_WB[:, None], axis=0)
+    words = len(head_W)
+    roots_B[b] = (head_W == np.arange(words)).sum()
+    # One matrix at a time and without padding, so that the bits of a tree do not
+    # depend on the other trees.
+    value_W, vector_WW = np.linalg.eigh(_laplacian(np.asarray(head_W)))
+    value_WB[:words, b], vector_WWB[:words, :words, b] = value_W, vector_WW.T
   vector_EWB = _basis(value_WB, vector_WWB, roots_B, words_B, kept)
   # Not -0.0.
   return np.moveaxis(np.round(vector_EWB, _DIGITS) + 0.0, -1, 0)
 
 
-@functools.lru_cache(64)
-def _rounds(words: int) -> list[np.ndarray]:
-  """The partner of each word, in one round after the other; maybe itself.
-
-  Each two are partners in one of them. The order is that of fewer words, too: so
-  a tree gives the same bits beside larger ones.
-  """
-  word_W = np.arange(words)
-  found = []
-  for apart in range(1, 1 << (words - 1).bit_length()):
-    other_W = word_W ^ apart
-    found.append(np.where(other_W < words, other_W, word_W))
-  return found
-
-
-def _jacobi(matrix_WWB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Eigenvalues, in no order, and eigenvectors, of symmetric matrices.
-
-  Jacobi 1846, by sweeps over all pairs of rows (Golub & Van Loan, section 8.5),
-  several pairs at a time. Where a number beside the diagonal is 0, the rotation is
-  by 0 and leaves all bits.
-
-  Returns: value_WB; vector_WWB, whose rows are the vectors.
-  """
-  words = len(matrix_WWB)
-  word_W = np.arange(words)
-  eye_WW1 = np.eye(words)[:, :, None]
-  vectors = np.broadcast_to(eye_WW1, matrix_WWB.shape)
-  both = np.concatenate([matrix_WWB, vectors], axis=1)
-  for _ in range(_SWEEPS):
-    turned = False
-    for other_W in _rounds(words):
-      # Of both of a pair the same number, above the diagonal.
-      off_WB = both[np.minimum(word_W, other_W), np.maximum(word_W, other_W)]
-      turns_WB = np.abs(off_WB) > _SMALL
-      turns_WB &= (word_W != other_W)[:, None]
-      if not turns_WB.any():
-        continue
-      turned = True
-      own_WB = both[word_W, word_W]
-      ratio_WB = (own_WB[other_W] - own_WB) / np.where(turns_WB, 2 * off_WB, 1)
-      tan_WB = 1 / (np.abs(ratio_WB) + np.sqrt(ratio_WB * ratio_WB + 1))
-      sign_WB = np.where(word_W < other_W, 1.0, -1.0)[:, None]
-      sign_WB = np.where(ratio_WB == 0, sign_WB, np.sign(ratio_WB))
-      tan_WB = np.where(turns_WB, tan_WB * sign_WB, 0.0)
-      cos_WB = 1 / np.sqrt(tan_WB * tan_WB + 1)
-      sin_WB = tan_WB * cos_WB
-      across = both[other_W]
-      across *= sin_WB[:, None]
-      both *= cos_WB[:, None]
-      both -= across
-      square = both[:, :words]
-      across = square[:, other_W]
-      across *= sin_WB
-      square *= cos_WB
-      square -= across
-    if not turned:
-      break
-  return both[word_W, word_W], both[:, words:]
+def _laplacian(head_W: np.ndarray) -> np.ndarray:
+  """Returns the normalized Laplacian of a tree, laplacian_WW."""
+  word_W = np.arange(len(head_W))
+  has_parent_W = head_W != word_W
+  child_W, parent_W = word_W[has_parent_W], head_W[has_parent_W]
+  adjacency_WW = np.zeros((len(head_W), len(head_W)))
+  adjacency_WW[child_W, parent_W] = adjacency_WW[parent_W, child_W] = 1
+  degree_W = adjacency_WW.sum(axis=0)
+  scale_W = np.sqrt(np.maximum(degree_W, 1))
+  laplacian_WW = adjacency_WW / -(scale_W[:, None] * scale_W)
+  laplacian_WW[word_W, word_W] = degree_W > 0
+  return laplacian_WW
 
 
 def _basis(

@@ -7,7 +7,6 @@ A writer is one file here, one line in this table and one option of
 from __future__ import annotations
 
 from jaxsyn.train_options import Writers
-from jaxsyn.training.writers.mlflow import MLflow
 from jaxsyn.training.writers.tensorboard import TensorBoard
 from jaxsyn.training.writers.weights_and_biases import WeightsAndBiases
 from jaxsyn.training.writers.writer import Begun, Writer
@@ -15,7 +14,6 @@ from jaxsyn.training.writers.writer import Begun, Writer
 WRITERS: dict[str, type[Writer]] = {
   "tensorboard": TensorBoard,
   "wandb": WeightsAndBiases,
-  "mlflow": MLflow,
 }
 
 

@@ -61,7 +61,7 @@ def test_other_parser():
   for kind, digest, options in (
     ("udpipe", C, {}),
     ("udpipe", B, {"beam": "1"}),
-    ("command", B, {}),
+    ("stanza", B, {}),
   ):
     other = Identity(kind, "given", digest, options=options)
     message = f"{kind} given .*{digest}.* is not the source parser.* en .*{B}"

@@ -1,29 +1,21 @@
-"""Parsers: what makes trees of raw lines, each by itself in a file.
+"""Dependency parsers, one file each.
 
-A side of a data set has one, config.prepare.parse.source.parser. Packages are
-imported where a parser is opened. A new one is a file with a `ParserSpec` and a
-`Parser`, and a line in PARSERS.
+`config.prepare.parse.source.parser` selects the parser of the source side. The
+package of a parser is imported when the parser is opened. A new parser is a file
+with a `ParserSpec` and a `Parser`, and an entry in PARSERS.
 """
 
 from __future__ import annotations
 
-from jaxsyn.data.sentence.parsers.command import CommandSpec
 from jaxsyn.data.sentence.parsers.parser import Parser, ParserSpec
 from jaxsyn.data.sentence.parsers.spacy import SpacySpec
 from jaxsyn.data.sentence.parsers.stanza import StanzaSpec
 from jaxsyn.data.sentence.parsers.udpipe import UDPipeSpec
-from jaxsyn.data.sentence.parsers.udpipe_service import UDPipeServiceSpec
 from jaxsyn.options import Table
 
 PARSERS: Table[ParserSpec] = Table(
   "parser",
-  {
-    spec.kind: spec
-    for spec in (
-      *(UDPipeSpec, UDPipeServiceSpec, SpacySpec, StanzaSpec),
-      CommandSpec,
-    )
-  },
+  {spec.kind: spec for spec in (UDPipeSpec, SpacySpec, StanzaSpec)},
 )
 
 __all__ = ["PARSERS", "Parser", "ParserSpec"]

@@ -56,7 +56,7 @@ class Parser(abc.ABC):
     """The parse of each line, untouched; whatever it holds, it has one.
 
     Raises:
-      InputError: the parser itself has failed: a server, a program.
+      InputError: the parser itself has failed.
     """
     texts = self._answers(lines)
     return [_parse(text, line)[0] for text, line in zip(texts, lines)]
@@ -124,14 +124,6 @@ class ParserSpec(Choice):
     """The one file that all of it is in, which runs have a copy of."""
     return None
 
-  @property
-  def acts(self) -> str:
-    """What it does beside reading files, that its user must want; "": nothing.
-
-    A run may come from somebody else, and must not start a program.
-    """
-    return ""
-
   def found(
     self,
     at: At,
@@ -157,7 +149,7 @@ class ParserSpec(Choice):
     return self
 
   def at(self, place: str) -> ParserSpec:
-    """The same parser in another place: its file, folder, address, command."""
+    """Returns the spec with another location of its file or folder."""
     raise NotImplementedError
 
   def open(self, sha256: str = "") -> Parser:
@@ -200,40 +192,6 @@ def not_installed(what: str, install: str) -> InputError:
     f"parsing needs {what}, which is not installed ({install}). Without it, give"
     " CoNLL-U, or use a system that translates without trees."
   )
-
-
-def shared_out(trees: Sequence[str], lines: Sequence[str]) -> list[str] | None:
-  """The trees of each line, of those of all in order; by their characters.
-
-  Args:
-    trees: as `sentences` gives them.
-    lines: that they are of; all have something to see.
-
-  Returns:
-    CoNLL-U of each line; None where the trees are not of these lines, one
-    after the other.
-
-  Raises:
-    InputError: a tree is malformed.
-  """
-  shares: list[str] = []
-  wanted = share = ""
-  waiting = iter(lines)
-  for tree in trees:
-    for block in conllu.blocks_of_text(tree, "the parser's answer"):
-      if not block.visible:
-        continue
-      if not wanted:
-        if (line := next(waiting, None)) is None:
-          return None
-        wanted, share = visible(normal(line)), ""
-      seen = visible(normal(block.visible))
-      if not wanted.startswith(seen):
-        return None
-      wanted, share = wanted[len(seen) :], share + tree
-      if not wanted:
-        shares.append(share)
-  return shares if len(shares) == len(lines) else None
 
 
 def _can_be_parsed(line: str) -> bool:

@@ -1,16 +1,8 @@
-"""The parser that a prepared folder or a run names, opened again.
-
-A run may come from somebody else. What its parser does beside reading files, to
-start a program or to send text elsewhere, it does where this user has prepared
-data by the same parser, or names it. The former stands in the user's own cache
-folder (`jaxsyn.storage.private`).
-"""
+"""Opens the parser that a dataset directory or a run directory records."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +11,6 @@ from jaxsyn.data.sentence.parsers import PARSERS, Parser, ParserSpec
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import At, Strictness, from_config
-from jaxsyn.storage import private
 
 
 def spec(
@@ -34,9 +25,8 @@ def spec(
     folder: of the data or the run, that has a copy of its file.
     manifest: of it.
     side: "source" or "target".
-    place: where it is now, if elsewhere: a UDPipe file, spaCy's folder, Stanza's,
-      the address of a service, a command line. Of data without a parser, a UDPipe
-      file.
+    place: where it is now, if elsewhere: a UDPipe file, or the folder of a spaCy
+      pipeline or of Stanza's models. Of data without a parser, a UDPipe file.
   """
   known = manifests.recorded_parser(manifest, side)
   if not known:
@@ -61,8 +51,6 @@ def opened(
   found: ParserSpec,
   manifest: Mapping[str, Any],
   side: str,
-  *,
-  named: bool = False,
 ) -> Parser:
   """A parser, if it is that of the data.
 
@@ -70,18 +58,11 @@ def opened(
     found: what opens it.
     manifest: of the data.
     side: "source" or "target".
-    named: whether the user has said where it is.
 
   Raises:
-    InputError: it is another, cannot be opened, or the user must name it.
+    InputError: it is another, or cannot be opened.
   """
   known = manifests.recorded_parser(manifest, side)
-  if found.acts and not named and not _is_allowed(found):
-    raise InputError(
-      f"the {side} parser of data set {manifest['name']} {found.acts}, and you"
-      " have prepared nothing by it here. If you trust whom the run is from, name"
-      " it with --parser."
-    )
   try:
     parser = found.open(known.sha256 if known else "")
   except InputError as error:
@@ -93,24 +74,3 @@ def opened(
     ) from None
   manifests.check_parser(manifest, parser.identity, side)
   return parser
-
-
-def allow(found: ParserSpec) -> None:
-  """Keeps in mind that this user's own config has named a parser."""
-  if found.acts:
-    with contextlib.suppress(OSError):  # then it must be named again
-      path = _allowed(found, make=True)
-      path.parent.mkdir(mode=0o700, exist_ok=True)
-      path.touch(mode=0o600)
-
-
-def _is_allowed(found: ParserSpec) -> bool:
-  try:
-    return _allowed(found, make=False).is_file()
-  except OSError:
-    return False
-
-
-def _allowed(found: ParserSpec, make: bool) -> pathlib.Path:
-  name = manifests.sha256_texts([found.kind, found.acts])
-  return private.folder(make) / "parsers" / name

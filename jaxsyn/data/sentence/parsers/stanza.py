@@ -1,8 +1,7 @@
 """Stanza: Stanford's neural pipelines, one for each of some 70 languages.
 
-Its models are files of Stanza's own, which `stanza.download` fetches. It runs on
-the processor here, a thread in each process; to parse on a GPU, let a program of
-your own do it (`command`).
+`stanza.download` downloads its models. Here Stanza runs on the CPU, with one
+thread in each process; text that was parsed on a GPU is read as CoNLL-U.
 
 Source: Qi et al. 2020, "Stanza: A Python Natural Language Processing Toolkit for
 Many Human Languages".

@@ -1,9 +1,9 @@
-"""Programs that fit accelerators, by compiling them for some that are not there.
+"""Compiles training steps for TPUs and GPUs that are not attached.
 
   python -m pytest -m aot
 
-needs the wheels of the extra "ahead" and minutes. What a program may hold stands
-in PROGRAMS: who changes a part or the step sees there what became of it.
+The test needs the packages of the extra "ahead" and takes minutes. PROGRAMS lists
+the operations and the memory that each program may use.
 """
 
 import dataclasses
@@ -15,7 +15,6 @@ import pytest
 from benchmarks.ahead import hlo, machines, programs
 from jaxsyn.config import read_config
 from jaxsyn.configs import base, systems
-from jaxsyn.syntax import PARTS
 
 pytestmark = pytest.mark.aot
 
@@ -101,8 +100,6 @@ def task(system, topology, mesh, dtype):
   )
   config.model.gru.hidden = 128
   config.train.mesh.update(dict(zip(("data", "fsdp", "tensor"), mesh)))
-  config.decode.beam = 2
-  config.decode.sentences = 8
   return programs.task(
     read_config(systems.apply(config, system)),
     machine(topology),
@@ -112,24 +109,12 @@ def task(system, topology, mesh, dtype):
   )
 
 
-@functools.cache
-def compiled(system, topology, mesh, dtype):
-  """The step's text, and its cost."""
-  step = programs.compile_step(task(system, topology, mesh, dtype))
-  return step.as_text(), hlo.cost(step, machine(topology))
-
-
-def test_every_part_is_compiled():
-  parts = set()
-  for case in PROGRAMS:
-    config = systems.apply(base.get_config(), case.system)
-    parts |= {name for place in config.parts.values() for name in place}
-  assert parts == set(PARTS)
-
-
 @pytest.mark.parametrize("case", PROGRAMS, ids=str)
-def test_a_step_holds_what_an_accelerator_is_good_at(case):
-  text, cost = compiled(case.system, case.topology, case.mesh, case.dtype)
+def test_a_step_has_few_slow_operations_and_fits_in_memory(case):
+  step = programs.compile_step(
+    task(case.system, case.topology, case.mesh, case.dtype)
+  )
+  text, cost = step.as_text(), hlo.cost(step, machine(case.topology))
   count = hlo.count(text)
   assert not re.search(r"\bf64\[", text)
   assert hlo.callbacks(text) == []
@@ -143,22 +128,3 @@ def test_a_step_holds_what_an_accelerator_is_good_at(case):
     reduced = cost.collectives.get("all-reduce")
     assert (reduced is not None) == (case.mesh == ALL)
     assert reduced is None or reduced.number <= 5
-
-
-def test_a_state_that_is_cut_is_gathered_and_takes_a_share():
-  whole = compiled("transformer", "v5e:2x4", ALL, B)[1]
-  cut = compiled("transformer", "v5e:2x4", EIGHT, B)[1]
-  assert cut.collectives.keys() & {"all-gather", "reduce-scatter"}
-  assert cut.arguments <= whole.arguments / 6
-
-
-@pytest.mark.parametrize(
-  "system, topology, dtype",
-  [("dependency_relative_both", "v5e:1x1", B), ("gru_flexible", "h100:1", F)],
-)
-def test_a_search_needs_no_host(system, topology, dtype):
-  made = task(system, topology, ONE, dtype)
-  for program in programs.compile_search(made, machine(topology)):
-    text = program.as_text()
-    assert not re.search(r"\bf64\[", text)
-    assert hlo.callbacks(text) == []
