@@ -47,8 +47,18 @@ gc.set_threshold(50_000)
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+# Folders with tests of the models and their data. They are quick unless they train
+# or prepare something first.
+QUICK_FOLDERS = ("data", "decode", "models", "scoring", "syntax")
+SLOW_FIXTURES = {"prepared", "runs", "tiny"}
+
+
 def pytest_collection_modifyitems(config, items):
-  """Tests of minutes run where they are asked for: -m aot."""
+  """Marks quick tests; deselects tests that take minutes unless -m aot is given."""
+  for item in items:
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    if folder in QUICK_FOLDERS and not SLOW_FIXTURES & {*item.fixturenames}:
+      item.add_marker("quick")
   if "aot" not in config.option.markexpr:
     slow = [item for item in items if item.get_closest_marker("aot")]
     items[:] = [item for item in items if item not in slow]

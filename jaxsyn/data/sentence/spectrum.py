@@ -12,10 +12,12 @@ Letters: E eigenvector that is kept.
 from __future__ import annotations
 
 import collections
+import functools
 import threading
 from collections.abc import Sequence
 
 import numpy as np
+import threadpoolctl
 
 from jaxsyn.data.schema import EIGENVECTORS
 
@@ -101,16 +103,25 @@ def _together(heads: Sequence[np.ndarray], kept: int) -> np.ndarray:
   value_WB = np.full((most, trees), 3.0)
   vector_WWB = np.zeros((most, most, trees))
   roots_B = np.zeros(trees, np.int64)
-  for b, head_W in enumerate(heads):
-    words = len(head_W)
-    roots_B[b] = (head_W == np.arange(words)).sum()
-    # One matrix at a time and without padding, so that the bits of a tree do not
-    # depend on the other trees.
-    value_W, vector_WW = np.linalg.eigh(_laplacian(np.asarray(head_W)))
-    value_WB[:words, b], vector_WWB[:words, :words, b] = value_W, vector_WW.T
+  # More threads are slower for matrices this small: 30 times, for a tree of 40 words
+  # beside a training step.
+  with _blas().limit(limits=1):
+    for b, head_W in enumerate(heads):
+      words = len(head_W)
+      roots_B[b] = (head_W == np.arange(words)).sum()
+      # One matrix at a time and without padding, so that the bits of a tree do not
+      # depend on the other trees.
+      value_W, vector_WW = np.linalg.eigh(_laplacian(np.asarray(head_W)))
+      value_WB[:words, b], vector_WWB[:words, :words, b] = value_W, vector_WW.T
   vector_EWB = _basis(value_WB, vector_WWB, roots_B, words_B, kept)
   # Not -0.0.
   return np.moveaxis(np.round(vector_EWB, _DIGITS) + 0.0, -1, 0)
+
+
+@functools.cache
+def _blas() -> threadpoolctl.ThreadpoolController:
+  """Controls the threads of NumPy's BLAS; to find the library takes milliseconds."""
+  return threadpoolctl.ThreadpoolController().select(user_api="blas")
 
 
 def _laplacian(head_W: np.ndarray) -> np.ndarray:
