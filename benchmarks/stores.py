@@ -31,7 +31,7 @@ from jaxsyn import cli
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.columns import Batch, Columns
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.store import tfrecord
 from jaxsyn.data.store.decoding import decoder
 from jaxsyn.data.store.encoding import serializer
@@ -51,7 +51,7 @@ Batches = Callable[[], Iterator[Batch]]
 
 def columns(folder: pathlib.Path) -> Iterator[Batch]:
   """As training reads."""
-  split = opened(str(folder), list(READS), Share())
+  split = opened(str(folder), list(READS), HostShard())
   return (dealt.batch for dealt in split.batches(Position()))
 
 
@@ -59,7 +59,7 @@ def _decoded(
   folder: pathlib.Path, payloads: Callable[[Sequence[int]], list[bytes]]
 ) -> Iterator[Batch]:
   """The same batches, of records that are read by number."""
-  plan = opened(str(folder), list(READS), Share()).plan
+  plan = opened(str(folder), list(READS), HostShard()).plan
   decode = decoder(FEATURES)
   for planned in plan.epoch(0):
     rows = decode(payloads(planned.ids.tolist()))

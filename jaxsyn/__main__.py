@@ -58,14 +58,14 @@ def _help() -> str:
 def _version() -> str:
   import importlib.metadata as metadata
 
-  found = []
+  versions = []
   for name in _TOLD:
     try:
-      found.append(f"{name} {metadata.version(name)}")
+      versions.append(f"{name} {metadata.version(name)}")
     except metadata.PackageNotFoundError:
       continue
   python = sys.version.partition(" ")[0]
-  return f"jaxsyn {jaxsyn.__version__} ({', '.join(found)}, Python {python})"
+  return f"jaxsyn {jaxsyn.__version__} ({', '.join(versions)}, Python {python})"
 
 
 if __name__ == "__main__":

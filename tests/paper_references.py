@@ -288,7 +288,7 @@ class Flexible(Whole):
     hidden = np.tanh(dense(step.part["hidden"], step.query_G))
     strength = sigmoid(dense(step.part["strength"], hidden)[0])
     score_S = [
-      e - strength * (j - step.looked) ** 2 / (2 * 1.5**2)
+      e - strength * (j - step.examined) ** 2 / (2 * 1.5**2)
       for j, e in enumerate(step.score_S)
     ]
     return softmax(score_S, range(len(score_S)))

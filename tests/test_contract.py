@@ -7,7 +7,7 @@ import pytest
 from models_under_test import batch_of, logits, parameters, plan_of, sentence
 
 from jaxsyn.configs.systems import SYSTEMS
-from jaxsyn.models.contract import shift_right, view_of
+from jaxsyn.models.contract import sentence_features, shift_right
 
 PAIRS = [sentence(5, 6, 1), sentence(2, 6, 2, bare=9)]
 
@@ -25,13 +25,13 @@ def caller(plan, params):
 
 def encode(call, batch):
   """The batch, ready for decoding."""
-  source = view_of(batch, "source")
+  source = sentence_features(batch, "source")
   encoded = call("encode", batch["source_id_BS"], source)
   return call("remember", encoded)
 
 
 def way_of_decoding(spec):
-  return spec.family, spec.parts.decoder, spec.parts.cross
+  return spec.architecture, spec.modifiers.decoder, spec.modifiers.cross
 
 
 # One system for each way of decoding; what encoders do, `encode` has done.

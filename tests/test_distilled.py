@@ -22,13 +22,13 @@ from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.models import contract
 from jaxsyn.models.contract import forward, states
-from jaxsyn.options import CONFIG
+from jaxsyn.options import ROOT
 from jaxsyn.plan import check_trees, resolve
 from jaxsyn.session import Session
 from jaxsyn.storage import checksums, files
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.trained import teacher
-from jaxsyn.training.distillation import TAUGHT
+from jaxsyn.training.distillation import TEACHER_PREFIX
 from jaxsyn.training.logits import Logits
 from jaxsyn.training.step import outputs, terms_of
 from jaxsyn.training.word_distillation import ID, P
@@ -56,7 +56,7 @@ def test_a_batch_has_the_attention_of_the_teacher(tiny, runs):
   config.losses.distillation.update(
     teacher=str(runs["pascal"]), teacher_heads=(2, 0), heads=(1, 3)
   )
-  ours = taught(config).after(None)(dict(BATCH))[TAUGHT]
+  ours = taught(config).after(None)(dict(BATCH))[TEACHER_PREFIX]
   session = Session(runs["pascal"])
   _, state = session.plan.recipe.model.apply(
     {"params": session.params}, BATCH, train=False, method=states,
@@ -67,7 +67,7 @@ def test_a_batch_has_the_attention_of_the_teacher(tiny, runs):
   assert taught(config).features == {"source_parent_mid"}
   # It knows the tree: of a sentence with another one, and without one.
   other = {**BATCH, "source_parent_mid_BS": BATCH["source_parent_mid_BS"] * 0}
-  moved = abs(taught(config)(other)[TAUGHT] - ours).max((1, 2, 3))
+  moved = abs(taught(config)(other)[TEACHER_PREFIX] - ours).max((1, 2, 3))
   assert moved[0] > 1e-4 and moved[2] == 0
   assert teachers(tiny("pascal")) == ()
 
@@ -83,8 +83,8 @@ def test_the_chosen_layer_of_the_teacher_teaches(attention, layer, index):
     teacher_layer=layer,
     teacher_heads=(2, 0),
   )
-  model = contract.make(loss.asked(CONFIG, plan.spec))
-  given = loss.facts(model, params, BATCH)[TAUGHT]
+  model = contract.make(loss.asked(ROOT, plan.spec))
+  given = loss.facts(model, params, BATCH)[TEACHER_PREFIX]
   model = plan_of("pascal_additive", heads=4).recipe.model
   _, state = model.apply(
     {"params": params}, BATCH, train=False, method=states, mutable=[COLLECTION]
@@ -122,7 +122,7 @@ def test_the_loss_by_loops():
     wanted = 0.0
     for i, head in enumerate((3, 1)):
       for q in range(real):
-        row = BATCH[TAUGHT][b, i, q]
+        row = BATCH[TEACHER_PREFIX][b, i, q]
         wanted -= sum(
           row[m] * np.log(weight[b, head, q, m]) for m in range(real)
         )
@@ -289,7 +289,9 @@ def test_two_losses_have_two_teachers(tiny, runs):
     batch = one.after(None)(batch)
   config.losses.word_distillation.weight = 0.0
   attention = taught(config)(dict(BATCH))
-  np.testing.assert_array_equal(batch[TAUGHT], attention[TAUGHT])
+  np.testing.assert_array_equal(
+    batch[TEACHER_PREFIX], attention[TEACHER_PREFIX]
+  )
   config.losses.word_distillation.weight = 1.0
   config.losses.distillation.weight = 0.0
   words = taught(config)(dict(BATCH))
@@ -348,7 +350,9 @@ def test_a_run_goes_on_with_who_taught_it_alone(tiny, runs, tmp_path):
   train.run(config, tmp_path / "run")
   kept["config.losses.distillation"] = "0"
   kept.pop("crc32c")
-  files.write_json(tmp_path / "run" / "teachers.json", checksums.sealed(kept))
+  files.write_json(
+    tmp_path / "run" / "teachers.json", checksums.add_checksum(kept)
+  )
   config.train.steps = 6
   with pytest.raises(InputError, match="learnt from other parameters than"):
     train.run(config, tmp_path / "run")

@@ -23,13 +23,13 @@ from models_under_test import JOINT
 from jaxsyn.commands import COMMANDS
 from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
-from jaxsyn.decode.searches import SEARCHES
-from jaxsyn.models.families import FAMILIES
+from jaxsyn.decode.strategies import STRATEGIES
+from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.options import describe
 from jaxsyn.options.fields import fields_of
 from jaxsyn.plan import resolve
 from jaxsyn.scoring.settings import Settings
-from jaxsyn.serving.limits import Limits
+from jaxsyn.serving.limits import ServiceLimits
 
 # A tiny model, one update; what is downloaded lies here already.
 OPTIONS = {
@@ -59,7 +59,7 @@ PARSER = "data/quickstart/raw/quickstart.udpipe"
 
 
 def _sizes(family: str) -> dict[str, int]:
-  own = {field.name for field in dataclasses.fields(FAMILIES[family])}
+  own = {field.name for field in dataclasses.fields(ARCHITECTURES[family])}
   return {f"model.{family}.{n}": v for n, v in SIZES.items() if n in own}
 
 
@@ -98,7 +98,7 @@ sys.path.insert(0, ".")
 
 def small(config):
   config.update_from_flattened_dict({OPTIONS})
-  config.update_from_flattened_dict({dict(zip(FAMILIES, map(_sizes, FAMILIES)))}[config.model.family])
+  config.update_from_flattened_dict({dict(zip(ARCHITECTURES, map(_sizes, ARCHITECTURES)))}[config.model.family])
   return config
 
 """
@@ -239,8 +239,8 @@ def test_every_flag_named_is_one_of_ours():
   defined = r'(?:DEFINE_\w+|\w+_flag)\(\s*(?:\w+,\s*)?"(\w+)"'
   known = {*re.findall(defined, ours), "config", "help", "helpconfig"}
   known |= {field.name for field in dataclasses.fields(Settings)}
-  known |= {*fields_of(Limits)}
-  known |= {n for search in SEARCHES.values() for n in fields_of(search)}
+  known |= {*fields_of(ServiceLimits)}
+  known |= {n for search in STRATEGIES.values() for n in fields_of(search)}
   for line in _everything().splitlines():
     others = r"git|pip|pytest|ruff|sphinx-build|sacreBLEU|srun|Slurm|docker"
     # Of Beam and its runners.

@@ -21,14 +21,14 @@ from models_under_test import (
   without_parts,
 )
 
-from jaxsyn.config import Places
+from jaxsyn.config import Placement
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store import manifests
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.plan import resolve
 from jaxsyn.shapes import split
-from jaxsyn.syntax import PARTS, WINDOWS, Part, Where
+from jaxsyn.syntax import MODIFIERS, WINDOWS, AttentionSite, Modifier
 
 # One sentence has far more words than subwords, one has a single word, one has
 # none but EOS, and one is longer than all others together.
@@ -68,7 +68,7 @@ def real(pair, out, row):
 
 def test_every_part_is_in_a_system():
   used = {name for s in SYSTEMS for name in parts_of(plan_of(s))}
-  assert used == set(PARTS)
+  assert used == set(MODIFIERS)
 
 
 def test_it_needs_no_feature_that_it_does_not_read(system):
@@ -79,7 +79,7 @@ def test_it_needs_no_feature_that_it_does_not_read(system):
     for name, array in BATCH.items()
     if split(name)[0] in reads or split(name)[0] not in FEATURES
   }
-  jax.eval_shape(  # a part that is to name it in its `reads` finds None
+  jax.eval_shape(  # a part that is to name it in its `required_features` finds None
     lambda: apply(params, own, jax.random.key(0), plan.recipe.model, False)
   )
 
@@ -159,15 +159,17 @@ def test_training_noise_is_off_in_evaluation(system):
   noisy = {
     name
     for name, spec in parts_of(plan).items()
-    if dataclasses.replace(spec, **spec.quiet) != spec
+    if dataclasses.replace(spec, **spec.noise_free_options) != spec
   }
-  assert np.array_equal(*outs) == (not noisy), "a spec says it in `quiet`"
+  assert np.array_equal(*outs) == (not noisy), (
+    "a spec says it in `noise_free_options`"
+  )
 
 
 # One system of each part: outside of jit every operation is compiled alone.
 FIRST_OF_PART = {
   next((s for s in SYSTEMS if name in parts_of(plan_of(s))), "transformer")
-  for name in PARTS
+  for name in MODIFIERS
 }
 FIRST_OF_WINDOW = {
   next((s for s in SYSTEMS if name in windows_of(plan_of(s))), "gru_global")
@@ -210,13 +212,17 @@ def test_bfloat16_gives_numbers(name):
 
 @pytest.mark.parametrize(
   "name, place",
-  [(n, place) for n, kind in PARTS.items() for place in kind.places],
+  [(n, place) for n, kind in MODIFIERS.items() for place in kind.stacks],
 )
 def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
   plain = plan_of("transformer")
   params = parameters(plain, BATCH)
-  assert PARTS[name].off, f"{name}: say in `off` what switches it off"
-  parts = Places(**{place: ((name, PARTS[name](**PARTS[name].off)),)})
+  assert MODIFIERS[name].disabled_options, (
+    f"{name}: say in `off` what switches it off"
+  )
+  parts = Placement(
+    **{place: ((name, MODIFIERS[name](**MODIFIERS[name].disabled_options)),)}
+  )
   off = resolve(dataclasses.replace(plain.config, parts=parts), JOINT)
   # The same parameters, and it needs no parser.
   assert (off.spec, off.features) == (plain.spec, plain.features)
@@ -228,7 +234,7 @@ def test_switched_off_it_is_the_baseline_to_the_bit(name, place):
 
 def test_parts_of_a_system_do_something(system):
   plan, _ = system
-  assert plan.spec.parts == plan.config.parts
+  assert plan.spec.modifiers == plan.config.parts
 
 
 @pytest.mark.parametrize(
@@ -278,12 +284,12 @@ def test_only_the_baseline_is_the_baseline(system):
 
 
 def test_stages_left_alone_are_the_identity():
-  for name, kind in PARTS.items():
-    where = Where(kind.places[0], 0, heads=2, width=8, dtype="float32")
+  for name, kind in MODIFIERS.items():
+    where = AttentionSite(kind.stacks[0], 0, heads=2, width=8, dtype="float32")
     part = kind().make(where)
-    view = view_of(batch_of(PAIRS), "source")
+    view = sentence_features(batch_of(PAIRS), "source")
     x = jnp.ones((3, view.real_BS.shape[1], 8))
-    if type(part).embed is Part.embed:
+    if type(part).embed is Modifier.embed:
       same, _ = part.init_with_output(  # parameters that `setup` makes
         jax.random.key(0), x, view, method="embed"
       )

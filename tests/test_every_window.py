@@ -10,7 +10,7 @@ from models_under_test import batch_of, plan_of, sentence, windows_of
 from window_under_test import WHERE, drawn, steps
 
 from jaxsyn.configs.systems import SYSTEMS
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.syntax import WINDOWS, WindowSpec
 
 PAIRS = [
@@ -20,7 +20,7 @@ PAIRS = [
   sentence(1, 3, 4),
 ]
 ROWS = len(PAIRS)
-VIEW = view_of(batch_of(PAIRS, extra=2), "source")
+VIEW = sentence_features(batch_of(PAIRS, extra=2), "source")
 SIZE = VIEW.real_BS.shape[1]
 RNG = np.random.default_rng(0)
 SCORE_BNS = RNG.normal(size=(ROWS, 2, SIZE)).astype(np.float32)
@@ -81,7 +81,7 @@ def test_alone_or_in_a_batch_weights_are_the_same(case):
   together = case()
   for row in (1, 3):
     own = slice(row, row + 1)
-    alone = view_of(batch_of(PAIRS[own]), "source")
+    alone = sentence_features(batch_of(PAIRS[own]), "source")
     size = alone.real_BS.shape[1]
     found = case(SCORE_BNS[own, :, :size], QUERY_BNG[own], alone)
     np.testing.assert_allclose(found[0], together[row, ..., :size], atol=1e-6)

@@ -84,7 +84,7 @@ def untrained(system, prepared, folder, **options):
 
 
 def test_all_that_is_seen_of_a_sentence(session):
-  short, long = inspect.look(session, [LINES[0], LONG])
+  short, long = inspect.attention_of(session, [LINES[0], LONG])
   source = short.source
   assert source.words == ("The", "duck", "arrived", ".")
   assert "".join(source.subwords[:-1]).replace("▁", " ").split() == [
@@ -237,7 +237,7 @@ def test_the_probe_does_not_depend_on_what_is_drawn(session, tmp_path):
   none = inspect.run(session, lines, tmp_path / "none", limit=0)
   all_ = inspect.run(session, lines, tmp_path / "all", layers=[1])
   assert none.probe == all_.probe
-  assert (none.drawn, all_.drawn) == (0, 2)
+  assert (none.pictures, all_.pictures) == (0, 2)
   assert [p.name for p in (tmp_path / "none").iterdir()] == ["probe.json"]
 
 
@@ -263,7 +263,7 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
   session.params = jax.tree.map(
     lambda x: x + draw(0, 2, x.shape), session.params
   )
-  (seen,) = inspect.look(session, [LONG])
+  (seen,) = inspect.attention_of(session, [LONG])
   # Words of one subword or more; each is asked at its last one.
   word_S = [seen.source.units.words[unit] for unit in seen.source.units.unit_S]
   parse = seen.find("decoder", 0, "dbsa")
@@ -286,7 +286,7 @@ def test_the_tree_that_a_supervised_head_finds(prepared, tmp_path):
 
 def test_what_a_part_adds_to_embeddings(prepared, tmp_path):
   session = untrained("tree_position", prepared, tmp_path / "run")
-  (seen,) = inspect.look(session, [LONG])
+  (seen,) = inspect.attention_of(session, [LONG])
   alike = seen.find("encoder", -1, "tree_position")
   assert (alike.kind, alike.heads, alike.is_one) == (
     "alike",
@@ -312,7 +312,7 @@ def test_what_a_part_adds_to_embeddings(prepared, tmp_path):
 
 def test_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
   session = untrained("gru_double_syntax", prepared, tmp_path / "run")
-  (seen,) = inspect.look(session, [LONG])
+  (seen,) = inspect.attention_of(session, [LONG])
   assert {(m.place, m.heads, m.parts) for m in seen.attention} == {
     ("cross", (0,), ((name,),)) for name in ("global", "syntax")
   }
@@ -359,7 +359,7 @@ def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
 def test_a_line_that_cannot_be_parsed_is_seen_but_not_probed(session, tmp_path):
   parse = dataclasses.replace(session.sources.parse(LONG), parsed=False)
   report = inspect.run(session, [LINES[0], parse], tmp_path, layers=[])
-  assert (report.drawn, report.probe["skipped"]["no_tree"]) == (2, 1)
+  assert (report.pictures, report.probe["skipped"]["no_tree"]) == (2, 1)
   assert report.probe["sentences"] == 1
 
 
@@ -369,13 +369,13 @@ def test_wrong_input_is_named(session, trained, tmp_path):
   with pytest.raises(InputError, match=r"no sentence to inspect \(2 empty"):
     inspect.run(session, ["", " \u200b"], tmp_path)
   with pytest.raises(InputError, match="sentence 2 has no words"):
-    inspect.look(session, [LONG, ""])
+    inspect.attention_of(session, [LONG, ""])
   (tmp_path / "file").write_text("")
   with pytest.raises(InputError, match="file is a file; name a folder"):
     inspect.run(session, [LONG], tmp_path / "file")
   short = Session(trained, longest=5)
   with pytest.raises(InputError, match="subwords are too many"):
-    inspect.look(short, [LONG])
+    inspect.attention_of(short, [LONG])
   with pytest.raises(InputError, match=r"0 empty lines, 1 too long"):
     inspect.run(short, [LONG], tmp_path)
 

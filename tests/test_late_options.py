@@ -45,8 +45,8 @@ def in_layers(monkeypatch, address, place, name, *options):
   spec = resolve(read_config(config), JOINT).spec
   return [
     layer
-    for layer in range(spec.family.layers(place))
-    if name in dict(spec.parts.at_layer(place, layer))
+    for layer in range(spec.architecture.layers(place))
+    if name in dict(spec.modifiers.modifiers_in_layer(place, layer))
   ]
 
 
@@ -90,8 +90,8 @@ def test_layers_that_are_named_are_those(monkeypatch):
 
 def test_heads_beyond_the_lowest_layers_are_no_part_s():
   spec = Localness(layers=None, lowest=2)
-  assert spec.cells(4, 2) == {(0, 0), (0, 1), (1, 0), (1, 1)}
-  assert spec.cells(1, 2) == {(0, 0), (0, 1)}
+  assert spec.active_heads(4, 2) == {(0, 0), (0, 1), (1, 0), (1, 1)}
+  assert spec.active_heads(1, 2) == {(0, 0), (0, 1)}
 
 
 def loss_of(config, layers: int):
@@ -111,7 +111,7 @@ def loss_of(config, layers: int):
     values[address] = jnp.log(rows(1, length, length))
   maps = Maps(tuple(map(Published, values, values.values())))
   plan = resolve(read_config(config), JOINT)
-  assert plan.spec.family.decoder_layers == layers
+  assert plan.spec.architecture.decoder_layers == layers
   batch = {"target_id_BT": jnp.full((1, 4), 5)}
 
   def value(layer):
@@ -189,8 +189,8 @@ def test_pascal_s_rival_has_all_heads_that_there_are(monkeypatch):
     "model.transformer.heads=16",
   )
   spec = resolve(read_config(config), JOINT).spec
-  (part,) = dict(spec.parts.encoder).values()
-  assert part.cells(1, 16) == {(0, head) for head in range(16)}
+  (part,) = dict(spec.modifiers.encoder).values()
+  assert part.active_heads(1, 16) == {(0, head) for head in range(16)}
 
 
 def options_read(path: pathlib.Path) -> set[str]:

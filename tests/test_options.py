@@ -12,25 +12,32 @@ from jaxsyn.comparison import results
 from jaxsyn.config import Config, Decode, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.data.sentence.parsers import PARSERS
-from jaxsyn.decode.searches import SEARCHES
+from jaxsyn.decode.strategies import STRATEGIES
 from jaxsyn.errors import InputError
-from jaxsyn.models.families import FAMILIES
-from jaxsyn.options import MEASURED, At, Range, Table, from_config, range_of
-from jaxsyn.options.fields import fields_of, said
+from jaxsyn.models.architectures import ARCHITECTURES
+from jaxsyn.options import (
+  RESULT_MODE,
+  ConfigPath,
+  Range,
+  Registry,
+  from_config,
+  range_of,
+)
+from jaxsyn.options.fields import fields_of, metadata
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import PARTS, WINDOWS
+from jaxsyn.syntax import MODIFIERS, WINDOWS
 from jaxsyn.training.losses import LOSSES
-from jaxsyn.training.optimiser import RULES
+from jaxsyn.training.optimiser import OPTIMIZERS
 from jaxsyn.training.schedules import SCHEDULES
 
-TABLES: dict[str, Table] = {
-  "parts.encoder": PARTS,
+TABLES: dict[str, Registry] = {
+  "parts.encoder": MODIFIERS,
   "model.gru.windows": WINDOWS,
   "losses": LOSSES,
-  "model": FAMILIES,
-  "optimiser": RULES,
+  "model": ARCHITECTURES,
+  "optimiser": OPTIMIZERS,
   "optimiser, too": SCHEDULES,
-  "decode": SEARCHES,
+  "decode": STRATEGIES,
   "prepare.parse.source": PARSERS,
 }
 SIDE = {"size": 100, "sha256": "a"}
@@ -49,8 +56,8 @@ def numbers(cls, path=()):
     form, here = None, (*path, name)
     if typing.get_origin(hint) is typing.Annotated:
       hint, form = hint.__origin__, hint.__metadata__[0]
-    if chooser := said(field).chooser:
-      for one, spec in chooser.beside().items():
+    if chooser := metadata(field).choice_field:
+      for one, spec in chooser.siblings().items():
         yield from numbers(spec, (*path, one))
     elif dataclasses.is_dataclass(hint):
       yield from numbers(hint, here)
@@ -63,10 +70,10 @@ def chosen(path):
   cls, choices = Config, {}
   for i, name in enumerate(path[:-1]):
     for field, (own, hint) in fields_of(cls).items():
-      chooser = said(own).chooser
-      if chooser and name in chooser.beside():
+      chooser = metadata(own).choice_field
+      if chooser and name in chooser.siblings():
         choices[*path[:i], field] = name
-        inner = chooser.beside()[name]
+        inner = chooser.siblings()[name]
       elif field == name:
         inner = hint
     cls = inner
@@ -178,7 +185,7 @@ def test_no_output_without_room():
   ],
 )
 def test_options_of_choices_are_finite(where, name, kind):
-  there = At("config", where, name)
+  there = ConfigPath("config", where, name)
   for (field,), number, form in numbers(kind):
     assert form is not None
     far = [v for v in HUGE if number is int or abs(v) > 1e39]
@@ -202,7 +209,7 @@ def test_smoothing_leaves_something_to_the_gold_subword():
 def test_what_was_measured_may_be_anything():
   values = {"loss": math.nan}
   point = {"step": 10**12, "minutes": math.inf, "values": values}
-  found = from_config(results.Point, point, At("point"), MEASURED)
+  found = from_config(results.Point, point, ConfigPath("point"), RESULT_MODE)
   assert found.step == 10**12 and math.isnan(found.values["loss"])
 
 
@@ -255,7 +262,7 @@ def test_mutated_configs_are_read_or_refused():
 
 def test_an_option_set_to_none_can_still_be_set():
   """As a system that takes all heads, and a command line that takes one."""
-  section = PARTS.section("parent_scaled", heads=None)
+  section = MODIFIERS.section("parent_scaled", heads=None)
   assert section.heads is None
   section.heads = (2,)
   assert section.heads == (2,)

@@ -21,14 +21,14 @@ from jaxsyn.config import MOVED, Config, as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, quickstart, systems
 from jaxsyn.errors import InputError
 from jaxsyn.options import (
-  At,
-  changeable,
+  ConfigPath,
   config_dict,
   describe,
   from_config,
-  neutral,
+  neutral_options,
+  resumable_options,
 )
-from jaxsyn.options.fields import fields_of, said
+from jaxsyn.options.fields import fields_of, metadata
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHOICES = [(table, name) for table in TABLES.values() for name in table]
@@ -59,9 +59,9 @@ def test_no_field_is_said_twice():
     for field in dataclasses.fields(cls):
       if field.name not in vars(cls).get("__annotations__", {}):
         continue
-      own = said(field)
+      own = metadata(field)
       same = [b for b in bases if field.name in fields_of(b)]
-      if same and own is said(fields_of(same[0])[field.name][0]):
+      if same and own is metadata(fields_of(same[0])[field.name][0]):
         assert field.default != fields_of(same[0])[field.name][0].default
         continue
       by_text[field.name, own.meaning].append(cls.__name__)
@@ -140,19 +140,19 @@ def test_every_option_says_all_of_itself():
 
 @pytest.mark.parametrize(("table", "name"), CHOICES)
 def test_a_choice_reads_from_its_own_defaults(table, name):
-  at = At("config", table.kind)
+  at = ConfigPath("config", table.kind)
   spec = from_config(table[name], config_dict(table[name]).to_dict(), at)
   assert spec == table[name]() == from_config(table[name], {}, at)
-  assert table.name_of(spec) == name and table.known(name, at) == name
+  assert table.name_of(spec) == name and table.check_name(name, at) == name
   assert table.section(name).to_dict() == config_dict(spec).to_dict()
   with pytest.raises(
     InputError, match=rf"^config\.{table.kind} has no {table.kind} '{name}x'\."
   ) as caught:
-    table.known(name + "x", at)
+    table.check_name(name + "x", at)
   assert f"Did you mean {name!r}" in str(caught.value)
   for wrong in (None, 3, ("a",)):
     with pytest.raises(InputError, match=f"has no {table.kind}"):
-      table.known(wrong, at)
+      table.check_name(wrong, at)
 
 
 @pytest.mark.parametrize(("where", "table"), TABLES.items())
@@ -187,12 +187,14 @@ def test_what_may_change_on_a_resume():
     for name in ROWS
     if any(f"{name}.".startswith(f"config.{one}.") for one in free)
   }
-  assert changeable(Config) == wanted
+  assert resumable_options(Config) == wanted
   assert len(wanted) > 40
 
 
 def test_what_changes_no_figure():
-  free = {name for name in neutral(Config) if "config.prepare." not in name}
+  free = {
+    name for name in neutral_options(Config) if "config.prepare." not in name
+  }
   assert free == {
     *("config.prepare", "config.data.directory"),
     *("config.train.prefetch", "config.train.log_every"),
@@ -200,7 +202,7 @@ def test_what_changes_no_figure():
     "config.train.writers",
     *(name for name in ROWS if name.startswith("config.train.writers.")),
   }
-  assert free <= changeable(Config)
+  assert free <= resumable_options(Config)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ def test_splits_follow_each_other_and_leave_nothing_out():
   for name in ("validation", "test", "train"):
     *files, lines = config.prepare.splits[name]
     assert files == ["corpus.en", "corpus.fr"]
-    taken += sources.taken(lines, 7, name)
+    taken += sources.line_range(lines, 7, name)
   assert taken == [*range(7)]
 
 
@@ -38,4 +38,4 @@ def test_a_name_without_a_language_is_refused(name):
 def test_too_few_lines_are_told():
   lines = own.corpus(("corpus.en", "corpus.fr")).prepare.splits.train[2]
   with pytest.raises(InputError, match="FIRST- to the last, of 1 to 600 as"):
-    sources.taken(lines, 600, "train")
+    sources.line_range(lines, 600, "train")

@@ -42,7 +42,7 @@ from test_ablations import TABLES, field, row_of
 
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.data.sentence import tree as trees
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.models.gru_decoder import Contexts
 from jaxsyn.models.transformer import TransformerModel
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
@@ -268,7 +268,7 @@ def facts(sentence: Sentence) -> dict[str, np.ndarray]:
 
 
 BATCH = batch_of([facts(sentence) for sentence in SENTENCES], extra=1)
-SOURCE = view_of(BATCH, "source")
+SOURCE = sentence_features(BATCH, "source")
 POSITION = jnp.arange(SOURCE.real_BS.shape[1])
 VIEW = SOURCE.replace(position_Q=POSITION, position_M=POSITION)
 RNG = np.random.default_rng(0)
@@ -319,9 +319,9 @@ def run(spec, place: str, number: int, train: bool):
   Layers of the same parts are run once.
   """
   # What is beside layers; in all else the papers' Transformers are one.
-  family = dataclasses.replace(spec.family, positions=True)
+  family = dataclasses.replace(spec.architecture, positions=True)
   model = dataclasses.replace(spec.model, tie_embeddings=True, family=family)
-  key = (place, spec.parts.at_layer(place, number), model, train)
+  key = (place, spec.modifiers.modifiers_in_layer(place, number), model, train)
   if key in RAN:
     return RAN[key]
   x_BSD, scores, view = jnp.asarray(X_BSD), [], VIEW.replace(train=train)
@@ -405,7 +405,7 @@ def test_what_a_row_says_beside_attention(table, row):
   }
   assert set(config.losses) == {"nll"} | terms
   plan = plan_of(table, row)
-  assert not plan.spec.parts.cross
+  assert not plan.spec.modifiers.cross
   assert bool(ROWS[table][row].windows) == bool(windows_of(plan))
 
 
@@ -465,7 +465,9 @@ def test_a_row_trains_as_its_reference(table, row):
 def test_what_enters_the_first_layer(table, row):
   says, spec = ROWS[table][row], plan_of(table, row).spec
   # A model without encoder layers, whose norm is none but theirs.
-  none = dataclasses.replace(spec.family, encoder_layers=0, decoder_layers=1)
+  none = dataclasses.replace(
+    spec.architecture, encoder_layers=0, decoder_layers=1
+  )
   none = dataclasses.replace(spec.model, family=none)
   model = TransformerModel(dataclasses.replace(spec, model=none))
   inputs = BATCH["source_id_BS"], SOURCE
@@ -486,7 +488,7 @@ def test_what_enters_the_first_layer(table, row):
         labels = params["label_embedding"]["table"]["embedding"]
         own = labels[relation_BW[b, word] if word >= 0 else 0]
         x_D = np.r_[x_D[: -says.label], own]
-      if spec.family.positions:
+      if spec.architecture.positions:
         half = WIDTH // 2
         rate = [10_000 ** (-i / (half - 1)) for i in range(half)]
         x_D = (
@@ -498,7 +500,7 @@ def test_what_enters_the_first_layer(table, row):
 
 def context_steps(cross, annotations, query_TBNG, view):
   """Weights (TBNS) and contexts (TBNE) of each window, step by step."""
-  facts = cross.remember(annotations, view)
+  facts = cross.project_memory(annotations, view)
   past = cross.start(view, query_TBNG.shape[2])
   out = []
   for query_BNG in query_TBNG:
@@ -510,8 +512,8 @@ def context_steps(cross, annotations, query_TBNG, view):
 @pytest.mark.parametrize("table, row", WINDOWS)
 def test_a_row_looks_as_its_reference(table, row):
   says, spec = ROWS[table][row], plan_of(table, row).spec
-  assert spec.family.update == "first"
-  assert not spec.parts.decoder
+  assert spec.architecture.update == "first"
+  assert not spec.modifiers.decoder
   rng = np.random.default_rng(1)
   own = sum(window.own for window in says.windows)
   annotations = tuple(
@@ -565,12 +567,12 @@ def test_a_row_knows_relatives_as_its_reference(table, row):
   says, plan = ROWS[table][row], plan_of(table, row)
   spec = plan.spec
   if says.vector:
-    ((name, part),) = spec.parts.at_embeddings("encoder")
-    module, method = part.make(spec.where("encoder", -1)), "embed"
+    ((name, part),) = spec.modifiers.modifiers_at_embeddings("encoder")
+    module, method = part.make(spec.attention_site("encoder", -1)), "embed"
   else:
     windows = windows_of(plan).items()
-    ((name, window),) = [c for c in windows if c[1].own_annotations]
-    where = dataclasses.replace(spec.where("encoder", -1), width=6)
+    ((name, window),) = [c for c in windows if c[1].has_own_annotations]
+    where = dataclasses.replace(spec.attention_site("encoder", -1), width=6)
     module, method = window.make(where), "sequence"
   assert name == "source_dependency"
   inputs = jnp.asarray(X_BSD), VIEW
@@ -606,7 +608,9 @@ def fingerprint(table: str, row: str) -> str:
     ]
     said["parts"] = [repr(part) for part in parts_of(plan).items()]
   else:
-    said["embeddings"] = repr(plan.spec.parts.at_embeddings("encoder"))
+    said["embeddings"] = repr(
+      plan.spec.modifiers.modifiers_at_embeddings("encoder")
+    )
     for train, number in itertools.product((False, True), range(LAYERS)):
       for place in ("encoder", "decoder"):
         _, *found = run(plan.spec, place, number, train)

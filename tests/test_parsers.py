@@ -94,7 +94,7 @@ def test_from_raw_text_to_translations(
   lines = (raw / "all.en").read_text().splitlines()
   direct_spec = PARSERS[kind](**options)
   if kind == "udpipe_service":
-    direct_spec = direct_spec.found(None, "en", "", {})
+    direct_spec = direct_spec.resolve(None, "en", "", {})
   direct = direct_spec.open()
   expected = direct.parses(lines[:180])
   trees = conllu.read(layout.conllu_file(folder, "train", "source"))
@@ -132,7 +132,7 @@ def test_from_raw_text_to_translations(
   # To another user the run is somebody else's: it starts no program.
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "yours"))
   opened = SourceReader(session.run, session.plan, longest=99)
-  if direct_spec.acts:
+  if direct_spec.side_effects:
     with pytest.raises(InputError, match=r"(starts|sends) .*name it with --p"):
       opened.parse(lines[0])
   else:

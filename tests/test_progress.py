@@ -12,7 +12,7 @@ import time
 import pytest
 
 from jaxsyn import progress
-from jaxsyn.training.hosts import end
+from jaxsyn.training.hosts import shutdown
 from jaxsyn.training.log import Log
 
 WORK = """
@@ -97,7 +97,7 @@ def told(capsys, line):
 
 
 def test_elsewhere_a_line_comes_now_and_then(capsys, monkeypatch):
-  monkeypatch.setattr(progress, "EVERY", 0.02)
+  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
   speed = r"[\d,.]+ lines/s, [\d.]+ (s|min|h) left"
   with progress.bar("parsing", 29_000, unit="line") as bar:
     # Also while nothing is finished.
@@ -169,7 +169,7 @@ def test_shows_no_speed_or_time_while_programs_compile(monkeypatch):
 
 def test_repeats_the_count_while_a_program_compiles(capsys, monkeypatch):
   """Also if it does not change: compilation takes minutes."""
-  monkeypatch.setattr(progress, "EVERY", 0.02)
+  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
   with progress.bar("training", 9, unit="step", note=lambda: "compiling"):
     time.sleep(0.5)
   lines = capsys.readouterr().err.splitlines()
@@ -191,14 +191,14 @@ class Writes(io.StringIO):
 
 def test_no_other_thread_can_print_inside_a_line(monkeypatch):
   """Unbuffered, each call writes at once, and another may come between."""
-  monkeypatch.setattr(progress, "EVERY", 0.02)
+  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
   streams = Writes(), Writes()
   monkeypatch.setattr(sys, "stderr", streams[0])
   monkeypatch.setattr(sys, "stdout", streams[1])
   with progress.bar("training", 9, unit="step", note=lambda: "compiling"):
     while len(streams[0].written) < 3:
       time.sleep(0.01)
-  end.say("the end")
+  shutdown.print_error("the end")
   log = Log.__new__(Log)
   log._quiet = False
   log.say("step 3")

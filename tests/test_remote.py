@@ -30,8 +30,8 @@ from jaxsyn.storage import checksums, files, lease, lock, remote
 from jaxsyn.trained import workdir
 from jaxsyn.training import log
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.folder import CheckpointFolder, Damaged
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.folder import CheckpointFolder, CorruptFileError
+from jaxsyn.training.reader import CheckpointReader
 
 
 @pytest.fixture
@@ -89,21 +89,21 @@ def test_files_are_copied_and_compared_across_the_two_worlds(folder, tmp_path):
   assert checksums.sha256_of(f"{folder}/a") == checksums.sha256_of(
     tmp_path / "a"
   )
-  sums = checksums.sums(tmp_path, ["a"])
-  assert checksums.sums(folder, ["a"]) == sums
-  assert checksums.damaged(folder, sums) == ""
+  sums = checksums.file_checksums(tmp_path, ["a"])
+  assert checksums.file_checksums(folder, ["a"]) == sums
+  assert checksums.corrupt_files(folder, sums) == ""
   remote.write(f"{folder}/a", data[:-1] + b"?")
-  assert "another checksum" in checksums.damaged(folder, sums)
+  assert "another checksum" in checksums.corrupt_files(folder, sums)
   remote.write(f"{folder}/a", data[:-1])
-  assert "has 2999999 bytes" in checksums.damaged(folder, sums)
+  assert "has 2999999 bytes" in checksums.corrupt_files(folder, sums)
   remote.remove(folder, ["a"])
-  assert "No such file" in checksums.damaged(folder, sums)
+  assert "No such file" in checksums.corrupt_files(folder, sums)
 
 
 def test_a_file_is_read_from_any_place(folder):
   data = np.random.default_rng(0).bytes(10_000)
   remote.write(f"{folder}/a", data)
-  with files.open_read(f"{folder}/a", ahead=1000) as file:
+  with files.open_read(f"{folder}/a", read_ahead=1000) as file:
     for begin, size in [(0, 10), (9_990, 100), (2_500, 3_000), (2_510, 5)]:
       file.seek(begin)
       assert file.read(size) == data[begin : begin + size]
@@ -148,17 +148,19 @@ def test_a_folder_counts_when_its_page_is_there(folder, tmp_path, monkeypatch):
 
 
 def test_who_holds_a_folder_is_told(folder, live_locks, capsys):
-  with lock.alone(folder), lock.alone(folder):
+  with lock.exclusive_lock(folder), lock.exclusive_lock(folder):
     other = lease.Lease(folder)
     assert not other.take()  # it is renewed meanwhile
     assert other.holder().startswith(f"process {os.getpid()} on ")
     assert f"{folder} was in use by process" in capsys.readouterr().err
-    assert lock.signed(f"{folder}/") == other.holder()  # whatever was renewed
+    assert (
+      lock.lock_owner(f"{folder}/") == other.holder()
+    )  # whatever was renewed
     lease.check(f"{folder}/a")
   assert remote.tags(folder) == {}
   with pytest.raises(FileNotFoundError):
-    lock.signed(folder)
-  with lock.alone(folder):  # at once, since it was given back
+    lock.lock_owner(folder)
+  with lock.exclusive_lock(folder):  # at once, since it was given back
     assert remote.tags(folder).keys() == {"lock-1"}
 
 
@@ -183,7 +185,7 @@ def test_what_a_killed_process_held_goes_to_one_of_many(folder, quick_locks):
 
 def test_a_holder_that_slept_finds_out(folder, monkeypatch):
   monkeypatch.setattr(lease.Lease, "renew", lambda self: None)
-  with lock.alone(folder):
+  with lock.exclusive_lock(folder):
     lease.check(f"{folder}/a")
     monkeypatch.setattr(lease, "LAPSE", 0.8)
     time.sleep(lease.LAPSE)
@@ -198,16 +200,16 @@ def test_a_store_without_conditions_is_told(tmp_path, live_locks, caplog):
   command = object_store.rclone(port, str(tmp_path))
   with object_store.running(command, port):
     folder = f"{object_store.BUCKET}/run"
-    with lock.alone(folder):
+    with lock.exclusive_lock(folder):
       assert "do not see each other" in caplog.text
       assert not lease.Lease(folder).take()  # one after the other do
     keep(folder, 1, 2)
-    assert Reader(folder).steps() == [1, 2]
+    assert CheckpointReader(folder).steps() == [1, 2]
 
 
 def test_checkpoints_are_there_whole(folder):
   keep(folder, 1, 2, 3)
-  kept = Reader(folder)
+  kept = CheckpointReader(folder)
   assert kept.steps() == [2, 3]
   found, page = kept.last.read(3, abstract(3))
   assert found["params"]["w"][0, 0] == 3 and page["content"]["epoch"] == 3
@@ -219,7 +221,7 @@ def test_what_a_kill_left_of_a_checkpoint_is_none(folder):
   keep(folder, 1, 2)
   remote.remove(f"{folder}/checkpoints/2", ["page.json"])  # is written last
   files.write_text(f"{folder}/checkpoints/notes", "mine")
-  assert Reader(folder).steps() == [1]
+  assert CheckpointReader(folder).steps() == [1]
   assert "2/state/_METADATA" in remote.tags(f"{folder}/checkpoints")
   checkpoints = Checkpoints(folder)
   names = remote.tags(f"{folder}/checkpoints")
@@ -244,33 +246,33 @@ def test_a_damaged_checkpoint_is_set_aside(folder, lost):
   checkpoints = Checkpoints(folder)
   step, _, _ = checkpoints.restore(abstract(1))
   checkpoints.close()
-  assert step == 1 and Reader(folder).steps() == [1]
+  assert step == 1 and CheckpointReader(folder).steps() == [1]
   assert "page.json" in remote.tags(f"{folder}/damaged-2")
 
 
 @pytest.mark.parametrize("name", ["/a", "state/../../a"])
 def test_a_page_names_no_files_elsewhere(folder, name):
   keep(folder, 1)
-  kept = Reader(folder)
-  page = kept.last.page(1)
+  kept = CheckpointReader(folder)
+  page = kept.last.record(1)
   page["files"][name] = {"bytes": 1, "crc32c": "00000000"}
   path = f"{folder}/checkpoints/1/page.json"
-  files.write_json(path, checksums.sealed(page))
+  files.write_json(path, checksums.add_checksum(page))
   message = f"must be a file of the checkpoint, got '{name}'"
-  with pytest.raises(Damaged, match=re.escape(message)):
+  with pytest.raises(CorruptFileError, match=re.escape(message)):
     kept.last.read(1, abstract(1))
 
 
 def test_nothing_is_saved_by_who_lost_the_folder(folder, monkeypatch):
   monkeypatch.setattr(lease.Lease, "renew", lambda self: None)
-  with lock.alone(folder):
+  with lock.exclusive_lock(folder):
     keep(folder, 1)
     # Shorter only now: a busy machine may take longer than that to save.
     monkeypatch.setattr(lease, "LAPSE", 0.8)
     time.sleep(lease.LAPSE)
     with pytest.raises(StoreError, match="was not renewed"):
       keep(folder, 2)
-  assert Reader(folder).steps() == [1]
+  assert CheckpointReader(folder).steps() == [1]
 
 
 def test_a_log_is_published_and_gone_on_with(folder):
@@ -312,11 +314,11 @@ def test_a_run_goes_on_there_as_it_does_here(
   upload_folder(files.path_of(config.data.directory), f"{folder}/data")
   config.data.directory = f"{folder}/data"
   assert train.run(config, there).step == 4  # from 2
-  for kept in (Reader(local).last, Reader(local).best):
+  for kept in (CheckpointReader(local).last, CheckpointReader(local).best):
     name, step = kept.folder.name, kept.steps()[-1]
     stored = CheckpointFolder(there / name, kept.item, kept.content)
     assert stored.steps() == kept.steps()
-    assert stored.page(step)["arrays"] == kept.page(step)["arrays"]
+    assert stored.record(step)["arrays"] == kept.record(step)["arrays"]
   steps = [[r["step"] for r in log.records(run)[0]] for run in (local, there)]
   assert steps == [[2, 4, 4], [2, 4, 4]]
   ((best,),) = Session(there, beam=1)(["the small dog sees a red house"])
@@ -462,7 +464,7 @@ def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):
   with pytest.raises(FileNotFoundError) as error:
     files.read_bytes(f"{folder}/a")
   assert error.value.errno == errno.ENOENT
-  assert exits.told(error.value) == (
+  assert exits.error_message(error.value) == (
     f"error: No such file or directory: {folder}/a. Check the name, and what is "
     "there.",
     2,
@@ -471,7 +473,7 @@ def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):
   with object_store.found_at("http://127.0.0.1:1"):
     with pytest.raises(StoreError, match="does not answer") as error:
       manifests.read(folder)  # and is neither missing nor damaged
-    assert exits.told(error.value)[1] == 2
+    assert exits.error_message(error.value)[1] == 2
 
 
 def test_no_keys_are_told(folder, tmp_path):

@@ -105,9 +105,11 @@ def test_what_is_translated_has_the_facts_that_were_validated(prepared):
   ]
   assert {"source_parent_mid", "source_head"} <= set(names)
   records = PreparedSplit(prepared, "validation")
-  bare = opened(records, plan.features).held  # cached elsewhere
+  bare = opened(records, plan.features).all_columns  # cached elsewhere
   second = data_of(task="parse")
-  columns = opened(records, plan.features, data=second, both_tasks=False).held
+  columns = opened(
+    records, plan.features, data=second, both_tasks=False
+  ).all_columns
   longer = columns.sizes("source_id") - bare.sizes("source_id")
   assert (longer == 2).all()
   lines = integrity.read_text(

@@ -105,9 +105,9 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   folder, parses, config = run
   shutil.copytree(folder, tmp_path / "run")
   path = tmp_path / "run" / "config.json"
-  kept = checksums.unsealed(files.read_json(path))
+  kept = checksums.verify_checksum(files.read_json(path))
   kept["seed"], kept["data"]["tree"] = 5, "random"
-  files.write_json(path, checksums.sealed(kept))
+  files.write_json(path, checksums.add_checksum(kept))
   config = config.copy_and_resolve_references()
   config.seed, config.data.tree = 5, "random"
   # Nothing is left to do but to read the data.
@@ -122,7 +122,7 @@ def test_a_run_translates_with_the_random_trees_it_was_trained_on(
   random = Session(tmp_path / "run")
   records = PreparedSplit(config.data.directory, "test")
   names = ("source_id", "source_head", "source_parent_mid")
-  columns = opened(records, names[1:], data=data, seed=5).held
+  columns = opened(records, names[1:], data=data, seed=5).all_columns
   other = 0
   for i, stored in enumerate(Examples(records, data, 5)):
     made = random.example(parses[int(stored["line"]) - 1])

@@ -130,7 +130,7 @@ def test_what_does_not_fit_together_is_told(runs, tmp_path):
     Session([runs["pascal"]] * 2, weights=[1, -1])
   other = tmp_path / "other"
   shutil.copytree(runs["deps_san"], other)
-  manifest = checksums.unsealed(files.read_json(other / "manifest.json"))
+  manifest = checksums.verify_checksum(files.read_json(other / "manifest.json"))
   from jaxsyn.data.options import Subwords
   from jaxsyn.data.sentence import vocabulary
 
@@ -141,7 +141,7 @@ def test_what_does_not_fit_together_is_told(runs, tmp_path):
   )
   for side in ("source", "target"):
     manifest["vocabulary"][side].update(sha256=made.sha256, size=made.size)
-  files.write_json(other / "manifest.json", checksums.sealed(manifest))
+  files.write_json(other / "manifest.json", checksums.add_checksum(manifest))
   with pytest.raises(InputError) as told:
     Session([runs["pascal"], other])
   assert str(runs["pascal"]) in str(told.value)

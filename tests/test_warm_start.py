@@ -16,7 +16,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.trained import warm_start, workdir
 from jaxsyn.trained.matching import Named, labels, match
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.reader import CheckpointReader
 from jaxsyn.training.sums import named
 
 
@@ -269,4 +269,4 @@ def test_what_axes_count_is_seen_by_the_model(tiny, prepared):
 
 
 def test_steps_of_the_other_run_are_untouched(base):
-  assert Reader(base).steps() == [1]
+  assert CheckpointReader(base).steps() == [1]

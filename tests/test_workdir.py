@@ -124,10 +124,10 @@ def run(tiny, tmp_path):
 def test_any_other_config_is_one_message_with_its_file(run):
   path = run / "config.json"
   text = path.read_text()
-  whole = checksums.unsealed(json.loads(text))
+  whole = checksums.verify_checksum(json.loads(text))
 
   def sealed():
-    return json.dumps(checksums.sealed(whole))
+    return json.dumps(checksums.add_checksum(whole))
 
   pages = ["", "{", "[]", "null", "7", '"x"', "[" * 100_000, "1" * 10_000]
   pages += [text[: len(text) // 2], "{}"]
@@ -218,9 +218,13 @@ def test_flipped_bytes_of_a_log_are_reported(tmp_path, caplog):
 
 def test_a_run_from_before_an_option_was_there_goes_on(tiny, tmp_path):
   created(tiny(), tmp_path)
-  page = checksums.unsealed(json.loads((tmp_path / workdir.CONFIG).read_text()))
+  page = checksums.verify_checksum(
+    json.loads((tmp_path / workdir.CONFIG).read_text())
+  )
   del page["prepare"]["alignments"]
-  (tmp_path / workdir.CONFIG).write_text(json.dumps(checksums.sealed(page)))
+  (tmp_path / workdir.CONFIG).write_text(
+    json.dumps(checksums.add_checksum(page))
+  )
   (tmp_path / "checkpoints" / "2").mkdir(parents=True)
   assert workdir.open_run(tmp_path).config.prepare.alignments == {}
   created(tiny(), tmp_path)

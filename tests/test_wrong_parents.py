@@ -18,7 +18,7 @@ from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.sentence.controls import Linear, Parsed, Random, WrongParents
 from jaxsyn.data.sentence.example import retree
 from jaxsyn.data.store.prepared import PreparedSplit
@@ -90,10 +90,10 @@ def test_batches_have_the_same_trees_in_any_epoch_window_and_host(prepared):
       tokens=tokens,
       row_multiple=2,
     )
-    assert split.whole == (memory_gib == 1)
+    assert split.in_memory == (memory_gib == 1)
     for part in range(hosts):
-      share = Share((part,), hosts)
-      own = dataclasses.replace(split, share=share)
+      share = HostShard((part,), hosts)
+      own = dataclasses.replace(split, shard=share)
       for epoch in (0, 2):
         for planned, dealt in zip(
           split.plan.epoch(epoch), own.batches(Position(epoch))
@@ -123,12 +123,12 @@ def test_rates_and_seeds_have_columns_of_their_own(prepared):
   found = {}
   for rate, seed in ((0.3, 3), (0.6, 3), (0.3, 4), (0.3, 3)):
     split = opened(records, READS, data=data(rate), seed=seed)
-    heads = split.held.flat["source_head"].tolist()
+    heads = split.all_columns.flat["source_head"].tolist()
     assert found.setdefault((rate, seed), heads) == heads
     counted = Examples(records, data(rate), seed).wrong_parents()
-    assert Examples(records, data(rate), seed).wrong_parents(split.notes) == (
-      counted
-    )
+    assert Examples(records, data(rate), seed).wrong_parents(
+      split.counters
+    ) == (counted)
     assert abs(counted["source"] - rate) < 0.06
   assert len({*map(tuple, found.values())}) == 3
 

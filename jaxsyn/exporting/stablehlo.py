@@ -28,9 +28,9 @@ from jax import export as jax_export
 from jaxsyn import progress
 from jaxsyn.data.loader.columns import pad
 from jaxsyn.data.schema import BOS, EOS, PAD, UNK
-from jaxsyn.decode.search import Asked, Decoding, sources_of
+from jaxsyn.decode.search import DecodeRequest, Decoding, sources_of
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import Model
+from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.options import as_dict
 from jaxsyn.shapes import split
 from jaxsyn.storage import files
@@ -43,7 +43,7 @@ _LONGEST = "longest_B"  # beside the facts of the batch
 _FREE = "BSW"  # axes of any size
 
 
-def write(model: Model, folder: pathlib.Path) -> list[str]:
+def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   """Fills the folder.
 
   Args:
@@ -53,7 +53,7 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
   Raises:
     InputError: its program cannot be made for sizes that are not known yet.
   """
-  arrays = jax.device_get(named(model.found.params))
+  arrays = jax.device_get(named(model.parameters.params))
   facts = pad([], model.features, subwords=4, words=4, rows=1)
   inputs = {
     name: {"dtype": str(x.dtype), "axes": split(name)[1]}
@@ -96,7 +96,7 @@ def write(model: Model, folder: pathlib.Path) -> list[str]:
 
 
 def _program(
-  model: Model,
+  model: ExportedModel,
   arrays: Mapping[str, np.ndarray],
   inputs: Mapping[str, Any],
   fixed: Mapping[str, int],
@@ -119,7 +119,7 @@ def _program(
     length = most * id_BS.shape[1] + decode.max_length_offset
     decoding = Decoding(net, traverse_util.unflatten_dict(params, sep="/"))
     place_B = jnp.arange(id_BS.shape[0], dtype=jnp.int32)
-    sources = sources_of(inputs, Asked(inputs[_LONGEST], place_B))
+    sources = sources_of(inputs, DecodeRequest(inputs[_LONGEST], place_B))
     search = decoding.begin(sources, decode, length=length, room=length)
     search = jax.lax.while_loop(
       lambda search: search.open_B.any(),

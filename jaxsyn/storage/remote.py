@@ -142,12 +142,12 @@ class _Object(io.RawIOBase):
     return bytes(data[: self.readinto(data)])
 
 
-def open_read(path: PathLike, ahead: int) -> io.BufferedReader:
-  """A file to read and to seek in; `ahead` bytes are asked for at a time.
+def open_read(path: PathLike, read_ahead: int) -> io.BufferedReader:
+  """A file to read and to seek in; `read_ahead` bytes are asked for at a time.
 
   A read of more than that is one or two requests.
   """
-  return io.BufferedReader(_Object(path), ahead)
+  return io.BufferedReader(_Object(path), read_ahead)
 
 
 def read(path: PathLike) -> bytes:
@@ -196,9 +196,9 @@ def _listed(
   """Files below a folder: relative names, and what the library says of them."""
   root = os.fspath(folder).rstrip("/") + "/"
   with _told(folder):
-    found = filesystem(folder).find(root, prefix=prefix, detail=True)
+    entries = filesystem(folder).find(root, prefix=prefix, detail=True)
   begin = len(root.partition("://")[2])
-  for name, about in found.items():
+  for name, about in entries.items():
     if about["type"] == "file" and name[begin:]:
       yield name[begin:], about
 
@@ -342,14 +342,14 @@ def _is_of_bucket(error: Exception) -> bool:
 
 def _words(path: PathLike, error: Exception) -> str:
   """What a store, or the way to it, lacks; and what to do."""
-  said = (str(error).splitlines() or [repr(error)])[0][:300].rstrip(".")
+  message = (str(error).splitlines() or [repr(error)])[0][:300].rstrip(".")
   kind = type(error).__name__
   if any(
     word in kind for word in ("Permission", "Credential", "Auth", "Token")
   ):
     keys = _STORES[os.fspath(path).partition("://")[0]][1]
-    return f"the store refuses ({said}). Keys are looked for in {keys}."
+    return f"the store refuses ({message}). Keys are looked for in {keys}."
   return (
-    f"the store does not answer as it should ({said}). Check its address and "
+    f"the store does not answer as it should ({message}). Check its address and "
     "the network, and run the same command again: what is there is whole."
   )

@@ -74,7 +74,7 @@ def _quiet():
   """
   sys.stderr.flush()
   with tempfile.TemporaryFile() as file:
-    kept = os.dup(2)
+    saved = os.dup(2)
     os.dup2(file.fileno(), 2)
 
     def log() -> str:
@@ -84,5 +84,5 @@ def _quiet():
     try:
       yield log
     finally:
-      os.dup2(kept, 2)
-      os.close(kept)
+      os.dup2(saved, 2)
+      os.close(saved)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from models_under_test import config_of
 
-from jaxsyn.comparison import analysis, asked, controls, measure
+from jaxsyn.comparison import analysis, controls, measure, planned_jobs
 from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.store import layout
@@ -93,12 +93,14 @@ def test_a_test_set_that_is_not_as_it_was_written_is_refused(
   )
   config = quickstart.get_config("transformer")
   config.data.directory = str(folder)
-  job = asked.Job(tmp_path, asked.System("transformer", read_config(config)), 0)
+  job = planned_jobs.TrainingJob(
+    tmp_path, planned_jobs.System("transformer", read_config(config)), 0
+  )
   job.hypotheses("test").parent.mkdir(parents=True)
   job.hypotheses("test").write_text("a\n" * 24)
 
   def scored():
-    return measure.Measurer(SETTINGS.settled("en"))(job, {})["test"]
+    return measure.Measurer(SETTINGS.with_defaults("en"))(job, {})["test"]
 
   whole = scored()
   assert whole.sentences == 24 and "tree depth" in whole.facts

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from jaxsyn import cli, compare
-from jaxsyn.comparison import asked, results, run_result
+from jaxsyn.comparison import planned_jobs, results, run_result
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
 from jaxsyn.data.loader.examples import Examples
@@ -249,7 +249,7 @@ def test_killed_at_any_moment_it_is_the_same_comparison(
   process = start(*both)
   wait_for(saved("pascal", 1), process)
   message = f"in use by process {process.pid}"
-  with pytest.raises(InputError, match=message), lock.alone(workdir):
+  with pytest.raises(InputError, match=message), lock.exclusive_lock(workdir):
     pass
   process.kill()
   process.communicate()
@@ -481,10 +481,10 @@ def test_a_teacher_is_looked_for_before_anything_is_trained(
   config = configs_of(
     "distilled", **{name: str(tmp_path / "cmp/pascal/seed_0")}
   )
-  system = asked.System("distilled", read_config(config))
-  assert asked.check(system, tmp_path / "cmp")
+  system = planned_jobs.System("distilled", read_config(config))
+  assert planned_jobs.check(system, tmp_path / "cmp")
   with pytest.raises(InputError, match="not the folder of a run"):
-    asked.check(system, tmp_path / "other")
+    planned_jobs.check(system, tmp_path / "other")
 
 
 def test_trees_that_no_system_reads_are_refused(configs_of, tmp_path):
@@ -496,7 +496,9 @@ def test_trees_that_no_system_reads_are_refused(configs_of, tmp_path):
     compare.run(systems, tmp_path / "cmp", seeds=1)
   for name in ("pascal", "multitask", "sisa", "graph_block"):
     config = read_config(configs_of(name, **{"data.tree": "random"}))
-    check_trees([asked.check(asked.System(name, config), tmp_path)])
+    check_trees(
+      [planned_jobs.check(planned_jobs.System(name, config), tmp_path)]
+    )
 
 
 def test_a_folder_that_is_none_for_a_comparison(straight, configs_of, tmp_path):
@@ -525,8 +527,10 @@ def test_what_changes_no_figure_may_change(straight, configs_of):
   config = compare._checked(
     configs_of("pascal_random_tree", **{"train.prefetch": 3})
   )
-  asked.begin(straight[0], [asked.System("pascal_random_tree", config)])
-  again = asked.job(straight[0], "pascal_random_tree", 1)
+  planned_jobs.start_experiment(
+    straight[0], [planned_jobs.System("pascal_random_tree", config)]
+  )
+  again = planned_jobs.job(straight[0], "pascal_random_tree", 1)
   assert (again.config.train.prefetch, again.config.seed) == (3, 1)
 
 
@@ -534,7 +538,7 @@ def test_an_option_of_one_system_is_led_to_variant():
   config, path = quickstart.get_config(), "parts.encoder.dasa.strength"
   told = f'not all systems have; say it of one: --variant "NAME=SYSTEM,{path}='
   with pytest.raises(InputError, match=re.escape(told)):
-    cli.check_option(config, path, several=True)
+    cli.check_option(config, path, multiple=True)
   with pytest.raises(InputError, match="after ':' in --config"):
     cli.check_option(config, path)
 

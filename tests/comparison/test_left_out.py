@@ -4,7 +4,7 @@ import pytest
 from raw_corpora import corpus
 
 from jaxsyn import compare
-from jaxsyn.comparison import asked, results
+from jaxsyn.comparison import planned_jobs, results
 from jaxsyn.configs import systems
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
@@ -65,4 +65,4 @@ def test_all_left_out_is_an_error_before_anything_is_trained(tmp_path):
     InputError, match=r"all splits of config\.data\.test .*late"
   ):
     compare.run({"transformer": config}, tmp_path / "compared", 1)
-  assert not (tmp_path / "compared" / asked.FILE).exists()
+  assert not (tmp_path / "compared" / planned_jobs.FILE).exists()

@@ -16,7 +16,7 @@ import pytest
 from results_made import made
 
 import jaxsyn
-from jaxsyn.comparison import looks, page, plots, results
+from jaxsyn.comparison import attention_samples, page, plots, results
 from jaxsyn.inspection import pictures
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -107,12 +107,12 @@ def test_text_of_others_is_no_markup(content):
 
 def test_what_runs_looked_at_is_shown_where_they_drew_it(tmp_path):
   look = tmp_path / "transformer" / "seed_0" / "look"
-  looks.write([], look)
+  attention_samples.write([], look)
   assert "What the systems look at" not in page.html(made(), tmp_path)
   seen = {"text": "a & b", "words": ["a", "&", "b"], "translation": "x > y"}
   (look / "2.json").write_text(json.dumps(seen))
   panel = pictures.Panel("head 0", "ab", "ab", np.eye(2))
-  svg = looks.as_svg(pictures.matrices([panel]))
+  svg = attention_samples.as_svg(pictures.matrices([panel]))
   (look / "2.attention.svg").write_bytes(svg)
   content = page.html(made(), tmp_path)
   assert "<summary>a &amp; b</summary>" in content

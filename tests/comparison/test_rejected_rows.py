@@ -6,7 +6,7 @@ import pytest
 from raw_corpora import corpus
 
 from jaxsyn import cli, compare
-from jaxsyn.comparison import asked
+from jaxsyn.comparison import planned_jobs
 from jaxsyn.config import read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.configs.papers import pascal
@@ -25,7 +25,7 @@ def system_of(row, folder, **options):
   config = row.on(config)
   for name, value in options.items():
     cli.set_option(config, name.replace("__", "."), value)
-  return asked.System(row.name, read_config(config))
+  return planned_jobs.System(row.name, read_config(config))
 
 
 def corpus_config(folder):
@@ -45,7 +45,7 @@ def test_multitask_without_constituency_trees_is_the_only_fault(
     r" trees .*config\.prepare\.parse\.source_brackets",
   ):
     compare.run(given, tmp_path / "compared", 1)
-  assert not (tmp_path / "compared" / asked.FILE).exists()
+  assert not (tmp_path / "compared" / planned_jobs.FILE).exists()
 
 
 def test_every_row_that_cannot_be_trained_is_named(folder, tmp_path):
@@ -58,4 +58,4 @@ def test_every_row_that_cannot_be_trained_is_named(folder, tmp_path):
     compare.run(given, tmp_path / "compared", 1)
   found = re.findall(r"^  (\w+): ", str(error.value), re.MULTILINE)
   assert found == ["layer_5", "layer_6", "multitask"]
-  assert not (tmp_path / "compared" / asked.FILE).exists()
+  assert not (tmp_path / "compared" / planned_jobs.FILE).exists()

@@ -158,9 +158,9 @@ def test_a_result_holds_no_text(tmp_path):
 
 
 def harmed(path, change):
-  page = checksums.unsealed(json.loads(path.read_text()))
+  page = checksums.verify_checksum(json.loads(path.read_text()))
   change(page)
-  files.write_json(path, checksums.sealed(page))
+  files.write_json(path, checksums.add_checksum(page))
 
 
 def cut_array(page):

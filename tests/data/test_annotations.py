@@ -14,7 +14,7 @@ from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.preprocess import build, verify
 
 # "zum" is a token of two words; "x" is no part of speech.
@@ -64,12 +64,14 @@ def test_prepared_and_read_as_any_other_feature(folder, capsys):
   assert [one["source_upos"].tolist() for one in records] == expected
 
   split = opened(records, ["source_upos"], tokens=600)
-  found = [values(split.held, "source_upos", i).tolist() for i in range(3)]
+  found = [
+    values(split.all_columns, "source_upos", i).tolist() for i in range(3)
+  ]
   assert found == expected
   batch = next(split.batches(Position())).batch
   (row,) = np.flatnonzero((batch["source_id_BS"] > 3).sum(1) > 10)
   batch = {name: jnp.asarray(array) for name, array in batch.items()}
-  view = view_of(batch, "source")
+  view = sentence_features(batch, "source")
   word_S, upos_S = view.word_BS[row], view.annotation_BS("upos")[row]
   for word, upos in zip(word_S.tolist(), upos_S.tolist()):
     assert upos == (expected[0][word] if word >= 0 else 0)

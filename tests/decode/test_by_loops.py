@@ -14,9 +14,9 @@ from tables_under_test import (
 )
 
 from jaxsyn.data.schema import PAD
-from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Sources
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 
 RNG = np.random.default_rng(0)
 SOURCES = [
@@ -36,7 +36,7 @@ def found_by(params, sources, limits, decode, length=LENGTH):
     lambda params, id_BS, limit_B: searched(
       model,
       params,
-      Sources(id_BS, View(real_BS=id_BS != PAD), asked(limit_B)),
+      Sources(id_BS, SentenceFeatures(real_BS=id_BS != PAD), asked(limit_B)),
       decode=decode,
       length=length,
     )
@@ -46,7 +46,7 @@ def found_by(params, sources, limits, decode, length=LENGTH):
     [
       (tuple(tokens[tokens != PAD].tolist()), log_p, score)
       for tokens, log_p, score in zip(*row, strict=True)
-      if score > NEVER / 2
+      if score > NEG_INF / 2
     ]
     for row in zip(found.token_BNT, found.log_p_BN, found.score_BN)
   ]

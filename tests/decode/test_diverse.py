@@ -15,11 +15,11 @@ from tables_under_test import (
 )
 
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Sources
 from jaxsyn.errors import InputError
-from jaxsyn.options import At
-from jaxsyn.syntax import View
+from jaxsyn.options import ConfigPath
+from jaxsyn.syntax import SentenceFeatures
 
 RNG = np.random.default_rng(1)
 SOURCES = [
@@ -41,7 +41,9 @@ def found_by(params, decode):
   model = Tables(params["logits"].shape[1])
 
   def run(params, id_BS):
-    given = Sources(id_BS, View(real_BS=id_BS != PAD), asked(LIMITS))
+    given = Sources(
+      id_BS, SentenceFeatures(real_BS=id_BS != PAD), asked(LIMITS)
+    )
     return searched(model, params, given, decode=decode, length=LENGTH)
 
   found = jax.device_get(jax.jit(run)(params, id_BS))
@@ -49,7 +51,7 @@ def found_by(params, decode):
     [
       (tuple(tokens[tokens != PAD].tolist()), log_p, score)
       for tokens, log_p, score in zip(*row)
-      if score > NEVER / 2
+      if score > NEG_INF / 2
     ]
     for row in zip(found.token_BNT, found.log_p_BN, found.score_BN)
   ]
@@ -158,4 +160,4 @@ def test_groups_divide_the_beam():
   with pytest.raises(
     InputError, match=r"config\.decode\.diverse\.groups=4 must divide .*beam=6"
   ):
-    decode.search.check(At("config", "decode"), decode)
+    decode.search.check(ConfigPath("config", "decode"), decode)

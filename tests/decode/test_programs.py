@@ -9,10 +9,10 @@ from tables_under_test import asked, by, searched
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.decode.pool import Pool
-from jaxsyn.decode.programs import Programs, Size
-from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.programs import DecodingPrograms, Size
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Decoding, Sources
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 
 PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(7, 5, 3)]
 LIMITS = np.array([25, 40, 33], np.int32)
@@ -47,7 +47,7 @@ def test_a_search_goes_on_in_another_size(system):
       few=3,
     )
 
-  programs = Programs(plan.recipe.model, by(2), nothing)
+  programs = DecodingPrograms(plan.recipe.model, by(2), nothing)
   read = programs.read(size(3, 40), params, source, asked(LIMITS))
   everywhere = np.arange(3, dtype=np.int32)
   nowhere = np.full(3, 99, np.int32)
@@ -70,7 +70,7 @@ def test_a_search_goes_on_in_another_size(system):
     return jax.device_get(search)
 
   whole = found([size(3, 40)], [])
-  assert not whole.open_B.any() and (whole.ended.score_BN > NEVER / 2).all()
+  assert not whole.open_B.any() and (whole.ended.score_BN > NEG_INF / 2).all()
   assert (whole.at_B > 16).all()
   # A cache of 16 outputs is full; then 32, with more places, in another order.
   moved = found(
@@ -106,7 +106,7 @@ def test_sentences_take_turns_in_few_places(system):
     return batch, asked(limit_R)
 
   decode = by(2)
-  programs = Programs(
+  programs = DecodingPrograms(
     plan.recipe.model, decode, lambda size: batch_of_numbers([], size)
   )
   shape = source["source_id_BS"].shape
@@ -122,7 +122,7 @@ def test_sentences_take_turns_in_few_places(system):
   assert {one.room for one in sizes} == ({16, 32, 40} if grows else {40})
   sources = Sources(
     jnp.asarray(source["source_id_BS"]),
-    view_of(source, "source"),
+    sentence_features(source, "source"),
     asked(LIMITS),
   )
   alone = jax.device_get(
@@ -151,7 +151,7 @@ def test_what_is_remembered_begins_with_the_sentences(system):
     few = {k: jnp.asarray(v[:rows]) if v.ndim else v for k, v in source.items()}
 
     def begun(params):
-      view = view_of(few, "source")
+      view = sentence_features(few, "source")
       sources = Sources(few["source_id_BS"], view, asked([9] * rows))
       decoding = Decoding(plan.recipe.model, params)
       search = decoding.begin(sources, decode, length=9, room=room)

@@ -19,10 +19,10 @@ from tables_under_test import (
 )
 
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.rank import NEVER
-from jaxsyn.decode.sample import Sample
-from jaxsyn.decode.search import Asked, Sources
-from jaxsyn.syntax import View
+from jaxsyn.decode.rank import NEG_INF
+from jaxsyn.decode.sample import Sampling
+from jaxsyn.decode.search import DecodeRequest, Sources
+from jaxsyn.syntax import SentenceFeatures
 
 SOURCES = [[7, 5, 3], [9, 3], [6, 6, 6, 3]]
 
@@ -37,13 +37,13 @@ def sampled(params, sources, places, limit, nbest, **options):
   place_B = jnp.asarray([*places], jnp.int32)
 
   def run(params, id_BS, place_B):
-    view = View(real_BS=id_BS != PAD)
-    given = Sources(id_BS, view, Asked(limit_B, place_B))
+    view = SentenceFeatures(real_BS=id_BS != PAD)
+    given = Sources(id_BS, view, DecodeRequest(limit_B, place_B))
     model = Tables(params["logits"].shape[1])
     return searched(model, params, given, decode=decode, length=limit)
 
   found = jax.device_get(jax.jit(run)(params, id_BS, place_B))
-  assert (found.score_BN > NEVER / 2).all()
+  assert (found.score_BN > NEG_INF / 2).all()
   return [
     [
       (tuple(tokens[tokens != PAD].tolist()), log_p, score)
@@ -175,8 +175,8 @@ def test_all_that_are_equal_at_an_edge_are_drawn_from():
   log_p = np.log([0.9, 0.125, 0.9, 0.125, 0.5, 0.25])[None, None]
 
   def kept(**options):
-    found = Sample(**options).kept(jnp.asarray(log_p, jnp.float32))
-    return np.flatnonzero(np.asarray(found)[0, 0] > NEVER / 2).tolist()
+    found = Sampling(**options).allowed(jnp.asarray(log_p, jnp.float32))
+    return np.flatnonzero(np.asarray(found)[0, 0] > NEG_INF / 2).tolist()
 
   assert kept() == [1, 3, 4, 5]
   assert kept(top_k=3) == [1, 3, 4, 5] and kept(top_k=2) == [4, 5]

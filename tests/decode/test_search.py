@@ -19,9 +19,9 @@ from models_under_test import (
 from tables_under_test import asked, by, searched
 
 from jaxsyn.data.schema import BOS, EOS, PAD
-from jaxsyn.decode.rank import NEVER, PENALTIES, continuations
+from jaxsyn.decode.rank import NEG_INF, PENALTIES, continuations
 from jaxsyn.decode.search import Sources
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.training.losses import token_log_probability
 
 PAIRS = [
@@ -42,7 +42,7 @@ def model(request):
 def found_in(params, batch, *, model, decode, length):
   id_BS = batch["source_id_BS"]
   limit_B = jnp.full(len(id_BS), length)
-  sources = Sources(id_BS, view_of(batch, "source"), asked(limit_B))
+  sources = Sources(id_BS, sentence_features(batch, "source"), asked(limit_B))
   return searched(model, params, sources, decode=decode, length=length)
 
 
@@ -67,7 +67,7 @@ def test_scores_are_those_of_forced_decoding(model, penalty):
   plan, params = model
   batch = batch_of(PAIRS)
   found = find(plan, params, batch, by(4, penalty, alpha=0.6), length=9)
-  assert (found.score_BN > NEVER / 2).all()
+  assert (found.score_BN > NEG_INF / 2).all()
   for n in range(4):
     token_BT = found.token_BNT[:, n]
     length_B = (token_BT != PAD).sum(1)
@@ -96,7 +96,7 @@ def test_a_beam_of_one_takes_the_likeliest_subword_each_time(model):
   batch = {k: v for k, v in batch.items() if k.startswith("source")}
   batch["target_id_BT"] = jnp.asarray(token_BT)
   out_BTV = np.array(logits(plan, params, batch))
-  out_BTV[..., [PAD, BOS]] = NEVER
+  out_BTV[..., [PAD, BOS]] = NEG_INF
   for row, tokens in enumerate(token_BT):
     length = np.count_nonzero(tokens)
     free = length - (length == 9)  # its last is EOS, whatever
@@ -140,7 +140,7 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(model, alpha):
     )
     best = found.token_BNT[row, 0]
     assert tuple(best[best != PAD]) == outputs[order[0]]
-    assert (found.score_BN[row, 13:] <= NEVER / 2).all()
+    assert (found.score_BN[row, 13:] <= NEG_INF / 2).all()
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -164,8 +164,8 @@ def test_rows_of_padding_give_nothing(model):
   for beams in (2, 1):
     found = find(plan, params, batch, by(beams), length=9)
     assert (found.token_BNT[1] == PAD).all()
-    assert (found.score_BN[1] <= NEVER / 2).all()
-    assert (found.score_BN[0] > NEVER / 2).all()
+    assert (found.score_BN[1] <= NEG_INF / 2).all()
+    assert (found.score_BN[0] > NEG_INF / 2).all()
 
 
 def test_outputs_hold_no_pad_or_bos_before_the_end(model):
@@ -186,7 +186,7 @@ def test_continuations_are_the_best_of_all(size, number):
   # Logits in steps of a quarter: many are equal, and rounding parts none.
   logits_BNV = rng.integers(-20, 20, (4, 3, size)) / 4
   log_p_BN = -rng.integers(0, 40, (4, 3)) / 4
-  log_p_BN[1, 1:] = NEVER  # one hypothesis alone
+  log_p_BN[1, 1:] = NEG_INF  # one hypothesis alone
   last_B = np.array([False, False, True, False])
   lse_BN = np.log(np.exp(logits_BNV).sum(-1))
   found = continuations(
@@ -200,12 +200,12 @@ def test_continuations_are_the_best_of_all(size, number):
       (log_p_BN[row, n] + logits_BNV[row, n, v] - lse_BN[row, n], n, v)
       for n in range(3)
       for v in ([EOS] if last_B[row] else range(size))
-      if v not in (PAD, BOS) and log_p_BN[row, n] > NEVER / 2
+      if v not in (PAD, BOS) and log_p_BN[row, n] > NEG_INF / 2
     ]
     # Of equal ones the earlier hypothesis, and the lower subword.
     best = sorted(all_of_it, key=lambda one: (-round(one[0], 5), *one[1:]))
     best = best[:number]
     few = len(best)
-    assert (log_p[few:] <= NEVER / 2).all()
+    assert (log_p[few:] <= NEG_INF / 2).all()
     np.testing.assert_allclose(log_p[:few], [one[0] for one in best], atol=1e-5)
     assert [*zip(beam[:few], token[:few])] == [one[1:] for one in best]

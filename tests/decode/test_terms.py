@@ -11,10 +11,10 @@ from tables_under_test import Tables, by, drawn, stepped
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.decode import phrases
 from jaxsyn.decode.prefix import State
-from jaxsyn.decode.rank import NEVER
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Decoding, Sources
-from jaxsyn.decode.terms import Terms, asked_of, sizes_of
-from jaxsyn.syntax import View
+from jaxsyn.decode.terms import Terms, batch_constraints, sizes_of
+from jaxsyn.syntax import SentenceFeatures
 
 SIZE = 7  # PAD, UNK, BOS, EOS, and 4, 5, 6
 SOURCES = [[7, 5, 3], [9, 3], [6, 6, 6, 3], [8, 3]]
@@ -26,7 +26,7 @@ def found_by(terms, decode, sources=SOURCES, limit=LENGTH, ranks=None):
   id_BS = np.full((len(sources), 4), PAD, np.int32)
   for row, ids in enumerate(sources):
     id_BS[row, : len(ids)] = ids
-  asked = asked_of(
+  asked = batch_constraints(
     [limit] * len(sources), terms, rows=len(sources), sizes=sizes_of(terms)
   )
   rank_V = np.arange(SIZE) - 4 if ranks is None else ranks
@@ -34,7 +34,7 @@ def found_by(terms, decode, sources=SOURCES, limit=LENGTH, ranks=None):
 
   def run(params, id_BS, asked):
     decoding = Decoding(Tables(SIZE), params, lambda: rank_V)
-    given = Sources(id_BS, View(real_BS=id_BS != PAD), asked)
+    given = Sources(id_BS, SentenceFeatures(real_BS=id_BS != PAD), asked)
     search = decoding.begin(given, decode, length=limit, room=limit)
     step = decode.search.step
     return jax.lax.while_loop(
@@ -48,7 +48,7 @@ def found_by(terms, decode, sources=SOURCES, limit=LENGTH, ranks=None):
     [
       (tuple(tokens[tokens != PAD].tolist()), log_p)
       for tokens, log_p, score in zip(*row)
-      if score > NEVER / 2
+      if score > NEG_INF / 2
     ]
     for row in zip(found.token_BNT, found.log_p_BN, found.score_BN)
   ]

@@ -10,7 +10,11 @@ from tables_under_test import Tables, drawn, search_by_loops
 
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.decode.translator import NOTHING, Translator, longest_output
+from jaxsyn.decode.translator import (
+  EMPTY_TRANSLATION,
+  Translator,
+  longest_output,
+)
 
 SIZE = 300  # of the vocabulary of the prepared corpus
 FACTOR, OFFSET = 0.2, 1
@@ -135,7 +139,7 @@ def test_counts_no_program_as_compiling_after_a_cancelled_search(make, lengths):
   translate, params = make(2), drawn(SIZE, 3.0)
   examples = [source(n) for n in lengths]
   found = translate(params, examples, is_wanted=lambda number: False)
-  assert found == [[NOTHING]] * len(lengths)
+  assert found == [[EMPTY_TRANSLATION]] * len(lengths)
   assert translate.compilations == 0 and translate.note() == ""
 
 

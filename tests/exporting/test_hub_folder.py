@@ -13,7 +13,7 @@ import pytest
 
 from jaxsyn import export, train
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import opened
+from jaxsyn.exporting.model import open_model
 from jaxsyn.session import Session
 from jaxsyn.trained import exported, workdir
 
@@ -69,7 +69,7 @@ def test_the_card_says_what_the_run_knows_and_no_more(run, folder, tmp_path):
   card = (folder / "README.md").read_text()
   _, block, rest = card.split("---\n", 2)
   assert 'license: "cc-by-4.0"' in block and "language: [en, qaa]" in block
-  score = opened(run).found.score
+  score = open_model(run).parameters.score
   assert f"{score['score']:.2f}" in rest
   assert "| train | 600 |" in rest and "FILL-IN" not in card
   told = export.run(run, tmp_path / "bare", parser=False)

@@ -18,7 +18,7 @@ import pytest
 from jaxsyn import export
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import opened
+from jaxsyn.exporting.model import open_model
 from jaxsyn.plan import resolve
 from jaxsyn.storage import checksums
 from jaxsyn.trained import parameters, workdir
@@ -96,7 +96,7 @@ def mutated(page, draw):
 
 def written(page, draw):
   """JSON of a page with its checksum, at times with a name twice."""
-  text = json.dumps(checksums.sealed(page))
+  text = json.dumps(checksums.add_checksum(page))
   if draw.random() < 0.05:
     name = json.dumps(draw.choice(list(page)))
     text = text.replace(f"{name}:", f"{name}: 0, {name}:", 1)
@@ -136,7 +136,7 @@ def run(runs, tmp_path_factory):
 def check_mutants(path, read, seed, number=NUMBER):
   """Asserts that each mutant of a file is read, or rejected by its name."""
   text = path.read_text()
-  page = checksums.unsealed(json.loads(text))
+  page = checksums.verify_checksum(json.loads(text))
   draw = random.Random(seed)
   rejected = 0
   try:
@@ -173,7 +173,7 @@ def test_crafted_exports_are_rejected_in_words(run, tmp_path):
   pytest.importorskip("safetensors", reason="extra hub")
   export.run(run, tmp_path / "model")
   path = tmp_path / "model" / "model.json"
-  check_mutants(path, lambda: opened(path.parent), "export")
+  check_mutants(path, lambda: open_model(path.parent), "export")
 
 
 def state(step):
@@ -196,7 +196,7 @@ def test_a_run_resumes_from_another_checkpoint_or_is_rejected(tmp_path):
   for i in range(4 * NUMBER):
     shutil.copytree(tmp_path / "run", tmp_path / str(i))
     path = tmp_path / str(i) / ("best", "checkpoints")[i % 2] / "2/page.json"
-    page = checksums.unsealed(json.loads(path.read_text()))
+    page = checksums.verify_checksum(json.loads(path.read_text()))
     path.write_text(written(mutated(page, draw), draw))
     checkpoints = Checkpoints(tmp_path / str(i))
     try:

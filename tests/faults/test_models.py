@@ -121,4 +121,4 @@ def test_a_parser_of_another_data_set_is_refused(folder, shared_data):
     with pytest.raises(
       InputError, match=r"is not the source parser of data se"
     ):
-      recorded.opened(spec, manifest, "source")
+      recorded.open_recorded(spec, manifest, "source")

@@ -119,7 +119,10 @@ def test_what_was_made_wrong_is_seen(whole, tmp_path, capsys):
   def change(name, old, new):
     text = gzip.decompress(expected[name]).replace(old, new, 1)
     (folder / name).write_bytes(gzip.compress(text))
-    made = {**manifest, "files": checksums.sums(folder, manifest["files"])}
+    made = {
+      **manifest,
+      "files": checksums.file_checksums(folder, manifest["files"]),
+    }
     manifests.write(folder, made)
     with pytest.raises(InputError, match="out is damaged: ") as error:
       verify.run(folder)

@@ -27,16 +27,16 @@ from models_under_test import (
 
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.models.attention import Attention
-from jaxsyn.models.contract import view_of
+from jaxsyn.models.contract import sentence_features
 from jaxsyn.models.gru_decoder import Contexts
 from jaxsyn.models.layers import Embedding
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import Part, Window
+from jaxsyn.syntax import Modifier, Window
 from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.step import first_state, train_step
 
 BATCH = batch_of([sentence(30, 4, 1), sentence(9, 4, 2)])
-SOURCE = view_of(BATCH, "source")
+SOURCE = sentence_features(BATCH, "source")
 B, S = SOURCE.real_BS.shape
 POSITION = jnp.arange(S)
 RNG = np.random.default_rng(0)
@@ -68,7 +68,7 @@ VIEW = SOURCE.replace(
   position_Q=POSITION,
   position_M=POSITION,
   inputs=(X_BSD, X_BSD),
-  told=told_by_parts(2, B, S),
+  shared_features=told_by_parts(2, B, S),
   weighting_BSS=jnp.asarray(RNG.uniform(size=(B, S, S)), jnp.float32),
 )
 
@@ -80,9 +80,11 @@ def attentions():
     plan = plan_of(system)
     if not windows_of(plan):
       for place in ("encoder", "decoder"):
-        first.setdefault((place, plan.spec.parts.at_layer(place, 1)), None)
+        first.setdefault(
+          (place, plan.spec.modifiers.modifiers_in_layer(place, 1)), None
+        )
         for layer in (0, 1):
-          parts = plan.spec.parts.at_layer(place, layer)
+          parts = plan.spec.modifiers.modifiers_in_layer(place, layer)
           if first.get((place, parts)) is None:
             first[place, parts] = (system, place, layer)
   return sorted(first.values())
@@ -91,7 +93,9 @@ def attentions():
 def attend(spec, place, layer, params=None):
   """Attention of a system on X: parameters, stages of its parts, weights."""
   attention = Attention(
-    spec.where(place, layer), 0.0, spec.parts.at_layer(place, layer)
+    spec.attention_site(place, layer),
+    0.0,
+    spec.modifiers.modifiers_in_layer(place, layer),
   )
   dtype = jnp.dtype(spec.model.dtype)
   x_BSD = X_BSD.astype(dtype)
@@ -110,7 +114,9 @@ def attend(spec, place, layer, params=None):
 
   def watch(call, arguments, options, context):
     out = call(*arguments, **options)
-    if isinstance(context.module, Part) and context.method_name == "rescore":
+    if (
+      isinstance(context.module, Modifier) and context.method_name == "rescore"
+    ):
       stages.append((context.module.name, arguments, out))
     return out
 
@@ -137,8 +143,10 @@ def test_scores_stay_float32_up_to_the_softmax(system, place, layer):
       assert abs(exact_BHQM).max() > 8
       assert (abs(score - exact_BHQM) <= 1e-6 * size_BHQM + 1e-6).all()
     # The same part of a float32 model on the same numbers.
-    spec = dict(plan.spec.parts.at_layer(place, layer))[name]
-    whole = spec.make(plan.spec.where(place, layer).for_part(name)).apply(
+    spec = dict(plan.spec.modifiers.modifiers_in_layer(place, layer))[name]
+    whole = spec.make(
+      plan.spec.attention_site(place, layer).for_modifier(name)
+    ).apply(
       {"params": params.get(name, {})},
       *(score, jnp.asarray(q, jnp.float32), jnp.asarray(k, jnp.float32), view),
       method="rescore",
@@ -165,7 +173,7 @@ def test_attention_is_that_of_float32_but_for_rounded_activations(
 
 
 def steps(cross, annotations, query_BNG, view):
-  facts = cross.remember(annotations, view)
+  facts = cross.project_memory(annotations, view)
   past = cross.start(view, query_BNG.shape[1])
   return cross(query_BNG, past, facts, view)
 
@@ -176,7 +184,7 @@ RECURRENT = [s for s in SYSTEMS if windows_of(plan_of(s))]
 @pytest.mark.parametrize("system", RECURRENT)
 def test_alignment_scores_are_float32_up_to_the_softmax(system):
   plan = plan_of(system)
-  number = 1 + sum(w.own_annotations for w in windows_of(plan).values())
+  number = 1 + sum(w.has_own_annotations for w in windows_of(plan).values())
   rng = np.random.default_rng(2)
   annotations = tuple(
     rounded(rng.normal(size=(B, S, 24))) for _ in range(number)

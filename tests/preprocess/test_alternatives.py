@@ -13,12 +13,12 @@ from toy_folders import data_of, opened
 from jaxsyn.configs import quickstart
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.controls import Parsed, Sampled
 from jaxsyn.data.store import example_check, manifests
-from jaxsyn.data.store.decoding import NotAnExample
+from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -129,7 +129,7 @@ def drawing(folder, reads=READS, rate=0.0, **more):
     shapes=2,
     row_multiple=2,
   )
-  return split if share is None else dataclasses.replace(split, share=share)
+  return split if share is None else dataclasses.replace(split, shard=share)
 
 
 def rows_of(split, epoch):
@@ -143,7 +143,7 @@ def test_each_parse_is_drawn_equally_often_and_whole(made):
   """Its heads, its relations, and what follows from them."""
   _, folder = made
   records, split = PreparedSplit(folder, "train"), drawing(folder)
-  (told,) = split.told
+  (told,) = split.messages
   assert "one of the parses that were given of the source, and each" in told
   counts = collections.Counter()
   for epoch in range(40):
@@ -185,7 +185,7 @@ def test_it_goes_on_and_is_the_same_on_two_hosts(made):
   walk = [*itertools.islice(split.batches(Position()), 8)]
   again = next(drawing(folder, rate=0.2).batches(walk[4].after)).batch
   shares = [
-    drawing(folder, rate=0.2, share=Share((part,), 2)).batches(Position())
+    drawing(folder, rate=0.2, share=HostShard((part,), 2)).batches(Position())
     for part in (0, 1)
   ]
   for name, array in again.items():
@@ -365,5 +365,5 @@ def test_examples_that_are_none(made, name, change, message):
     words = len(one["source_head"])  # in the second parse alone
     turn = (np.arange(words) + 1) % words
     bad[name] = np.append(one[name][:words], turn).astype(np.int32)
-  with pytest.raises(NotAnExample, match=message):
+  with pytest.raises(InvalidExampleError, match=message):
     check(Rows.of([records[0], bad], one))

@@ -39,7 +39,7 @@ def kept(pairs, **options):
       for chunk in chunks
       for row in clean.kept_rows(tools, chunk)
     ]
-    return rows, tools.work.read_page("dropped.page")["train"]
+    return rows, tools.work.read_json("dropped.page")["train"]
 
 
 GOOD = ("a b", "c d")

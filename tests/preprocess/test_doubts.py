@@ -10,12 +10,12 @@ import pytest
 from jaxsyn.data.sentence import conllu, conllu_text
 from jaxsyn.data.sentence.conllu_text import Parse
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
-from jaxsyn.preprocess import doubts, report
-from jaxsyn.preprocess.doubts import Counted
+from jaxsyn.preprocess import report, tree_warnings
+from jaxsyn.preprocess.tree_warnings import TreeStats
 
 
 def counted(parses, language="en"):
-  found = Counted()
+  found = TreeStats()
   for parse in parses:
     found.add(parse, language)
   return found
@@ -38,9 +38,9 @@ def test_counts_by_hand():
   none = parse_of(["x"], [0], parsed=False)
   blank = Parse(" ", (), (), (), (), parsed=False)
   found = counted([flat, chain, short, none, blank])
-  relations = found.page()["relations"]
+  relations = found.as_dict()["relations"]
   assert relations == {"dep": 1, "nsubj": 16, "root": 1}
-  assert found.page() == {
+  assert found.as_dict() == {
     "lines": 4,
     "unparsed": 1,
     "trees": 2,
@@ -52,8 +52,10 @@ def test_counts_by_hand():
     "foreign": 1,
     "relations": relations,
   }
-  assert Counted.sum([found.page(), found.page()]).relations["nsubj"] == 32
-  assert doubts.doubts(found) == []  # too few to say
+  assert (
+    TreeStats.sum([found.as_dict(), found.as_dict()]).relations["nsubj"] == 32
+  )
+  assert tree_warnings.find_warnings(found) == []  # too few to say
 
 
 def test_each_kind_is_told():
@@ -74,12 +76,12 @@ def test_each_kind_is_told():
   }
   labels = ("root", "case", "det", "obj", "nsubj", "mark", "amod", "obl")
   usual = [parse_of(words, [0, 0, 0, 2, 2, 2, 2, 2], labels)] * 25
-  assert doubts.doubts(counted(usual)) == []
+  assert tree_warnings.find_warnings(counted(usual)) == []
   for meaning, parses in cases.items():
-    said = doubts.doubts(counted(usual + parses))
+    said = tree_warnings.find_warnings(counted(usual + parses))
     assert any(meaning in one for one in said), (meaning, said)
   same = [parse_of(words, [0, 0, 0, 2, 2, 2, 2, 2], ("compound",) * 8)] * 25
-  first, second = doubts.doubts(counted(same))
+  first, second = tree_warnings.find_warnings(counted(same))
   assert (
     first == "100.0 % of the words have the same relation (usual: at most 28 %)"
   )
@@ -98,7 +100,7 @@ def test_gold_trees_are_not_doubted(shared_data, language):
     conllu_text.attach([block], block.text)
     for block in itertools.islice(blocks, 300)
   ]
-  assert doubts.doubts(counted(parses, language)) == []
+  assert tree_warnings.find_warnings(counted(parses, language)) == []
 
 
 def lines(shared_data, name, number=40):
@@ -115,14 +117,14 @@ def test_a_model_of_another_language_is_doubted(shared_data):
   }
   parser = UDPipe(shared_data / "udpipe" / "german.udpipe")
   for language, text in texts.items():
-    said = doubts.doubts(counted(parser.parses(text), language))
+    said = tree_warnings.find_warnings(counted(parser.parses(text), language))
     assert bool(said) == (language != "de"), said
   # The sides were mixed up.
   japanese = UDPipe(shared_data / "udpipe" / "japanese.udpipe")
   found = counted(japanese.parses(texts["ja"]), "ja")
-  assert doubts.doubts(found) == []
+  assert tree_warnings.find_warnings(found) == []
   found = counted(japanese.parses(texts["ja"]), "de")
-  assert any("no script" in one for one in doubts.doubts(found))
+  assert any("no script" in one for one in tree_warnings.find_warnings(found))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,9 @@ def test_the_report_has_them():
   fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
   said = {"source": ["9.0 % of the trees are odd"]}
   text = report.text_report(
-    "title", {"train": fact | {"doubts": said}}, {"train": report.Counts([])}
+    "title",
+    {"train": fact | {"doubts": said}},
+    {"train": report.ReportCounts([])},
   )
   assert (
     "  warning    source: 9.0 % of the trees are odd\n             Is config."

@@ -14,7 +14,7 @@ from jaxsyn.configs import systems
 from jaxsyn.data.loader.batch_plan import Position
 from jaxsyn.data.options import Sampling
 from jaxsyn.data.store import example_check, manifests
-from jaxsyn.data.store.decoding import NotAnExample
+from jaxsyn.data.store.decoding import InvalidExampleError
 from jaxsyn.data.store.prepared import PreparedSplit
 from jaxsyn.data.store.rows import Rows
 from jaxsyn.errors import InputError
@@ -238,5 +238,5 @@ def test_examples_of_others_are_checked(feature, value, message):
     return Rows.of([arrays], list(arrays))
 
   check(rows(example))
-  with pytest.raises(NotAnExample, match=f"{feature} {message}"):
+  with pytest.raises(InvalidExampleError, match=f"{feature} {message}"):
     check(rows({**example, feature: value}))

@@ -100,7 +100,7 @@ def test_penn_spellings_are_found_in_the_text(words, text):
   ],
 )
 def test_another_text_is_a_mismatch(text, message):
-  with pytest.raises(align.Mismatch, match=message):
+  with pytest.raises(align.MismatchError, match=message):
     found_in(text, penn.parse(DUCK, "x:1"))
 
 
@@ -248,4 +248,4 @@ def test_they_serve_without_dependency_trees(tmp_path):
   folder = build.run(config)
   data = data_of(task="source", brackets="constituency")
   both = opened(PreparedSplit(folder, "train"), (), data=data)
-  assert both.notes["second"] == 60
+  assert both.counters["second"] == 60

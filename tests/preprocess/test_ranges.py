@@ -10,7 +10,7 @@ from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import ranges
-from jaxsyn.preprocess.ranges import Index, Units
+from jaxsyn.preprocess.ranges import LineIndex, LineUnits
 from jaxsyn.preprocess.work import Output, Work
 
 
@@ -19,13 +19,13 @@ def indexed(path, tmp_path, monkeypatch, *, size, form="lines", every=4):
   monkeypatch.setattr(ranges, "RANGE", size)
   monkeypatch.setattr(ranges, "_EVERY", every)
   ranges._arrays.cache_clear()
-  units, work = Units(str(path), path, form, measured=True), Work(tmp_path)
+  units, work = LineUnits(str(path), path, form, measured=True), Work(tmp_path)
   facts = []
   for number, part in enumerate(units.ranges()):
     found, arrays = ranges.index(units, part)
     Output(work, f"index/{number}").write_arrays("units", arrays)
     facts.append(found)
-  return Index(units, facts, 0), work
+  return LineIndex(units, facts, 0), work
 
 
 TEXTS = {

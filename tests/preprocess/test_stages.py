@@ -362,10 +362,10 @@ def test_a_worker_loads_a_parser_once(whole):
   found = inputs.read_inputs(config, "", whole[1] / "raw")
   work = Work(whole[1] / "work" / "stages")
   job = pickle.dumps(found.job(work, whole[1] / "new", whole[1] / "work"))
-  first, second = beam.taken(job), beam.taken(job)
+  first, second = beam.borrow_context(job), beam.borrow_context(job)
   assert first is not second  # of two threads
   beam.give_back(job, first)
-  assert beam.taken(job) is first
+  assert beam.borrow_context(job) is first
 
 
 def test_command_line_of_beam():

@@ -158,7 +158,7 @@ def test_without_comet_it_says_how_to_have_it(files, tmp_path):
   with pytest.raises(
     InputError, match="comet/bin/pip install 'unbabel-comet>="
   ):
-    asked.settled("de")
+    asked.with_defaults("de")
   nowhere = dataclasses.replace(asked, comet_python=str(tmp_path / "python"))
   with pytest.raises(InputError, match="cannot be started: No such file"):
     command.run([files["meant"]], [files["a"]], nowhere)

@@ -69,8 +69,8 @@ def without_mecab(monkeypatch):
 def test_characters_stand_in_where_mecab_is_not_installed(without_mecab):
   assert tokenizers.default("ja") == tokenizers.default("ko") == "char"
   with pytest.raises(InputError, match=r"pip install -e '\.\[ja\]'"):
-    tokenizers.settled("ja-mecab", "ja")
-  told = tokenizers.told("ja")
+    tokenizers.resolved("ja-mecab", "ja")
+  told = tokenizers.summary("ja")
   assert (
     told.startswith("tokenizer char, since")
     and "pip install -e '.[ja]'" in told
@@ -78,9 +78,9 @@ def test_characters_stand_in_where_mecab_is_not_installed(without_mecab):
 
 
 def test_one_that_is_named_wins_and_must_exist():
-  assert tokenizers.settled("intl", "ja") == "intl"
+  assert tokenizers.resolved("intl", "ja") == "intl"
   with pytest.raises(InputError, match=r"'13b'\. Did you mean '13a'"):
-    tokenizers.settled("13b", "ja")
+    tokenizers.resolved("13b", "ja")
 
 
 @pytest.mark.parametrize("language", RAW)
@@ -141,7 +141,7 @@ def test_the_command_takes_the_language(files):
   assert done.stdout.count(f"tok:{JAPANESE}") == 2
 
   # Which was taken, and why, on one line.
-  assert done.stderr == f"--language: {tokenizers.told('jpn')}\n"
+  assert done.stderr == f"--language: {tokenizers.summary('jpn')}\n"
 
   def printed(tokenizer="", **given):
     settings = Settings(("bleu",), tokenizer)
@@ -162,7 +162,7 @@ def test_the_command_takes_the_language(files):
   ],
 )
 def test_it_is_told_what_a_language_has(language, expected):
-  assert tokenizers.told(language).startswith(expected)
+  assert tokenizers.summary(language).startswith(expected)
 
 
 def test_buckets_of_the_command_are_of_the_source_language(files):
@@ -179,12 +179,12 @@ def test_a_settled_config_names_its_tokeniser():
 
   config = base.get_config()
   config.data.target_language = "zh-TW"
-  found = selection.settled(read_config(config)).train
+  found = selection.with_defaults(read_config(config)).train
   assert (found.tokenizer, selection.title(found)) == ("zh", "BLEU (zh)")
   # Installing another tokeniser later changes nothing.
   config.train.tokenizer = found.tokenizer
   config.data.target_language = "ja"
-  assert selection.settled(read_config(config)).train.tokenizer == "zh"
+  assert selection.with_defaults(read_config(config)).train.tokenizer == "zh"
   config.train.selection = "chrf"
   assert selection.title(read_config(config).train) == "chrF"
 
@@ -193,7 +193,7 @@ def test_smoothing_alone_ranks_as_nothing():
   from jaxsyn.configs import base
 
   config = base.get_config()
-  train = selection.settled(read_config(config)).train
+  train = selection.with_defaults(read_config(config)).train
   metric = selection.Selector(train, ["a b c d e", "f g h i j"])
   # Three words right in a row, no four: sacreBLEU's number is above 0.
   found = metric(["a b c x x", "y y y y y"])

@@ -9,8 +9,8 @@ import sys
 import pytest
 from asked_services import Asked
 
-from jaxsyn.serving.limits import Limits
-from jaxsyn.serving.runs import Place, Served
+from jaxsyn.serving.limits import ServiceLimits
+from jaxsyn.serving.runs import RunLocation, Served
 from jaxsyn.serving.service import Service
 
 
@@ -18,7 +18,8 @@ from jaxsyn.serving.service import Service
 def served(runs):
   """Two runs, opened."""
   opened = [
-    Served(Place(name, (str(runs[name]),))) for name in ("pascal", "deps_san")
+    Served(RunLocation(name, (str(runs[name]),)))
+    for name in ("pascal", "deps_san")
   ]
   yield opened
   for one in opened:
@@ -31,7 +32,7 @@ def made(served):
   services = []
 
   def make(*, doors=None, works=True, **limits):
-    service = Service(served, Limits(**limits), together=8)
+    service = Service(served, ServiceLimits(**limits), max_sentences=8)
     service.state = "ok"
     if works:
       service.worker.start()

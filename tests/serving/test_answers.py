@@ -9,8 +9,8 @@ from asked_services import LINE, OTHER
 
 from jaxsyn.data.sentence.stream import parses_of_text
 from jaxsyn.decode.requests import Request
-from jaxsyn.decode.translator import NOTHING
-from jaxsyn.inspection.inspector import look
+from jaxsyn.decode.translator import EMPTY_TRANSLATION
+from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.inspection.sentence import fields_of
 from jaxsyn.session import Session
 
@@ -108,7 +108,7 @@ def test_inspection_is_that_of_the_command(ask, alone):
   answer = ask("/inspect", {"text": LINE})
   assert answer.headers["content-type"] == "application/json"
   page = answer.json()
-  (seen,) = look(alone, [LINE])
+  (seen,) = attention_of(alone, [LINE])
   expected = json.loads(json.dumps(fields_of(seen, 1)))
   assert page.keys() - expected.keys() == {"conllu", "nbest"}
   for name in expected.keys() - {"attention", "weightings"}:
@@ -135,7 +135,7 @@ def test_ends_the_search_for_unwanted_sentences(alone):
     return number != 1
 
   found = alone.search(examples, is_wanted=is_wanted)
-  assert found[1] == [NOTHING]
+  assert found[1] == [EMPTY_TRANSLATION]
   for number in (0, 2):
     assert_alike(told(found[number]), told(alone([lines[number]])[0]))
   assert set(checks) == {0, 1, 2}
@@ -146,7 +146,7 @@ def test_ends_the_search_for_unwanted_sentences(alone):
   found = alone.search(
     long, terms, is_wanted=lambda number: checks.append(0) or len(checks) < 3
   )
-  assert found == [[NOTHING]] and len(checks) == 3
+  assert found == [[EMPTY_TRANSLATION]] and len(checks) == 3
 
 
 def test_fifty_clients_are_few_batches(ask, alone):

@@ -10,8 +10,8 @@ import time
 import pytest
 from asked_services import LINE
 
-from jaxsyn.serving.limits import Buckets
-from jaxsyn.serving.runs import Place, Served
+from jaxsyn.serving.limits import RateLimiter
+from jaxsyn.serving.runs import RunLocation, Served
 
 TREE = "1\ta\t_\t_\t_\t_\t{}\tdet\t_\t_\n2\tcow\t_\t_\t_\t_\t{}\troot\t_\t_\n\n"
 
@@ -160,7 +160,7 @@ def test_sizes(made):
 
 def test_a_bucket_fills_at_its_rate():
   now = [0.0]
-  buckets = Buckets(2.0, clock=lambda: now[0])
+  buckets = RateLimiter(2.0, clock=lambda: now[0])
   assert [buckets.take("1.2.3.4") for _ in range(3)] == [0, 0, 0.5]
   assert buckets.take("1.2.3.5") == 0  # another
   now[0] = 0.25
@@ -171,7 +171,7 @@ def test_a_bucket_fills_at_its_rate():
   assert [buckets.take("1.2.3.4") > 0 for _ in range(3)] == [False, False, True]
   # One network of IPv6 is one client.
   assert [buckets.take(f"2001:db8::{i}") > 0 for i in range(3)] == [False, False, True]  # fmt: skip
-  assert Buckets(0).take("1.2.3.4") == 0
+  assert RateLimiter(0).take("1.2.3.4") == 0
   for i in range(20_000):
     buckets.take(f"10.0.{i // 250}.{i % 250}")
   assert len(buckets._left) == 10_000
@@ -211,7 +211,7 @@ def test_a_full_queue_and_an_impatient_client(made):
 def test_health_reports_a_stuck_worker(made):
   ask = made(timeout=0.2)
   assert ask("/health").json() == {"status": "ok"}
-  look = ask.service.worker.look("pascal", lambda is_wanted: time.sleep(1.5))
+  look = ask.service.worker.inspect("pascal", lambda is_wanted: time.sleep(1.5))
   time.sleep(0.7)
   answer = ask("/health")
   assert answer.status_code == 503
@@ -225,7 +225,7 @@ def test_health_is_ok_while_a_long_compilation_runs(made):
   ask = made(timeout=0.2)
   session, worker = ask.service.runs["pascal"].session, ask.service.worker
   examples = session.begin_examples(["a cow " * 50])()  # of a new size
-  work = worker.look("pascal", lambda is_wanted: session.search(examples))
+  work = worker.inspect("pascal", lambda is_wanted: session.search(examples))
   replies = []
   while not work.answer.done():
     is_compiling, stalled = session.note() != "", worker.stalled
@@ -380,7 +380,7 @@ def test_a_run_without_a_parser_takes_trees_alone(runs, tmp_path, made):
   folder = tmp_path / "no_parser"
   shutil.copytree(runs["pascal"], folder)
   (folder / "parser.source.udpipe").unlink()
-  one = Served(Place("bare", (str(folder),)))
+  one = Served(RunLocation("bare", (str(folder),)))
   ask = made(works=False)
   ask.service.runs["bare"] = one
   try:

@@ -10,8 +10,8 @@ from asked_services import LINE, OTHER, Asked, listening
 
 from benchmarks import serve_load
 from jaxsyn.serving import warm
-from jaxsyn.serving.limits import Limits
-from jaxsyn.serving.runs import Place, Served
+from jaxsyn.serving.limits import ServiceLimits
+from jaxsyn.serving.runs import RunLocation, Served
 from jaxsyn.serving.service import Service
 from jaxsyn.session import Session
 
@@ -22,8 +22,8 @@ def opened():
   services = []
 
   def make(*folders, **decode):
-    run = Served(Place("it", tuple(map(str, folders))), decode=decode)
-    service = Service([run], Limits(), together=8)
+    run = Served(RunLocation("it", tuple(map(str, folders))), decode=decode)
+    service = Service([run], ServiceLimits(), max_sentences=8)
     service.state = "ok"
     services.append(service)
     service.worker.start()

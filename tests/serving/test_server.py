@@ -16,7 +16,7 @@ from asked_services import LINE, listening
 
 from jaxsyn.errors import InputError
 from jaxsyn.serving import body, server
-from jaxsyn.serving.limits import Limits
+from jaxsyn.serving.limits import ServiceLimits
 from jaxsyn.serving.service import Service
 
 POST = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n"
@@ -28,7 +28,7 @@ def port(served, monkeypatch):
   monkeypatch.setattr(server, "STUCK", 1.0)
   monkeypatch.setattr(body, "SECONDS", 1.0)
   monkeypatch.setattr(body, "_LINGER", 0.2)
-  service = Service(served, Limits(connections=20, max_bytes=100_000))
+  service = Service(served, ServiceLimits(connections=20, max_bytes=100_000))
   service.state = "ok"
   with listening(service) as port:
     yield port
@@ -156,7 +156,7 @@ def test_a_client_with_a_large_body_gets_the_response(
 def test_a_client_with_a_large_body_gets_the_time_to_retry(
   served, state, rate, status
 ):
-  service = Service(served, Limits(rate=rate))
+  service = Service(served, ServiceLimits(rate=rate))
   service.state = state
   with listening(service) as port:
     if rate:

@@ -5,7 +5,7 @@ import collections
 import pytest
 
 from jaxsyn.survey import choices
-from jaxsyn.survey.pairs import Files, Look, Side
+from jaxsyn.survey.pairs import CorpusStats, Files, Side
 
 
 def seen(words=11.9, looked=1000, characters=""):
@@ -13,7 +13,7 @@ def seen(words=11.9, looked=1000, characters=""):
   side = Side(words=round(words * looked), letters=5 * round(words * looked))
   side.characters = collections.Counter(characters or "abcdefghijklmnopq")
   side.sample = ["some words with blanks"]
-  return Look(Files("a", "b"), looked, looked, side, side)
+  return CorpusStats(Files("a", "b"), looked, looked, side, side)
 
 
 @pytest.mark.parametrize(
@@ -86,5 +86,5 @@ def test_subwords_where_no_blanks_part_words():
     11.9 * (1.54 + 2 / 3 * 1.16)
   )
   look.source.sample = ["犬が草の上を走っている。"]
-  look.source.letters = 24 * look.looked
+  look.source.letters = 24 * look.examined
   assert choices.subwords(look, 1000) == 16  # both sides are one here; 24 / 1.5

@@ -10,7 +10,7 @@ from graph_by_loops import WHERE
 from models_under_test import check_part
 
 from jaxsyn.errors import InputError
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.linear_bias import LinearBias, bucket
 
 RNG = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def test_where_ranges_end(buckets, ends):
 
 def view(query=None):
   position = jnp.arange(LONG)
-  return View(
+  return SentenceFeatures(
     real_BS=jnp.ones((1, LONG), bool),
     position_Q=position if query is None else jnp.array([query]),
     position_M=position,
@@ -62,7 +62,7 @@ def view(query=None):
 
 
 def rescored(spec, place, table, score=SCORE, seen=None):
-  return spec.make(dataclasses.replace(WHERE, place=place)).apply(
+  return spec.make(dataclasses.replace(WHERE, stack=place)).apply(
     {"params": {"bias_LH": table}},
     *(score, None, None, seen or view()),
     method="rescore",

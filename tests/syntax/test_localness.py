@@ -11,7 +11,7 @@ from models_under_test import check_part
 from part_under_test import WHERE, rescored
 
 from jaxsyn.errors import InputError
-from jaxsyn.syntax import View
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.localness import Localness
 from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 
@@ -202,10 +202,10 @@ def test_what_it_makes_and_publishes():
   def made(spec):
     score, q, k, _ = drawn(spec)
     position = jnp.arange(REAL.shape[1])
-    view = View(
+    view = SentenceFeatures(
       real_BS=jnp.asarray(REAL), position_Q=position, position_M=position
     )
-    part = spec.make(WHERE.for_part("localness"))
+    part = spec.make(WHERE.for_modifier("localness"))
     call = dict(method="rescore")
     made = part.init(jax.random.key(0), score, q, k, view, **call)
     out = part.apply(made, score, q, k, view, **call, mutable=[COLLECTION])

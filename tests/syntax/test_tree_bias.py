@@ -18,7 +18,7 @@ from models_under_test import (
   sentence,
 )
 
-from jaxsyn.config import Places
+from jaxsyn.config import Placement
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.tree_bias import TreeBias, edges_EBWW, steps_BWW
 
@@ -131,8 +131,8 @@ def test_gradients():
 def test_all_layers_have_one_table_or_each_a_copy_of_it():
   batch = batch_of([sentence(5, 6, 1), sentence(3, 4, 226, bare=17)])
   plan = plan_of("tree_bias_steps_edges")
-  ((_, spec),) = plan.spec.parts.encoder
-  places = Places(
+  ((_, spec),) = plan.spec.modifiers.encoder
+  places = Placement(
     encoder=(("tree_bias", dataclasses.replace(spec, share=False)),)
   )
   own = resolve(dataclasses.replace(plan.config, parts=places), JOINT)

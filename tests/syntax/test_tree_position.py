@@ -41,11 +41,11 @@ VECTORS = _vectors()
 FULL = dataclasses.replace(VIEW, eigenvectors_BWE=jnp.asarray(VECTORS))
 
 
-def embedded(spec, params, view=FULL, x=X, key=0, where=AT):
+def embedded(spec, params, view=FULL, x=X, key=0, site=AT):
   variables = {
     "params": jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
   }
-  return spec.make(where).apply(
+  return spec.make(site).apply(
     variables, x, view, method="embed", rngs={"syntax": jax.random.key(key)}
   )
 
@@ -179,11 +179,11 @@ def test_signs_are_of_an_eigenvector_of_a_sentence_and_of_training():
         signs.append(same)
       seen.add((b, *signs))
   assert len(seen) > 15  # of 24 draws, of 48 there are
-  same = dataclasses.replace(spec, **spec.quiet)
+  same = dataclasses.replace(spec, **spec.noise_free_options)
   np.testing.assert_array_equal(
     embedded(same, params, train), embedded(same, params)
   )
-  assert TreePosition().quiet == {}
+  assert TreePosition().noise_free_options == {}
 
 
 def test_depth_against_loops():

@@ -18,8 +18,8 @@ QUERY, KEY = (
 )
 
 
-def projected(spec, view=VIEW, where=WHERE, q=QUERY, k=KEY):
-  return spec.make(where).apply({}, q, k, view, method="project")
+def projected(spec, view=VIEW, site=WHERE, q=QUERY, k=KEY):
+  return spec.make(site).apply({}, q, k, view, method="project")
 
 
 def place(by, b, s):
@@ -62,8 +62,8 @@ def test_against_the_matrix(by, heads):
 
 def test_a_last_channel_without_another_stays():
   spec = TreeRotary(by=("line", "line"))
-  where = dataclasses.replace(WHERE, width=7 * HEADS)
-  new, _ = projected(spec, where=where, q=QUERY[..., :7], k=KEY[..., :7])
+  site = dataclasses.replace(WHERE, width=7 * HEADS)
+  new, _ = projected(spec, site=site, q=QUERY[..., :7], k=KEY[..., :7])
   np.testing.assert_array_equal(new[..., 6], QUERY[..., 6])
   angles = 5 * 10000.0 ** (-np.arange(3) / 3)
   np.testing.assert_allclose(

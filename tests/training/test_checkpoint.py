@@ -15,7 +15,7 @@ import pytest
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.reader import CheckpointReader
 
 
 def state(value: float):
@@ -191,6 +191,6 @@ def test_several_processes_save_one_checkpoint(
   assert names == {"2", "3"}
   # By this process, of which there is one, with one device.
   w = np.arange(32, dtype=jnp.bfloat16).reshape(8, 4) + 3
-  read, _ = Reader(folder).last.read(3, {"cut": w, "whole": w})
+  read, _ = CheckpointReader(folder).last.read(3, {"cut": w, "whole": w})
   np.testing.assert_array_equal(read["cut"], w)
   np.testing.assert_array_equal(read["whole"], w)

@@ -142,7 +142,10 @@ def test_fused_attention_makes_the_weights_of_its_layer():
   plain, fused = (
     plan_with(decoder_layers=2, attention=kind) for kind in ("einsum", "fused")
   )
-  assert fused.spec.shown == (("cross", 0),) and not plain.spec.shown
+  assert (
+    fused.spec.published_maps == (("cross", 0),)
+    and not plain.spec.published_maps
+  )
   check_maps(fused.recipe, BATCH)
   _, maps = jax.eval_shape(
     lambda: outputs(fused.recipe, parameters(fused, BATCH), BATCH, train=False)

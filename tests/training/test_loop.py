@@ -79,7 +79,7 @@ def train(tiny, prepared, tmp_path):
     config.batch.update(shapes=shapes, tokens=600)
     config.train.update(steps=40, evaluate_every=1, save_every=100, keep=1)
     config.train.update(changes)
-    config = selection.settled(read_config(config))
+    config = selection.with_defaults(read_config(config))
     plan = resolve(config, records.manifest)
     layout = Gated(config.train.mesh, gate)
     split = open_split(
@@ -88,7 +88,7 @@ def train(tiny, prepared, tmp_path):
       data=config.data,
       batch=config.batch,
       seed=0,
-      share=layout.share,
+      shard=layout.share,
     )
     checkpoints = Checkpoints(tmp_path, config.train.keep)
     try:

@@ -21,7 +21,7 @@ from models_under_test import (
   shape_of,
 )
 
-from jaxsyn.config import Places
+from jaxsyn.config import Placement
 from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
@@ -62,10 +62,12 @@ def quiet(config):
   """A config whose parts draw nothing in training."""
 
   places = {
-    place: tuple((n, dataclasses.replace(s, **s.quiet)) for n, s in parts)
+    place: tuple(
+      (n, dataclasses.replace(s, **s.noise_free_options)) for n, s in parts
+    )
     for place, parts in vars(config.parts).items()
   }
-  return dataclasses.replace(config, parts=Places(**places))
+  return dataclasses.replace(config, parts=Placement(**places))
 
 
 def joint_models():

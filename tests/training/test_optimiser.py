@@ -221,7 +221,7 @@ def orthogonalized(matrix):
   return x
 
 
-@pytest.mark.parametrize("name", optimiser.RULES)
+@pytest.mark.parametrize("name", optimiser.OPTIMIZERS)
 def test_every_rule_goes_on_from_a_checkpoint_to_the_bit(tmp_path, name):
   config = section(
     name=name,

@@ -16,8 +16,12 @@ from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files
 from jaxsyn.training import sums
 from jaxsyn.training.checkpoint import Checkpoints, Progress
-from jaxsyn.training.folder import PAGE, CheckpointFolder, Damaged
-from jaxsyn.training.reader import Reader
+from jaxsyn.training.folder import (
+  RECORD_FILE,
+  CheckpointFolder,
+  CorruptFileError,
+)
+from jaxsyn.training.reader import CheckpointReader
 
 SIZE = 8
 
@@ -86,9 +90,9 @@ def arrays_of(checkpoint):
 def flip_unseen(checkpoint):
   """Other numbers in files whose sums fit, as if saving had gone wrong."""
   flip(arrays_of(checkpoint))
-  page = checksums.unsealed(files.read_json(checkpoint / PAGE))
-  page["files"] = checksums.sums(checkpoint, list(page["files"]))
-  files.write_json(checkpoint / PAGE, checksums.sealed(page))
+  page = checksums.verify_checksum(files.read_json(checkpoint / RECORD_FILE))
+  page["files"] = checksums.file_checksums(checkpoint, list(page["files"]))
+  files.write_json(checkpoint / RECORD_FILE, checksums.add_checksum(page))
 
 
 def seen(folder):
@@ -112,7 +116,9 @@ def test_no_damage_gives_other_numbers(tmp_path, which, damage):
     folder = tmp_path / str(number)
     shutil.copytree(whole, folder)
     DAMAGES[damage](folder / file.relative_to(whole))
-    taken = Reader(folder).restore_params(which, ABSTRACT["params"], False)
+    taken = CheckpointReader(folder).restore_params(
+      which, ABSTRACT["params"], False
+    )
     assert is_of(taken.params, other), (file, damage)
     assert (taken.steps, taken.score) == ((other,), None)
     (note,) = taken.corrupt
@@ -133,10 +139,12 @@ def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
   assert (tmp_path / "damaged-3.1" / "page.json").is_file()
   assert (tmp_path / "damaged-best-1" / "page.json").is_file()
   assert "has another checksum" in caplog.text
-  assert Reader(tmp_path).steps() == [1, 2]
-  assert Reader(tmp_path).best.steps() == []
+  assert CheckpointReader(tmp_path).steps() == [1, 2]
+  assert CheckpointReader(tmp_path).best.steps() == []
   # Then the nearest stands in for the best, which is said.
-  taken = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
+  taken = CheckpointReader(tmp_path).restore_params(
+    "best", ABSTRACT["params"], False
+  )
   assert is_of(taken.params, 1)
   (note,) = taken.corrupt
   assert "the best checkpoint, of step 1, is corrupt or missing" in note
@@ -145,11 +153,13 @@ def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
 def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
   """Both are there where somebody read the older one meanwhile."""
   checkpoints = Checkpoints(saved(tmp_path))
-  with Reader(tmp_path).best.in_use(1):
+  with CheckpointReader(tmp_path).best.in_use(1):
     checkpoints.save_best(2, state(2)["params"], score(31.0))
     checkpoints.close()
   flip(arrays_of(tmp_path / "best/2"))
-  taken = Reader(tmp_path).restore_params("best", ABSTRACT["params"], False)
+  taken = CheckpointReader(tmp_path).restore_params(
+    "best", ABSTRACT["params"], False
+  )
   assert is_of(taken.params, 1) and taken.score == score(30.0)
   (note,) = taken.corrupt
   assert "of step 2 is corrupt" in note and "best/2" in note
@@ -171,15 +181,17 @@ def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
   flip(arrays_of(tmp_path / "best/1"))
   for which in ("best", "last"):
     with pytest.raises(InputError, match=r"no checkpoint in .* is whole"):
-      Reader(tmp_path).restore_params(which, ABSTRACT["params"], False)
+      CheckpointReader(tmp_path).restore_params(
+        which, ABSTRACT["params"], False
+      )
   with pytest.raises(InputError, match=r"checkpoint 2 is damaged.*another: 1"):
-    Reader(tmp_path).restore_params("2", ABSTRACT["params"], False)
+    CheckpointReader(tmp_path).restore_params("2", ABSTRACT["params"], False)
 
 
 def test_the_mean_passes_over_damaged_ones(tmp_path):
   saved(tmp_path, (1, 2, 3))
   flip(arrays_of(tmp_path / "checkpoints/2"))
-  mean = Reader(tmp_path).average_params(2, ABSTRACT["params"], False)
+  mean = CheckpointReader(tmp_path).average_params(2, ABSTRACT["params"], False)
   expected = (state(1)["params"]["w"] + state(3)["params"]["w"]) / 2
   np.testing.assert_array_equal(mean.params["w"], expected)
   assert mean.steps == (1, 3)
@@ -188,7 +200,7 @@ def test_the_mean_passes_over_damaged_ones(tmp_path):
   with pytest.raises(
     InputError, match=r"only 2 checkpoints .* are whole.*checkpoints/2"
   ):
-    Reader(tmp_path).average_params(3, ABSTRACT["params"], False)
+    CheckpointReader(tmp_path).average_params(3, ABSTRACT["params"], False)
 
 
 def test_reading_writes_nothing(tmp_path):
@@ -198,20 +210,20 @@ def test_reading_writes_nothing(tmp_path):
   (saving / "half").write_bytes(b"of a process that saves just now")
   flip(arrays_of(tmp_path / "checkpoints/2"))
   before = seen(tmp_path)
-  reader = Reader(tmp_path)
+  reader = CheckpointReader(tmp_path)
   for which in ("last", "best"):
     taken = reader.restore_params(which, ABSTRACT["params"], False)
     assert is_of(taken.params, 1)
   empty = tmp_path / "no" / "run"
   with pytest.raises(InputError, match="train first"):
-    Reader(empty).restore_params("best", ABSTRACT["params"], False)
+    CheckpointReader(empty).restore_params("best", ABSTRACT["params"], False)
   assert not empty.parent.exists()
   assert seen(tmp_path) == before
 
 
 def test_what_its_writer_takes_away_meanwhile_is_no_fault(tmp_path, caplog):
   saved(tmp_path, (1, 2))
-  reader, tries = Reader(tmp_path), []
+  reader, tries = CheckpointReader(tmp_path), []
 
   def read(step):
     tries.append(step)
@@ -271,7 +283,9 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
   assert not list((tmp_path / "checkpoints").glob(".*"))
   checkpoints.save(3, state(3), Progress())  # there is room again
   checkpoints.close()
-  taken = Reader(tmp_path).restore_params("last", ABSTRACT["params"], False)
+  taken = CheckpointReader(tmp_path).restore_params(
+    "last", ABSTRACT["params"], False
+  )
   assert is_of(taken.params, 3) and taken.corrupt == ()
 
 
@@ -324,7 +338,7 @@ def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
 
 def test_what_is_being_read_is_not_removed(tmp_path):
   checkpoints = Checkpoints(saved(tmp_path, (1, 2, 3)), keep=2)
-  with Reader(tmp_path).last.in_use(1):
+  with CheckpointReader(tmp_path).last.in_use(1):
     checkpoints.save(4, state(4), Progress())
     checkpoints.wait()
     assert checkpoints.steps() == [1, 3, 4]
@@ -335,22 +349,24 @@ def test_what_is_being_read_is_not_removed(tmp_path):
 
 def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
   kept = CheckpointFolder(tmp_path, "state", Progress)
-  path = kept.path(1) / PAGE
+  path = kept.path(1) / RECORD_FILE
   progress = dataclasses.asdict(Progress(minutes=1.5, best_score=float("nan")))
   content = {"content": progress, "arrays": {}, "files": {}}
-  files.write_json(path, checksums.sealed(content))
-  assert repr(kept.page(1)) == repr(content)
+  files.write_json(path, checksums.add_checksum(content))
+  assert repr(kept.record(1)) == repr(content)
   for other in ("", "{", "[]", "null", '{"crc32c": "00000000"}', "[" * 100_000):
     path.write_text(other)
-    with pytest.raises(Damaged, match=r"page\.json is not as it was written"):
-      kept.page(1)
-  files.write_json(path, checksums.sealed(content) | {"files": {"a": 1}})
-  with pytest.raises(Damaged):
-    kept.page(1)
+    with pytest.raises(
+      CorruptFileError, match=r"page\.json is not as it was written"
+    ):
+      kept.record(1)
+  files.write_json(path, checksums.add_checksum(content) | {"files": {"a": 1}})
+  with pytest.raises(CorruptFileError):
+    kept.record(1)
   path.unlink()
   path.mkdir()
-  with pytest.raises(Damaged, match="Is a directory"):
-    kept.page(1)
+  with pytest.raises(CorruptFileError, match="Is a directory"):
+    kept.record(1)
 
 
 def test_regions_of_an_array(tmp_path):

@@ -15,7 +15,7 @@ from jax.profiler import ProfileData
 
 from jaxsyn import train
 from jaxsyn.configs import quickstart as config_file
-from jaxsyn.data.loader.batch_plan import Planned
+from jaxsyn.data.loader.batch_plan import PlannedBatch
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
@@ -203,7 +203,7 @@ def test_a_split_in_uneven_batches_is_validated_as_in_one(
   assert len(ids) == 24
   found = []
   for pieces in ([ids], [ids[:1], ids[1:4], ids[4:]]):
-    batches = [Planned(shape, piece) for piece in pieces]
+    batches = [PlannedBatch(shape, piece) for piece in pieces]
     monkeypatch.setattr(split.plan, "in_order", lambda b=batches: b)
     found.append(validator(states[STEPS]["ema"]).values)
     del found[-1]["seconds"]

@@ -77,7 +77,7 @@ NOISE = {
 
 def recipe_with_noise(system):
   plan = plan_of(system)
-  family = plan.spec.family
+  family = plan.spec.architecture
   noise = {name: rate for name, rate in NOISE.items() if hasattr(family, name)}
   noisy = dataclasses.replace(family, **noise)
   model = dataclasses.replace(plan.spec.model, family=noisy)

@@ -150,7 +150,7 @@ def test_what_is_not_there_is_told_with_what_to_install(
   with pytest.raises(InputError, match=r"pip install -e '\.\[wandb\]'"):
     log.Log(tmp_path, config(wandb="x"), 0)
   said = f"training: 0 of {config().train.steps:,} steps"
-  monkeypatch.setattr(progress, "EVERY", 0.01)
+  monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.01)
   time.sleep(1.2)  # a thread that was begun looks once a second
   assert said not in capsys.readouterr().err
 

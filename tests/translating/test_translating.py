@@ -12,9 +12,9 @@ import pytest
 from jaxsyn import translate
 from jaxsyn.data.schema import UNK
 from jaxsyn.decode.requests import Request
-from jaxsyn.decode.translator import NOTHING
+from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.errors import InputError
-from jaxsyn.inspection.inspector import look
+from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.session import Session
 from jaxsyn.translating.alignments import Aligner, replaced
 from jaxsyn.translating.finishing import Finish
@@ -49,7 +49,7 @@ def test_lines_have_what_they_ask_for_and_others_are_as_ever(session):
   found = session(asked)
   plain = session(LINES)
   assert_alike(found[1:2], plain[1:2])
-  assert found[4] == [NOTHING]
+  assert found[4] == [EMPTY_TRANSLATION]
   for request, nbest in zip(asked, found, strict=True):
     if not request.source:
       continue
@@ -124,7 +124,7 @@ def test_links_are_those_of_the_pooled_maps(runs, system):
   # By chance, so that they have several words after so little training.
   options = {"search": "sample", "sample": {"temperature": 2.0}}
   session = Session(runs[system], **options)
-  seen = look(session, LINES)
+  seen = attention_of(session, LINES)
   found = list(
     translate.run(session, LINES, finish=Finish(session, links=True))
   )

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from jaxsyn.errors import InputError
-from jaxsyn.training.writers.going_on import known, remember
-from jaxsyn.training.writers.writer import Begun, Writer, package
+from jaxsyn.training.writers.resumed_run import read_id, write_id
+from jaxsyn.training.writers.writer import ResumedRun, Writer, package
 
 _LONGEST = 6000  # characters of a parameter
 _TOGETHER = 100  # parameters of a request
@@ -21,28 +21,28 @@ _TOGETHER = 100  # parameters of a request
 class MLflow(Writer):
   """One run there, also where the training goes on after a kill."""
 
-  def __init__(self, said: str, run: Begun):
+  def __init__(self, value: str, run: ResumedRun):
     library = package("mlflow", "config.train.writers.mlflow", "mlflow")
     exceptions = package(
       "mlflow.exceptions", "config.train.writers.mlflow", "mlflow"
     )
     try:
       self._client = library.MlflowClient()
-      self._id = self._open(said, run)
+      self._id = self._open(value, run)
     except exceptions.MlflowException as error:
       raise InputError(
-        f"config.train.writers.mlflow={said!r}: MLflow refuses: "
+        f"config.train.writers.mlflow={value!r}: MLflow refuses: "
         f"{str(error).rstrip('.')}. MLFLOW_TRACKING_URI says where it writes."
       ) from None
 
-  def _open(self, said: str, run: Begun) -> str:
-    experiment = self._client.get_experiment_by_name(said)
+  def _open(self, option_value: str, run: ResumedRun) -> str:
+    experiment = self._client.get_experiment_by_name(option_value)
     number = (
       experiment.experiment_id
       if experiment
-      else self._client.create_experiment(said)
+      else self._client.create_experiment(option_value)
     )
-    if found := known(run, "mlflow"):
+    if found := read_id(run, "mlflow"):
       self._client.update_run(found, status="RUNNING")
       return found
     begun = self._client.create_run(number, run_name=run.workdir.name)
@@ -54,7 +54,7 @@ class MLflow(Writer):
     ]
     for i in range(0, len(params), _TOGETHER):
       self._client.log_batch(found, params=params[i : i + _TOGETHER])
-    remember(run, "mlflow", found)
+    write_id(run, "mlflow", found)
     return found
 
   def scalars(self, step: int, values: Mapping[str, float]) -> None:

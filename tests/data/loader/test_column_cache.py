@@ -19,10 +19,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from jaxsyn.data.loader import column_cache
-from jaxsyn.data.loader.held import hold
+from jaxsyn.data.loader.loading import load
 from jaxsyn.data.store.rows import together
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
+from jaxsyn.options import ConfigPath, from_config
 from jaxsyn.storage import checksums, files, private
 
 NAMES = ("source_id", "source_parent_mid", "source_tree_distance")
@@ -67,7 +67,7 @@ def opened(cache, make=rows, gib=1.0):
   """Opens a cache; True if that was right in all values."""
   files, notes = column_cache.open_columns(make, NAMES, cache, memory_gib=gib)
   assert notes == {"made": 11}
-  found = hold(files, NAMES)
+  found = load(files, NAMES)
   for name, expected in EXPECTED.items():
     assert found.flat[name].dtype == expected.dtype
     assert_array_equal(found.flat[name], expected)
@@ -80,7 +80,7 @@ def never(_):
 
 
 def harms():
-  for file in (*FILES, column_cache.PAGE):
+  for file in (*FILES, column_cache.RECORD_FILE):
     for kind in ("flip", "cut", "grow", "empty", "delete"):
       yield file, kind
 
@@ -110,7 +110,7 @@ def test_what_is_damaged_is_made_again_with_a_line(
   assert opened(cache, never)
   assert capsys.readouterr().err == ""
   harm(cache / file, kind)
-  if (file, kind) == (column_cache.PAGE, "grow"):
+  if (file, kind) == (column_cache.RECORD_FILE, "grow"):
     harm(cache / file, "grow")  # zeros after the page: no JSON
   assert opened(cache)
   (line,) = capsys.readouterr().err.splitlines()
@@ -158,9 +158,13 @@ def test_flips_and_cuts_anywhere(tmp_path):
 
 def sealed(cache, change):
   """Changes the page and gives it a right checksum."""
-  page = checksums.unsealed(json.loads((cache / column_cache.PAGE).read_text()))
+  page = checksums.verify_checksum(
+    json.loads((cache / column_cache.RECORD_FILE).read_text())
+  )
   change(page)
-  files.write_json(cache / column_cache.PAGE, checksums.sealed(page))
+  files.write_json(
+    cache / column_cache.RECORD_FILE, checksums.add_checksum(page)
+  )
 
 
 HOSTILE = {
@@ -198,14 +202,14 @@ def test_pages_that_lie(tmp_path, capsys, name):
 def test_pages_that_are_none(tmp_path, text):
   cache = tmp_path / "cache"
   opened(cache)
-  (cache / column_cache.PAGE).write_bytes(text.encode("latin-1"))
+  (cache / column_cache.RECORD_FILE).write_bytes(text.encode("latin-1"))
   assert opened(cache)
 
 
 def test_files_of_more_than_4_gib_can_be_said():
   file = {"bytes": 2**40, "crc32c": "00000000"}
   page = {"format": 1, "examples": 1, "files": {"a": file}, "notes": {}}
-  found = from_config(column_cache._Page, page, At("page"))
+  found = from_config(column_cache._CacheRecord, page, ConfigPath("page"))
   assert found.files["a"].bytes == 2**40
 
 
@@ -408,10 +412,10 @@ def test_no_cache_is_taken_that_others_could_write(tmp_path, kind):
 def test_the_private_folder(tmp_path, monkeypatch):
   with pytest.raises(OSError):
     private.folder(make=False)
-  assert private.there() == []
+  assert private.existing() == []
   path = private.folder(make=True)
   assert path == tmp_path / "home/jaxsyn"
-  assert private.there() == [path]
+  assert private.existing() == [path]
   for place in (path, path.parent):
     assert os.stat(place).st_mode & 0o777 == 0o700
   monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")

@@ -93,7 +93,7 @@ def test_rows_are_the_examples_and_made_of_them_only_if_they_change(
 def test_columns_hold_those_of_their_seed(records):
   names, data, drawn = ("source_head", "target_head"), data_of("random"), []
   for seed in (0, 1, 0):  # made, made, and from the cache
-    found = opened(records, names, data=data, seed=seed).held
+    found = opened(records, names, data=data, seed=seed).all_columns
     for name in names:
       drawn.append([values(found, name, i).tolist() for i in range(24)])
       wanted = [one[name].tolist() for one in Examples(records, data, seed)]

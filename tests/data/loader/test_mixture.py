@@ -12,7 +12,7 @@ from toy_folders import data_of, example, opened, write
 from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.store import blocks, manifests, tfds_builder
@@ -66,7 +66,7 @@ def mixed(corpora, *, memory_gib=1.0, share=None, **options):
     memory_gib=memory_gib,
     **batch,
   )
-  return split if share is None else dataclasses.replace(split, share=share)
+  return split if share is None else dataclasses.replace(split, shard=share)
 
 
 def drawn(split, epoch):
@@ -87,9 +87,9 @@ def test_an_epoch_goes_through_a_corpus_as_often_as_its_weight(
   corpora, memory_gib
 ):
   split = mixed(corpora, weights=(1.0, 2.3), memory_gib=memory_gib)
-  assert split.whole == (memory_gib == 1)
+  assert split.in_memory == (memory_gib == 1)
   windows = {p.window for p in split.plan.epoch(0)}
-  assert (len(windows) == 1) == split.whole
+  assert (len(windows) == 1) == split.in_memory
   parts = []
   for epoch in (0, 1, 2):
     found = drawn(split, epoch)
@@ -144,14 +144,14 @@ def test_examples_are_counted_by_corpus(corpora):
     if dealt.after.epoch:
       break
   assert count == {"main": 30, "other": 22}
-  assert split.told[0] == "examples an epoch: main 30 x 1, other 11 x 2"
+  assert split.messages[0] == "examples an epoch: main 30 x 1, other 11 x 2"
 
 
 def test_hosts_have_their_rows_of_a_mixture(corpora):
   options = {"weights": (1.0, 1.5), "memory_gib": SMALL}
   whole = mixed(corpora, **options).batches(Position())
   halves = [
-    mixed(corpora, share=Share((host,), 2), **options).batches(Position())
+    mixed(corpora, share=HostShard((host,), 2), **options).batches(Position())
     for host in (0, 1)
   ]
   for dealt, *own in itertools.islice(zip(whole, *halves), 20):
@@ -181,7 +181,7 @@ def test_relations_become_those_of_the_first(corpora):
   assert found[1]["source_relation_BW"][:3].tolist() == [1, 2, 3]
   assert found[50]["source_relation_BW"][:4].tolist() == [2, 3, 4, 0]
   # 50, 53, 56 and 59 have four words.
-  (note,) = split.told[1:]
+  (note,) = split.messages[1:]
   assert note.startswith(f"{corpora[1]}: 4 words have a relation that ")
   assert note.endswith("are read without: x")
 

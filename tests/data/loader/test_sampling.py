@@ -12,7 +12,7 @@ from jaxsyn.config import read_config
 from jaxsyn.configs import pud
 from jaxsyn.data.loader import sampling
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS, PAD
 from jaxsyn.data.sentence.align import is_visible
@@ -77,7 +77,7 @@ def drawing(
     row_multiple=2,
     memory_gib=memory_gib,
   )
-  return split if share is None else dataclasses.replace(split, share=share)
+  return split if share is None else dataclasses.replace(split, shard=share)
 
 
 def epoch_of(split, epoch=0):
@@ -173,7 +173,8 @@ def test_resumed_or_on_several_hosts_it_is_the_same(records):
     for name, array in walk[at + 1].batch.items():
       np.testing.assert_array_equal(resumed.batch[name], array)
   hosts = [
-    drawing(records, tokens=1200, share=Share((part,), 2)) for part in (0, 1)
+    drawing(records, tokens=1200, share=HostShard((part,), 2))
+    for part in (0, 1)
   ]
   for whole, *halves in zip(walk, *(h.batches(Position()) for h in hosts)):
     for name, array in whole.batch.items():
@@ -194,7 +195,7 @@ def test_neither_order_nor_windows_change_a_draw(records):
       assert ids(rows[number]) == ids(plain[number])
       name = "target_id_BT"
       assert ids(rows[number], name) == ids(plain[number], name)
-  assert not drawing(records, memory_gib=40e3 / 2**30).whole
+  assert not drawing(records, memory_gib=40e3 / 2**30).in_memory
 
 
 def test_batches_are_planned_for_what_is_drawn(records):

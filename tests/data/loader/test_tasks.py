@@ -11,10 +11,10 @@ from toy_folders import SHA256, values
 
 from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
-from jaxsyn.data.loader.batch_plan import Planned, Position
+from jaxsyn.data.loader.batch_plan import PlannedBatch, Position
 from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.examples import Examples
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.sentence import tree
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.store import tfds_builder
@@ -103,7 +103,7 @@ def records(make):
 def made(records, data):
   notes = collections.Counter()
   examples = Examples(records, data, 0, both=True)
-  return list(examples.counted(notes)), dict(notes)
+  return list(examples.with_counters(notes)), dict(notes)
 
 
 def source(*symbols):
@@ -201,7 +201,9 @@ def test_random_trees_of_the_second_task_follow_the_seed(records):
   random = data(tree="random")
 
   def heads(seed):
-    both = toy_folders.opened(records, READS, data=random, seed=seed).held
+    both = toy_folders.opened(
+      records, READS, data=random, seed=seed
+    ).all_columns
     heads, again = (values(both, "source_head", i).tolist() for i in (2, 6))
     assert heads == again  # translated and parsed
     return tuple(heads)
@@ -219,31 +221,31 @@ def test_columns_hold_both_tasks_and_are_kept(records):
   found, _ = made(records, parse)
   for _ in range(2):  # made, then from the cache
     both = opened(records, parse)
-    assert both.notes["second"] == 2
+    assert both.counters["second"] == 2
     assert (
       "2 examples beside 5 translations; left out: 2 without a tree, 1"
-      in both.told[0]
+      in both.messages[0]
     )
     for name in both.features:
       for i, one in enumerate(found):
-        stored = values(both.held, name, i)
+        stored = values(both.all_columns, name, i)
         np.testing.assert_array_equal(stored, one[name].ravel())
-    assert both.second == (5, 0.5)
+    assert both.auxiliary == (5, 0.5)
   # Other options, other columns.
   other = opened(records, data(task="source"))
-  assert other.notes["second"] == 2
-  assert opened(records, data(longest=7)).notes["second"] == 1
+  assert other.counters["second"] == 2
+  assert opened(records, data(longest=7)).counters["second"] == 1
   plain = opened(records, data(task="none"))
-  assert len(plain) == 5 and not plain.told
+  assert len(plain) == 5 and not plain.messages
 
 
 def test_a_batch_says_what_each_row_counts(records):
   both = opened(records, data(weight=0.5))
-  planned = Planned(Shape(4, 8, 9, source_words=3), np.array([5, 0, 6]))
+  planned = PlannedBatch(Shape(4, 8, 9, source_words=3), np.array([5, 0, 6]))
   batch = both.batch(planned)
   assert batch["weight_B"].tolist() == [0.5, 1, 0.5, 0]
   assert batch["weight_B"].dtype == np.float32
-  hosts = [dataclasses.replace(both, share=Share((i,), 2)) for i in (0, 1)]
+  hosts = [dataclasses.replace(both, shard=HostShard((i,), 2)) for i in (0, 1)]
   halves = [half.batch(planned) for half in hosts]
   assert [h["weight_B"].tolist() for h in halves] == [[0.5, 1], [0.5, 0]]
 
@@ -280,7 +282,7 @@ def test_a_target_that_reads_trees_finds_none_in_brackets(records):
   one |= {k: v for k, v in side.items() if k in names and k != "target_id"}
   brackets = tasks.Dependency()
   sizes = {"source": SOURCE, "target": TARGET}
-  new = tasks.Parsing().make(one, brackets.bracketing(one), brackets, sizes)
+  new = tasks.ParsingTask().make(one, brackets.bracketing(one), brackets, sizes)
   assert new["target_word"].tolist() == [-1] * 6
   assert new["target_parent_mid"].tolist() == [*range(6)]
   assert new["target_head"].shape == new["target_tree_distance"].shape == (0,)

@@ -12,7 +12,7 @@ from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_plan import Position
-from jaxsyn.data.loader.split import Share
+from jaxsyn.data.loader.split import HostShard
 from jaxsyn.data.options import Mixture, Sampling
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence import controls, tree
@@ -105,7 +105,7 @@ def drawing(
     both_tasks=both_tasks,
     **{"seed": 3, "tokens": 4000, "shapes": 2, "row_multiple": 2} | options,
   )
-  return split if share is None else dataclasses.replace(split, share=share)
+  return split if share is None else dataclasses.replace(split, shard=share)
 
 
 def epoch_of(split, epoch=0):
@@ -199,7 +199,7 @@ def test_at_a_rate_of_0_all_is_as_it_is_stored(records):
       drawing(records, reads, rate=rate, memory_gib=memory_gib)
       for rate in (0.0, None)
     ]
-    assert splits[0].whole == (memory_gib == 1)
+    assert splits[0].in_memory == (memory_gib == 1)
     assert splits[0].trees and not splits[1].trees
     for epoch in range(2):
       one, other = (epoch_of(split, epoch) for split in splits)
@@ -290,7 +290,7 @@ def test_resumed_or_on_several_hosts_it_is_the_same(records, hosts):
     again = next(drawing(records, **few).batches(walk[at].after)).batch
     same(again, walk[at + 1].batch)
   shares = [
-    drawing(records, **few, share=Share((part,), hosts)).batches(Position())
+    drawing(records, **few, share=HostShard((part,), hosts)).batches(Position())
     for part in range(hosts)
   ]
   alone = 0
@@ -305,7 +305,7 @@ def test_resumed_or_on_several_hosts_it_is_the_same(records, hosts):
 def test_neither_order_nor_windows_change_a_draw(records):
   plain = epoch_of(drawing(records), 1)
   windows = drawing(records, memory_gib=40e3 / 2**30)
-  assert not windows.whole
+  assert not windows.in_memory
   for other in (windows, drawing(records, tokens=700)):
     rows = epoch_of(other, 1)
     assert rows.keys() == plain.keys()
@@ -368,22 +368,22 @@ def test_of_a_mixture_all_corpora_are_drawn(records, tmp_path):
       tree.parent_mid(word_S, np.array(head_W)),
     )
   assert changed > 10
-  assert any("drawn anew" in told for told in split.told)
+  assert any("drawn anew" in told for told in split.messages)
 
 
 def test_what_is_drawn_is_said(records):
-  (told,) = drawing(records, rate=0.25).told
+  (told,) = drawing(records, rate=0.25).messages
   assert told == (
     "trees drawn anew in every epoch, of the source and the target: each "
     "word's parent is another with probability 0.25"
   )
-  (told,) = drawing(records, ()).told
+  (told,) = drawing(records, ()).messages
   assert told == "config.data.tree='sampled' does nothing: no tree is read"
   # Relations stay as they are.
   split = drawing(records, ("source_relation",))
-  assert split.told == [told]
+  assert split.messages == [told]
   epoch_of(split)
-  assert drawing(records, rate=None).told == []
+  assert drawing(records, rate=None).messages == []
 
 
 def test_second_tasks_are_refused():

@@ -447,7 +447,7 @@ def test_plain_spans_are_as_others(words, text, monkeypatch):
   def found():
     try:
       return align.spans([(word,) for word in words], text)
-    except align.Mismatch as error:
+    except align.MismatchError as error:
       return str(error), error.word
 
   quickly = found()

@@ -42,7 +42,7 @@ def one(head_W, is_replaced_W, number_W):
     np.array(head_W),
     np.array([len(head_W)]),
     is_replaced_W=np.array(is_replaced_W, bool),
-    number_W=np.array(number_W, np.uint64),
+    random_W=np.array(number_W, np.uint64),
   ).tolist()
 
 
@@ -93,7 +93,7 @@ def test_of_many_trees_each_is_as_by_loops_and_a_tree(seed):
   number_W = rng.integers(0, 2**32, words.sum(), np.uint64)
   before = np.concatenate(some)
   found = noised(
-    before.copy(), words, is_replaced_W=is_replaced_W, number_W=number_W
+    before.copy(), words, is_replaced_W=is_replaced_W, random_W=number_W
   )
   cuts = np.cumsum(words)[:-1]
   changed = 0
@@ -127,7 +127,7 @@ def test_other_parents_come_equally_often():
     np.tile(tree, times),
     np.full(times, 5),
     is_replaced_W=np.tile(np.arange(5) == 3, times),
-    number_W=rng.integers(0, 2**32, 5 * times, np.uint64),
+    random_W=rng.integers(0, 2**32, 5 * times, np.uint64),
   ).reshape(times, 5)
   assert (np.delete(found, 3, 1) == np.delete(tree, 3)).all()
   count.update(found[:, 3].tolist())

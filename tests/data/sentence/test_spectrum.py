@@ -9,7 +9,7 @@ import pytest
 
 from jaxsyn.data.schema import EIGENVECTORS
 from jaxsyn.data.sentence import controls
-from jaxsyn.data.sentence.spectrum import Remembered, eigenvectors
+from jaxsyn.data.sentence.spectrum import EigenvectorCache, eigenvectors
 
 HALF = 0.5**0.5
 STAR = [0, 0, 0, 0, 0]  # four leaves of one root: 1 is an eigenvalue, thrice
@@ -170,7 +170,7 @@ def test_same_bits_on_every_machine(variables):
 
 
 def test_remembered():
-  own = Remembered(most=24 * 4 * EIGENVECTORS)  # 24 words
+  own = EigenvectorCache(max_trees=24 * 4 * EIGENVECTORS)  # 24 words
   trees = [controls.random(6, i) for i in range(3)]
   first = own(trees)
   again = own(trees[::-1])[::-1]

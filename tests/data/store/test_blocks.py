@@ -112,13 +112,13 @@ def test_arrow_reads_the_same(longest):
 
 @pytest.mark.parametrize("cuts", [(), range(1, 10), (5,)])
 def test_a_block_has_no_more_values_than_can_be_held(monkeypatch, cuts):
-  monkeypatch.setattr(blocks, "MOST", 20)
+  monkeypatch.setattr(blocks, "MAX_BLOCK", 20)
   # Distances: 4, 9, 16 | 4, 9 | 16, 4 | 9 | 16 | 0 by sums of at most 20.
   data, of = written(EXAMPLES, cuts=cuts)
   sizes = [len(block.lengths.source) for block in of]
   assert sizes == [2, 2, 1, 2, 1, 2]
   same(read(data, of), EXAMPLES, NAMES)
-  monkeypatch.setattr(blocks, "MOST", 3)  # one alone has more
+  monkeypatch.setattr(blocks, "MAX_BLOCK", 3)  # one alone has more
   data, of = written(EXAMPLES, cuts=cuts)
   assert len(of) == 10
   same(read(data, of), EXAMPLES, NAMES)

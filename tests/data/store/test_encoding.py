@@ -77,5 +77,7 @@ def test_a_record_without_its_texts_is_none():
   decode = decoding.decoder(FEATURES)
   right = dict.fromkeys(schema.TEXTS, "a")
   decode([by_protobuf(one, right)])
-  with pytest.raises(decoding.NotAnExample, match=r"record 1: its features"):
+  with pytest.raises(
+    decoding.InvalidExampleError, match=r"record 1: its features"
+  ):
     decode([by_protobuf(one, right), by_protobuf(one, {})])

@@ -99,7 +99,9 @@ def folder(prepared, tmp_path):
 
 def put(folder, content):
   """Writes what is no manifest, its checksum right."""
-  (folder / manifests.FILE).write_text(json.dumps(checksums.sealed(content)))
+  (folder / manifests.FILE).write_text(
+    json.dumps(checksums.add_checksum(content))
+  )
 
 
 def at(content, path):

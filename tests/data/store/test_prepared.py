@@ -110,7 +110,7 @@ def resealed(folder, name, data):
   """Another file, of which the manifest has the sum."""
   (folder / name).write_bytes(data)
   manifest = manifests.read(folder)
-  manifest["files"] |= checksums.sums(folder, [name])
+  manifest["files"] |= checksums.file_checksums(folder, [name])
   manifests.write(folder, manifest)
 
 

@@ -8,8 +8,8 @@ import pytest
 from window_under_test import WHERE, drawn, softmax_by_loops, weights_of
 
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
-from jaxsyn.syntax import View
+from jaxsyn.options import ConfigPath, from_config
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.windows.flexible import Flexible
 
 
@@ -30,7 +30,7 @@ def test_three_steps_against_loops(span):
   score_BNS = rng.normal(size=(2, 3, 9))
   query_BNG = rng.normal(size=(2, 3, WHERE.width))
   real_BS = np.arange(9) < np.array([[9], [5]])
-  view = View(real_BS=jnp.asarray(real_BS))
+  view = SentenceFeatures(real_BS=jnp.asarray(real_BS))
   params = drawn(spec.make(WHERE), jnp.asarray(score_BNS), query_BNG, view)
   found = weights_of(
     spec, score_BNS, query_BNG, params=params, real_BS=real_BS, count=3
@@ -77,4 +77,4 @@ def test_the_span_is_cut_in_evaluation_alone():
 @pytest.mark.parametrize("options", [{"sigma": 0.0}, {"span": -0.1}])
 def test_impossible_options_are_refused(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    from_config(Flexible, options, At("config", "x"))
+    from_config(Flexible, options, ConfigPath("config", "x"))

@@ -19,10 +19,10 @@ from window_under_test import (
 from jaxsyn.data.sentence import controls
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, from_config
-from jaxsyn.syntax import View
+from jaxsyn.options import ConfigPath, from_config
+from jaxsyn.syntax import SentenceFeatures
 from jaxsyn.syntax.windows.tree import SyntaxDirected, distances
-from jaxsyn.syntax.windows.whole import Whole
+from jaxsyn.syntax.windows.whole import FullSentence
 
 # The monkey eats a banana: The -> monkey -> eats <- banana <- a.
 MONKEY = [1, 2, 2, 4, 2]
@@ -39,7 +39,7 @@ def facts(head_W, word_S):
 
 def test_distances_by_hand():
   """EOS is 1 + depth away: depths are 2, 1, 0, 2, 1."""
-  view = View(
+  view = SentenceFeatures(
     real_BS=jnp.ones((1, 6), bool), **facts(MONKEY, [0, 1, 2, 3, 4, -1])
   )
   np.testing.assert_array_equal(
@@ -57,7 +57,7 @@ def test_distances_by_hand():
 
 def test_two_trees_meet_at_the_end_sign():
   """Words 0 <- 1 and 2 <- 3; subwords of word 1 are 0 apart."""
-  view = View(
+  view = SentenceFeatures(
     real_BS=jnp.ones((1, 6), bool), **facts([0, 0, 2, 2], [0, 1, 1, 2, 3, -1])
   )
   np.testing.assert_array_equal(
@@ -142,7 +142,9 @@ def test_against_loops(position, apply):
   )
   score_BNS = rng.normal(size=(2, 4, 9))
   query_BNG = rng.normal(size=(2, 4, WHERE.width))
-  view = View(**{name: jnp.asarray(value) for name, value in given.items()})
+  view = SentenceFeatures(
+    **{name: jnp.asarray(value) for name, value in given.items()}
+  )
   params = drawn(spec.make(WHERE), jnp.asarray(score_BNS), query_BNG, view)
   found = weights_of(spec, score_BNS, query_BNG, params=params, **given)
   for b, n in np.ndindex(2, 4):
@@ -201,7 +203,7 @@ def test_gradients_against_differences():
 def test_expected_has_no_predictor():
   given = facts(MONKEY, [0, 1, 2, 3, 4, -1])
   score, query = jnp.zeros((1, 1, 6)), jnp.zeros((1, 1, WHERE.width))
-  view = View(real_BS=jnp.ones((1, 6), bool), **given)
+  view = SentenceFeatures(real_BS=jnp.ones((1, 6), bool), **given)
   assert not drawn(
     SyntaxDirected(position="expected").make(WHERE), score, query, view
   )
@@ -210,7 +212,7 @@ def test_expected_has_no_predictor():
 def test_no_distance_is_global_attention():
   """Golden value 13: M = 0 everywhere; or n and σ large."""
   score = np.random.default_rng(2).normal(size=(1, 2, 6))
-  whole = weights_of(Whole(), score)
+  whole = weights_of(FullSentence(), score)
   one_word = facts([0], [0] * 6)
   for spec, given in (
     (SyntaxDirected(), one_word),
@@ -223,4 +225,4 @@ def test_no_distance_is_global_attention():
 @pytest.mark.parametrize("options", [{"edges": -1}, {"sigma": 0.0}])
 def test_impossible_options_are_refused(options):
   with pytest.raises(InputError, match=f"config.x.{next(iter(options))}"):
-    from_config(SyntaxDirected, options, At("config", "x"))
+    from_config(SyntaxDirected, options, ConfigPath("config", "x"))

@@ -13,9 +13,9 @@ from jaxsyn.data.sentence.parsers.spacy import SpacySpec
 from jaxsyn.data.sentence.parsers.stanza import StanzaSpec
 from jaxsyn.data.sentence.parsers.udpipe import UDPipeSpec
 from jaxsyn.data.sentence.parsers.udpipe_service import UDPipeServiceSpec
-from jaxsyn.options import Table
+from jaxsyn.options import Registry
 
-PARSERS: Table[ParserSpec] = Table(
+PARSERS: Registry[ParserSpec] = Registry(
   "parser",
   {
     spec.kind: spec

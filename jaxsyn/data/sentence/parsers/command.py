@@ -41,7 +41,7 @@ from jaxsyn.data.sentence.text import normal
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.data.store.manifests import sha256_texts
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import CountOrOff, Range
 from jaxsyn.storage import checksums, files
 
@@ -170,12 +170,12 @@ class CommandSpec(ParserSpec):
   )
 
   @property
-  def acts(self) -> str:
+  def side_effects(self) -> str:
     return f"starts the program {self.line!r}"
 
-  def found(
+  def resolve(
     self,
-    at: At,
+    at: ConfigPath,
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],

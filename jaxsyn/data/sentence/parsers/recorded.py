@@ -18,7 +18,7 @@ from jaxsyn.data.options import Trees
 from jaxsyn.data.sentence.parsers import PARSERS, Parser, ParserSpec
 from jaxsyn.data.store import layout, manifests
 from jaxsyn.errors import InputError
-from jaxsyn.options import At, Strictness, from_config
+from jaxsyn.options import ConfigPath, ValidationMode, from_config
 from jaxsyn.storage import private
 
 
@@ -44,21 +44,21 @@ def spec(
   trees = from_config(
     Trees,
     manifest["options"]["parse"],
-    At("manifest", "options", "parse"),
-    Strictness(bounded=False),
+    ConfigPath("manifest", "options", "parse"),
+    ValidationMode(bounded=False),
   )
-  found = getattr(trees, side).parser
-  assert found.kind == known.kind, "both were written together"
+  parser = getattr(trees, side).parser
+  assert parser.kind == known.kind, "both were written together"
   copy = layout.parser_file(folder, manifest, side)
   if not place and copy:
     place = os.fspath(copy)
   # What was prepared knows its model by its whole name.
-  found = found.remembered(known)
-  return found.at(place) if place else found
+  parser = parser.with_identity(known)
+  return parser.at(place) if place else parser
 
 
-def opened(
-  found: ParserSpec,
+def open_recorded(
+  resolved: ParserSpec,
   manifest: Mapping[str, Any],
   side: str,
   *,
@@ -67,7 +67,7 @@ def opened(
   """A parser, if it is that of the data.
 
   Args:
-    found: what opens it.
+    resolved: what opens it.
     manifest: of the data.
     side: "source" or "target".
     named: whether the user has said where it is.
@@ -76,14 +76,14 @@ def opened(
     InputError: it is another, cannot be opened, or the user must name it.
   """
   known = manifests.recorded_parser(manifest, side)
-  if found.acts and not named and not _is_allowed(found):
+  if resolved.side_effects and not named and not _is_allowed(resolved):
     raise InputError(
-      f"the {side} parser of data set {manifest['name']} {found.acts}, and you"
+      f"the {side} parser of data set {manifest['name']} {resolved.side_effects}, and you"
       " have prepared nothing by it here. If you trust whom the run is from, name"
       " it with --parser."
     )
   try:
-    parser = found.open(known.sha256 if known else "")
+    parser = resolved.open(known.sha256 if known else "")
   except InputError as error:
     if not known:
       raise
@@ -95,22 +95,22 @@ def opened(
   return parser
 
 
-def allow(found: ParserSpec) -> None:
+def allow(parser: ParserSpec) -> None:
   """Keeps in mind that this user's own config has named a parser."""
-  if found.acts:
+  if parser.side_effects:
     with contextlib.suppress(OSError):  # then it must be named again
-      path = _allowed(found, make=True)
+      path = _allowed(parser, make=True)
       path.parent.mkdir(mode=0o700, exist_ok=True)
       path.touch(mode=0o600)
 
 
-def _is_allowed(found: ParserSpec) -> bool:
+def _is_allowed(parser: ParserSpec) -> bool:
   try:
-    return _allowed(found, make=False).is_file()
+    return _allowed(parser, make=False).is_file()
   except OSError:
     return False
 
 
-def _allowed(found: ParserSpec, make: bool) -> pathlib.Path:
-  name = manifests.sha256_texts([found.kind, found.acts])
+def _allowed(parser: ParserSpec, make: bool) -> pathlib.Path:
+  name = manifests.sha256_texts([parser.kind, parser.side_effects])
   return private.folder(make) / "parsers" / name

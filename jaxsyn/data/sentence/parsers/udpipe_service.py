@@ -33,7 +33,7 @@ from jaxsyn.data.sentence.parsers.parser import (
 )
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.options import At, option
+from jaxsyn.options import ConfigPath, option
 from jaxsyn.options.bounds import Count, Range
 
 _REFUSED = http.HTTPStatus.BAD_REQUEST  # what is sent is at fault
@@ -209,12 +209,12 @@ class UDPipeServiceSpec(ParserSpec):
   )
 
   @property
-  def acts(self) -> str:
+  def side_effects(self) -> str:
     return f"sends text to {self.url}"
 
-  def found(
+  def resolve(
     self,
-    at: At,
+    at: ConfigPath,
     language: str,
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],
@@ -226,7 +226,7 @@ class UDPipeServiceSpec(ParserSpec):
     except InputError as error:
       raise InputError(f"{error} See {at}.model and {at}.url.") from None
 
-  def remembered(self, identity: Identity) -> UDPipeServiceSpec:
+  def with_identity(self, identity: Identity) -> UDPipeServiceSpec:
     return dataclasses.replace(self, model=identity.model)
 
   def at(self, place: str) -> UDPipeServiceSpec:

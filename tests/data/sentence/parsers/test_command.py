@@ -16,7 +16,7 @@ import pytest
 from jaxsyn.data.sentence.parsers.command import CommandSpec
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
-from jaxsyn.options import CONFIG
+from jaxsyn.options import ROOT
 
 # A tree of words that all depend on the first; `answer` is what is done with it.
 TOY = """
@@ -138,9 +138,9 @@ def test_a_line_in_other_letters_has_no_tree_and_others_have_theirs(tmp_path):
 
 
 def test_what_is_no_command_is_told(tmp_path):
-  at = CONFIG / "prepare" / "parse" / "source" / "command"
+  at = ROOT / "prepare" / "parse" / "source" / "command"
   with pytest.raises(InputError, match=r"source\.command\.line is empty"):
-    CommandSpec().found(at, "en", tmp_path, {})
+    CommandSpec().resolve(at, "en", tmp_path, {})
   with pytest.raises(InputError, match="'no_parser': there is no such program"):
     CommandSpec("no_parser -x").open()
   with pytest.raises(InputError, match="No closing quotation"):

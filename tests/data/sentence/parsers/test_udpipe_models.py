@@ -12,11 +12,11 @@ from jaxsyn.data.sentence.parsers import udpipe_models
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
-from jaxsyn.options import CONFIG
+from jaxsyn.options import ROOT
 
 find = functools.partial(
   udpipe_models.find,
-  at=CONFIG / "prepare" / "parse" / "source" / "udpipe",
+  at=ROOT / "prepare" / "parse" / "source" / "udpipe",
   check=UDPipe,
 )
 

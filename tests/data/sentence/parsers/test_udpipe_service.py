@@ -13,9 +13,9 @@ from jaxsyn.data.sentence.parsers import udpipe_service
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.parsers.udpipe_service import UDPipeServiceSpec
 from jaxsyn.errors import InputError
-from jaxsyn.options import CONFIG
+from jaxsyn.options import ROOT
 
-AT = CONFIG / "prepare" / "parse" / "source" / "udpipe_service"
+AT = ROOT / "prepare" / "parse" / "source" / "udpipe_service"
 LINES = [f"Der Hund Nummer {i} läuft. Er schläft im Haus!" for i in range(10)]
 
 
@@ -34,7 +34,7 @@ def server(model, monkeypatch):
 @pytest.fixture
 def spec(server):
   spec = UDPipeServiceSpec(server.url, "english", batch=4, retries=2, timeout=5)
-  found = spec.found(AT, "en", "nowhere", {})
+  found = spec.resolve(AT, "en", "nowhere", {})
   server.asked.clear()
   return found
 
@@ -113,9 +113,9 @@ def test_what_cannot_get_better_is_told_at_once(server, spec):
 def test_models_and_servers_that_are_not_there(server):
   spec = UDPipeServiceSpec(server.url, "englich", retries=0)
   with pytest.raises(InputError, match=r"model 'englich' .*Known: english-toy"):
-    spec.found(AT, "en", "nowhere", {})
+    spec.resolve(AT, "en", "nowhere", {})
   message = r"http://127.0.0.1:9 gives no whole answer .*refused.*service\.url"
   with pytest.raises(InputError, match=message):
-    UDPipeServiceSpec("http://127.0.0.1:9", retries=1).found(AT, "en", "", {})
+    UDPipeServiceSpec("http://127.0.0.1:9", retries=1).resolve(AT, "en", "", {})
   with pytest.raises(InputError, match=r"'file:///etc' is no address of http"):
-    UDPipeServiceSpec("file:///etc").found(AT, "en", "", {})
+    UDPipeServiceSpec("file:///etc").resolve(AT, "en", "", {})
