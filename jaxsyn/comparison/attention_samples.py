@@ -55,7 +55,7 @@ def write(seen: Sequence[Sentence], folder: pathlib.Path) -> None:
   """Writes all files, or none.
 
   Args:
-    seen: of `jaxsyn.inspect.look`.
+    seen: of `jaxsyn.inspect.attention_of`.
     folder: made anew.
   """
   with files.publish_folder(folder) as new:
