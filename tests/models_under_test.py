@@ -64,10 +64,10 @@ def config_of(system: str, **model) -> Config:
   config = base.get_config()
   config.model.width = 16
   for name, family in ARCHITECTURES.items():
-    own = {
+    expected = {
       n: hint for n, (_, hint) in fields_of(family).items() if n in vars(family)
     }
-    tiny = {n: TINY[hint] for n, hint in own.items() if hint in TINY}
+    tiny = {n: TINY[hint] for n, hint in expected.items() if hint in TINY}
     config.model[name].update(tiny)
   config.model.transformer.update(encoder_layers=2, heads=2, feed_forward=16)
   for name, value in model.items():
@@ -94,8 +94,8 @@ def sentence(
     bare: words of either side, beside those, that have no subword of their
       own, as where a subword holds several words.
   """
-  rng, said, linked = (
-    np.random.default_rng(own) for own in (seed, (seed, 1), (seed, 2))
+  rng, message, linked = (
+    np.random.default_rng(item) for item in (seed, (seed, 1), (seed, 2))
   )
   word_S = np.repeat(np.arange(words), rng.integers(1, 3, words))
   word_S = np.r_[word_S, -1].astype(np.int32)
@@ -124,7 +124,7 @@ def sentence(
     "target_unit_BT": word_T,
     "links_BL": linked.integers(0, max(words, target), 2 * target, np.int32),
     **{
-      f"source_{name}_BW": said.integers(1, LABELS + 1, words, np.int32)
+      f"source_{name}_BW": message.integers(1, LABELS + 1, words, np.int32)
       for name in ANNOTATIONS
     },
   }
@@ -166,9 +166,9 @@ def batch_of(
 ) -> dict[str, jax.Array]:
   """The batch of training: as wide as the pairs need and `extra`, or a shape."""
   columns, shape = columns_of(pairs), shape or shape_of(pairs, extra)
-  every = np.arange(len(pairs))
+  all_ids = np.arange(len(pairs))
   features = [*columns.flat, *MADE]
-  batch = columns.batch(features, every, shape, rows=shape.rows)
+  batch = columns.batch(features, all_ids, shape, rows=shape.rows)
   weighting = np.zeros((shape.rows, shape.source, shape.source), np.float32)
   for row, pair in enumerate(pairs):
     size = len(pair["source_id_BS"])
@@ -275,7 +275,7 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
   def bare(spec: ModifierSpec) -> ModifierSpec:
     return dataclasses.replace(spec, **(spec.no_tree_options or {}))
 
-  kept = {
+  saved = {
     place: tuple(
       (name, bare(spec))
       for name, spec in plan.spec.modifiers.modifiers_in(place)
@@ -291,7 +291,7 @@ def without_parts(plan: Plan, *, treeless: bool = False) -> Plan:
   config = dataclasses.replace(
     plan.config,
     model=dataclasses.replace(model, family=family),
-    parts=Placement(**kept),
+    parts=Placement(**saved),
     losses=(("nll", dict(plan.config.losses)["nll"]),),
     system=baseline.config.system,
   )

@@ -55,14 +55,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   def do_POST(self):
     body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-    asked = dict(urllib.parse.parse_qsl(body, keep_blank_values=True))
-    self.server.asked.append(asked)
+    request = dict(urllib.parse.parse_qsl(body, keep_blank_values=True))
+    self.server.asked.append(request)
     if self.server.faults:
       return self.server.faults.pop(0)(self)
-    if asked["model"] not in SHORT:
-      return self._answer(f"The model '{asked['model']}' does not exist.", 400)
-    assert asked["tokenizer"] == "presegmented" and asked["output"] == "conllu"
-    blocks = self._parsed(unicodedata.normalize("NFC", asked["data"]))
+    if request["model"] not in SHORT:
+      return self._answer(
+        f"The model '{request['model']}' does not exist.", 400
+      )
+    assert (
+      request["tokenizer"] == "presegmented" and request["output"] == "conllu"
+    )
+    blocks = self._parsed(unicodedata.normalize("NFC", request["data"]))
     if blocks is None:
       return self._answer("A sentence of too many words was found.", 400)
     head = (
@@ -70,8 +74,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       f"# udpipe_model = {MODEL}\n# udpipe_model_licence = CC BY-NC-SA\n"
     )
     result = head + "".join(blocks)
-    page = {"model": MODEL, "acknowledgements": [""], "result": result}
-    return self._answer(page)
+    document = {"model": MODEL, "acknowledgements": [""], "result": result}
+    return self._answer(document)
 
   def _parsed(self, text):
     model = self.server.model
@@ -89,9 +93,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         blocks.append(output.writeSentence(sentence))
     return blocks
 
-  def _answer(self, page, status=200):
-    plain = isinstance(page, str)
-    body = (page if plain else json.dumps(page)).encode()
+  def _answer(self, document, status=200):
+    plain = isinstance(document, str)
+    body = (document if plain else json.dumps(document)).encode()
     self.send_response(status)
     self.send_header(
       "Content-Type", "text/plain" if plain else "application/json"
@@ -152,12 +156,12 @@ def spacy_pipeline(
   nlp.to_disk(folder)
 
 
-def gold(data: pathlib.Path, number: int) -> list[conllu.Block]:
+def gold(data: pathlib.Path, index: int) -> list[conllu.Block]:
   """The first short trees of a treebank."""
   path = data / "ud" / "en_ewt-dev.conllu.gz"
   with gzip.open(path, "rt", encoding="utf-8") as file:
     blocks = conllu.blocks_of_text(file.read(), "gold")
-  return [b for b in blocks if 5 <= len(b.form_W) <= 15][:number]
+  return [b for b in blocks if 5 <= len(b.form_W) <= 15][:index]
 
 
 def program(folder: pathlib.Path, text: str = PROGRAM) -> pathlib.Path:
@@ -195,7 +199,7 @@ def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
   prepare_tokenizer_data.main(
     [str(text), str(trees), "-o", str(labels), "-m", str(folder / "mwt.json")]
   )
-  own = folder / "en"
+  expected = folder / "en"
   shared = ["--lang", "en", "--shorthand", "en_toy", "--cpu"]
   tokenizer.main(
     [
@@ -205,7 +209,7 @@ def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
       *("--mwt_json_file", str(folder / "mwt.json"), *shared),
       *("--steps", "150", "--eval_steps", "150", "--no_use_mwt"),
       *("--hidden_dim", "16", "--emb_dim", "16", "--batch_size", "8"),
-      *("--save_dir", str(own / "tokenize"), "--save_name", "toy.pt"),
+      *("--save_dir", str(expected / "tokenize"), "--save_name", "toy.pt"),
     ]
   )
   for model, name in ((tagger, "pos"), (parser, "depparse")):
@@ -215,7 +219,7 @@ def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
         *("--no_pretrain", "--no_char", "--max_steps", "20"),
         *("--eval_interval", "20", "--batch_size", "500"),
         *("--hidden_dim", "40", "--deep_biaff_hidden_dim", "40"),
-        *("--save_dir", str(own / name), "--save_name", "toy.pt"),
+        *("--save_dir", str(expected / name), "--save_name", "toy.pt"),
       ]
     )
   packages = {

@@ -23,8 +23,8 @@ def accelerator_results(tmp_path_factory):
   """A line of each kind, in this process; one of them fails."""
   out = tmp_path_factory.mktemp("accelerator") / "out.json"
   systems = ("transformer", "no_such_system")
-  few = {"checked": systems, "paired": systems, "ladder": (64,)}
-  limits = dataclasses.replace(TRIAL, together=(4,), **few)
+  small_set = {"checked": systems, "paired": systems, "ladder": (64,)}
+  limits = dataclasses.replace(TRIAL, together=(4,), **small_set)
 
   def measure(line, left):
     assert 0 < left <= 60 * line.minutes

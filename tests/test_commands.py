@@ -77,9 +77,9 @@ def test_a_command_is_the_same_by_both_names(tmp_path):
   )
   assert ours.returncode == 0 and "100.0" in ours.stdout
   assert ours.stdout == module.stdout
-  told = run("score", "--help").stdout
-  assert told == run("--help", program=("-m", "jaxsyn.score")).stdout
-  assert "--hypothesis" in told and "--verbosity" not in told
+  output = run("score", "--help").stdout
+  assert output == run("--help", program=("-m", "jaxsyn.score")).stdout
+  assert "--hypothesis" in output and "--verbosity" not in output
 
 
 def test_what_to_type_again_is_what_was_typed(tmp_path):

@@ -80,19 +80,19 @@ def test_beams_that_change_their_parent_keep_their_own_past(system):
   rng = np.random.default_rng(0)
   first, second = rng.integers(4, 20, (2, 2, 6))  # two targets of 6 a sentence
   swap_BN = jnp.array([[1, 0], [1, 0]])
-  cache, found = call("start", encoded, 2, 7), []
+  cache, result = call("start", encoded, 2, 7), []
   beams = [first, second]
   last_BN = jnp.full((2, 2), 2)  # BOS
   for at in range(6):
     logits_BNV, cache = advance(encoded, cache, last_BN, jnp.array(at))
-    found.append(logits_BNV if at % 2 == 0 else logits_BNV[:, ::-1])
+    result.append(logits_BNV if at % 2 == 0 else logits_BNV[:, ::-1])
     cache = call("reorder", cache, swap_BN)
     beams = beams[::-1]
     last_BN = jnp.stack([beams[0][:, at], beams[1][:, at]], 1)
   for n, target in enumerate((first, second)):
     forced = dict(batch, target_id_BT=jnp.asarray(target))
     np.testing.assert_allclose(
-      np.stack([f[:, n] for f in found], 1),
+      np.stack([f[:, n] for f in result], 1),
       logits(plan, params, forced),
       atol=2e-5,
     )

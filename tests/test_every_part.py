@@ -73,14 +73,14 @@ def test_every_part_is_in_a_system():
 
 def test_it_needs_no_feature_that_it_does_not_read(system):
   plan, params = system
-  reads = manifests.features_for(JOINT, plan.features)
-  own = {
+  required = manifests.features_for(JOINT, plan.features)
+  expected = {
     name: array
     for name, array in BATCH.items()
-    if split(name)[0] in reads or split(name)[0] not in FEATURES
+    if split(name)[0] in required or split(name)[0] not in FEATURES
   }
   jax.eval_shape(  # a part that is to name it in its `required_features` finds None
-    lambda: apply(params, own, jax.random.key(0), plan.recipe.model, False)
+    lambda: apply(params, expected, jax.random.key(0), plan.recipe.model, False)
   )
 
 
@@ -88,13 +88,13 @@ def test_alone_or_in_any_batch_a_sentence_gives_the_same(system):
   plan, params = system
   assert ALONE.source < ALONE.source_words  # and the other way round in BATCH
   assert BATCH["source_id_BS"].shape[1] > BATCH["source_head_BW"].shape[1]
-  together = logits(plan, params, BATCH)
+  combined = logits(plan, params, BATCH)
   for row, pair in enumerate(SHORT):
-    alone = logits(plan, params, batch_of([pair], shape=ALONE))
+    single = logits(plan, params, batch_of([pair], shape=ALONE))
     np.testing.assert_allclose(
-      real(pair, together, row), real(pair, alone, 0), atol=2e-5
+      real(pair, combined, row), real(pair, single, 0), atol=2e-5
     )
-  assert np.isfinite(together).all()
+  assert np.isfinite(combined).all()
 
 
 def test_what_stands_in_pads_never_reaches_real_words(system):
@@ -126,14 +126,14 @@ def test_a_sentence_is_scored_by_its_own_tree(system):
     logits(plan, params, moved), logits(plan, params, batch)[order], atol=2e-5
   )
   for name in plan.translation_features:
-    changed = dict(batch)
+    edited = dict(batch)
     name = f"{name}_B{FEATURES[name].axes}"
     if name == "source_head_BW":  # another tree: each word depends on the last
       new = jnp.full_like(batch[name][0], batch["source_word_BS"][0].max())
     else:
       new = batch[name][0] + 1
-    changed[name] = batch[name].at[0].set(new)
-    out, was = logits(plan, params, changed), logits(plan, params, batch)
+    edited[name] = batch[name].at[0].set(new)
+    out, was = logits(plan, params, edited), logits(plan, params, batch)
     assert not np.allclose(real(PAIRS[0], out, 0), real(PAIRS[0], was, 0))
     np.testing.assert_array_equal(out[1:], was[1:])
 
@@ -143,8 +143,8 @@ def test_the_decoder_does_not_see_the_future(system):
   batch = BATCH
   for t in (1, 3):
     later = dict(batch)
-    changed = (batch["target_id_BT"][:, t:] + 5) % 16 + 4
-    later["target_id_BT"] = batch["target_id_BT"].at[:, t:].set(changed)
+    edited = (batch["target_id_BT"][:, t:] + 5) % 16 + 4
+    later["target_id_BT"] = batch["target_id_BT"].at[:, t:].set(edited)
     out, was = logits(plan, params, later), logits(plan, params, batch)
     np.testing.assert_array_equal(out[:, : t + 1], was[:, : t + 1])
     assert not np.array_equal(out[:, t + 1 :], was[:, t + 1 :])

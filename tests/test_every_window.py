@@ -78,13 +78,13 @@ def test_weights_are_shares_and_none_is_on_a_pad(case):
 
 
 def test_alone_or_in_a_batch_weights_are_the_same(case):
-  together = case()
+  combined = case()
   for row in (1, 3):
-    own = slice(row, row + 1)
-    alone = sentence_features(batch_of(PAIRS[own]), "source")
-    size = alone.real_BS.shape[1]
-    found = case(SCORE_BNS[own, :, :size], QUERY_BNG[own], alone)
-    np.testing.assert_allclose(found[0], together[row, ..., :size], atol=1e-6)
+    expected = slice(row, row + 1)
+    single = sentence_features(batch_of(PAIRS[expected]), "source")
+    size = single.real_BS.shape[1]
+    result = case(SCORE_BNS[expected, :, :size], QUERY_BNG[expected], single)
+    np.testing.assert_allclose(result[0], combined[row, ..., :size], atol=1e-6)
 
 
 def test_hypotheses_do_not_meet(case):
@@ -93,9 +93,9 @@ def test_hypotheses_do_not_meet(case):
   query_BNG[:, 0] += 1
   # Of the same shapes, so that they are rounded alike: a window is steep, and
   # the last bit of its middle, near 40, is the fifth digit of a weight.
-  other, own = case(score_BNS, query_BNG), case()
-  np.testing.assert_array_equal(other[:, 1:], own[:, 1:])
-  assert (other[:, 0] != own[:, 0]).any()
+  other, expected = case(score_BNS, query_BNG), case()
+  np.testing.assert_array_equal(other[:, 1:], expected[:, 1:])
+  assert (other[:, 0] != expected[:, 0]).any()
 
 
 def test_scores_of_pads_make_no_difference(case):

@@ -253,9 +253,9 @@ def test_rejects_a_collected_result_of_another_config(driven, prepared):
   )
   assert runs._is_collected(job, driven / "results" / "E0")
   train = dataclasses.replace(config.train, steps=101)
-  changed = dataclasses.replace(config, train=train)
+  edited = dataclasses.replace(config, train=train)
   job = planned_jobs.TrainingJob(
-    driven / "runs", planned_jobs.System("pascal", changed), result.seed
+    driven / "runs", planned_jobs.System("pascal", edited), result.seed
   )
   with pytest.raises(InputError, match=r"train\.steps was 100 and is now 101"):
     runs._is_collected(job, driven / "results" / "E0")
@@ -293,8 +293,8 @@ def test_report_tests_the_hypotheses_of_the_design(driven, tmp_path):
         ),
       )
   folder = reports.report("E1a", Experiment(tmp_path, results))
-  found = from_json((folder / "report.json").read_text())
-  family = {tuple(pair) for pair in found.family}
+  loaded = from_json((folder / "report.json").read_text())
+  family = {tuple(pair) for pair in loaded.family}
   expected = {
     (system, other)
     for system in ("pascal", "deps_san", "neighbour_heads")

@@ -66,14 +66,14 @@ def in_layers(monkeypatch, address, place, name, *options):
 def test_the_lowest_three_layers_there_are(
   monkeypatch, system, part, file, layers, wanted
 ):
-  found = in_layers(
+  result = in_layers(
     monkeypatch,
     f"{file}:{system}",
     "encoder",
     part,
     f"model.transformer.encoder_layers={layers}",
   )
-  assert found == wanted
+  assert result == wanted
 
 
 def test_layers_that_are_named_are_those(monkeypatch):
@@ -118,8 +118,8 @@ def loss_of(config, layers: int):
     loss = Synchronisation(layer=layer)
     return float(loss(None, maps, batch)[0])
 
-  found = float(plan.recipe.losses["synchronisation"](None, maps, batch)[0])
-  return found, [value(layer) for layer in range(layers)]
+  result = float(plan.recipe.losses["synchronisation"](None, maps, batch)[0])
+  return result, [value(layer) for layer in range(layers)]
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_synchronisation_takes_the_last_but_one_layer(
   address = "multi30k_en_de.py:sync_attention"
   option = f"model.transformer.decoder_layers={layers}"
   config = overridden(monkeypatch, address, option)
-  found, each = loss_of(config, layers)
-  assert found == each[penultimate]
+  result, each = loss_of(config, layers)
+  assert result == each[penultimate]
   assert len(set(each)) == layers
   option = (option, "losses.synchronisation.layer=-1")
-  found, each = loss_of(overridden(monkeypatch, address, *option), layers)
-  assert found == each[-1]
+  result, each = loss_of(overridden(monkeypatch, address, *option), layers)
+  assert result == each[-1]
 
 
 @pytest.mark.parametrize("layers, layer", [(1, -3), (4, -5), (4, 4)])
@@ -166,10 +166,10 @@ def test_the_vector_of_relatives_grows_with_the_width(
 ):
   def size(*options):
     config = overridden(monkeypatch, f"multi30k_en_de.py:{system}", *options)
-    found = as_dict(read_config(config))
+    loaded = as_dict(read_config(config))
     for name in section.split("."):
-      found = found[name]
-    return found["size"]
+      loaded = loaded[name]
+    return loaded["size"]
 
   assert size() == 48  # 3/8 of 128
   assert size("model.width=256") == 96
@@ -198,7 +198,7 @@ def options_read(path: pathlib.Path) -> set[str]:
   nodes = list(ast.walk(ast.parse(path.read_text())))
   inner = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
   methods = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
-  defaults, found = base.get_config(), set()
+  defaults, result = base.get_config(), set()
   for node in nodes:
     if not isinstance(node, ast.Attribute) or id(node) in inner:
       continue
@@ -210,8 +210,8 @@ def options_read(path: pathlib.Path) -> set[str]:
     for name in names:
       section = section.get(name, {}) if hasattr(section, "get") else section
     if not hasattr(section, "get"):
-      found.add(".".join(names))
-  return found
+      result.add(".".join(names))
+  return result
 
 
 def test_no_file_takes_the_value_of_an_option_while_it_is_run():
@@ -225,5 +225,5 @@ def test_no_file_takes_the_value_of_an_option_while_it_is_run():
     p for f in ("configs", "configs/papers") for p in ROOT.glob(f"{f}/*.py")
   ]
   assert len(files) > 15
-  found = {path.name: options_read(path) for path in files}
-  assert {name: options for name, options in found.items() if options} == known
+  result = {path.name: options_read(path) for path in files}
+  assert {name: options for name, options in result.items() if options} == known

@@ -59,9 +59,9 @@ def test_the_config_of_two_files(folder):
     "validation": (*files, "1-40"),
     "test": (*files, "41-80"),
   }
-  here = folder / "My first-1"
+  current = folder / "My first-1"
   assert config.prepare.raw_dir == str(folder / "text")
-  assert config.data.directory == str(here / "data")
+  assert config.data.directory == str(current / "data")
   assert (config.data.name, config.data.source_language, config.data.target_language) == ("my_first_1", "en", "fr")  # fmt: skip
   assert config.prepare.parse.sides == ()
   assert config.prepare.vocabulary.size == 1000
@@ -84,12 +84,12 @@ def test_the_config_of_two_files(folder):
 def test_the_config_is_written_as_ruff_would_have_it(folder):
   """Whatever the choices were."""
   train = corpus(30, "m/train")  # no path of a folder, however long it is
-  others = corpus(3, "m/dev", 100)
-  for name, given in {
+  rest = corpus(3, "m/dev", 100)
+  for name, inputs in {
     "cut": no_parser(train),
-    "given": no_parser(train, dev=others, test=others),
+    "given": no_parser(train, dev=rest, test=rest),
   }.items():
-    made = new.run("m", given, name)
+    made = new.run("m", inputs, name)
     ruff = [sys.executable, "-m", "ruff", "--config", ROOT / "pyproject.toml"]
     for words in (["check", "--select", "B,F,I,W"], ["format", "--check"]):
       done = subprocess.run(
@@ -171,8 +171,8 @@ def test_too_few_lines_to_split(folder, count, message):
 def test_one_line_is_enough_where_the_splits_are_given(folder):
   one = corpus(1)
   made = new.run("mine", no_parser(one, dev=one, test=one))
-  told = [line for line in made.messages if "stand in training" in line]
-  assert told == [
+  message = [line for line in made.messages if "stand in training" in line]
+  assert message == [
     f"warning: of 1 pairs of {split} 1 stand in training too, and 1 of their"
     " sources: scores will flatter"
     for split in ("validation", "test")
@@ -294,18 +294,18 @@ def test_does_not_replace_an_edited_config_or_one_of_another_corpus(folder):
   written = path.read_text()
   other = corpus(400, "text/other")
   with_other = ["mine", "--source", other.source, "--target", other.target]
-  refused = command(*with_other)
-  assert refused.returncode == 2
+  rejected = command(*with_other)
+  assert rejected.returncode == 2
   assert (
-    "mine/mine.py is there already. Choose another --name" in refused.stderr
+    "mine/mine.py is there already. Choose another --name" in rejected.stderr
   )
   assert path.read_text() == written
   for edited in (written.replace("patience=10", "patience=11"), written + "\n"):
     path.write_text(edited)
-    refused = command(*words, "--source_parser=none")
-    assert refused.returncode == 2
-    assert "is there already" in refused.stderr
-    assert "config.prepare.parse.source.udpipe.model" in refused.stderr
+    rejected = command(*words, "--source_parser=none")
+    assert rejected.returncode == 2
+    assert "is there already" in rejected.stderr
+    assert "config.prepare.parse.source.udpipe.model" in rejected.stderr
     assert path.read_text() == edited
 
 
@@ -334,10 +334,10 @@ def test_a_model_is_fetched_where_preparing_looks_for_it(
 
 def test_a_model_of_ones_own(folder, shared_data):
   model = shared_data / "udpipe" / "english.udpipe"
-  given = CorpusSpec(
+  inputs = CorpusSpec(
     corpus(20), source_parser=str(model), target_parser=str(model)
   )
-  config = cli.load(str(new.run("mine", given).path))
+  config = cli.load(str(new.run("mine", inputs).path))
   assert config.prepare.parse.sides == ("source", "target")
   assert config.prepare.parse.source.udpipe.model == str(model)
   assert config.prepare.parse.target.udpipe.model == str(model)

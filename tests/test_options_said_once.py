@@ -59,12 +59,12 @@ def test_no_field_is_said_twice():
     for field in dataclasses.fields(cls):
       if field.name not in vars(cls).get("__annotations__", {}):
         continue
-      own = metadata(field)
+      expected = metadata(field)
       same = [b for b in bases if field.name in fields_of(b)]
-      if same and own is metadata(fields_of(same[0])[field.name][0]):
+      if same and expected is metadata(fields_of(same[0])[field.name][0]):
         assert field.default != fields_of(same[0])[field.name][0].default
         continue
-      by_text[field.name, own.meaning].append(cls.__name__)
+      by_text[field.name, expected.meaning].append(cls.__name__)
   assert len(by_text) > 130
   assert {t: c for t, c in by_text.items() if len(c) > 1} == {}
 
@@ -72,38 +72,38 @@ def test_no_field_is_said_twice():
 @pytest.fixture
 def repeated(monkeypatch):
   """A function of what makes a config: the options it says as they are."""
-  told, changed, kept = [], set(), []
+  messages, edited, saved = [], set(), []
   plain = ml_collections.ConfigDict.__setitem__
 
   def watch(config, name, value):
     fields, at = dict(config.items()), (id(config), name)
     kinds = dict, ml_collections.ConfigDict, ml_collections.FieldReference
     if name in fields and not isinstance(value, kinds):
-      if at not in changed and fields[name] == value:
-        told.append((name, value))
-      changed.add(at)  # two systems in one may say the same
-      kept.append(config)  # so that no other gets its id
+      if at not in edited and fields[name] == value:
+        messages.append((name, value))
+      edited.add(at)  # two systems in one may say the same
+      saved.append(config)  # so that no other gets its id
     plain(config, name, value)
 
   def repeated(make):
     config = base.get_config()
     with monkeypatch.context() as patch:
       patch.setattr(ml_collections.ConfigDict, "__setitem__", watch)
-      told.clear()
+      messages.clear()
       make(config)
-    return list(told)
+    return list(messages)
 
   return repeated
 
 
 def test_a_system_says_what_differs_from_the_defaults_alone(repeated):
   by_system = {n: repeated(make) for n, make in systems.SYSTEMS.items()}
-  assert {n: said for n, said in by_system.items() if said} == {}
+  assert {n: values for n, values in by_system.items() if values} == {}
   for make in (quickstart, multi30k_en_de):
-    told = repeated(lambda _, make=make: make.get_config())
+    message = repeated(lambda _, make=make: make.get_config())
     # Who it is, a data set says in any case.
     named = {"system", "source_language", "target_language"}
-    assert {name for name, _ in told} <= named, told
+    assert {name for name, _ in message} <= named, message
 
   def wordy(config):
     config.model.transformer.heads = 4

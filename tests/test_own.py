@@ -9,12 +9,12 @@ from jaxsyn.preprocess import sources
 
 def test_splits_follow_each_other_and_leave_nothing_out():
   config = own.corpus(("corpus.en", "corpus.fr"), held_out=2)
-  taken = []
+  chosen = []
   for name in ("validation", "test", "train"):
     *files, lines = config.prepare.splits[name]
     assert files == ["corpus.en", "corpus.fr"]
-    taken += sources.line_range(lines, 7, name)
-  assert taken == [*range(7)]
+    chosen += sources.line_range(lines, 7, name)
+  assert chosen == [*range(7)]
 
 
 def test_names_say_languages_folder_and_data_set():

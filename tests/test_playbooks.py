@@ -98,8 +98,8 @@ def follow(monkeypatch):
     ((file, code),) = [f for f in FILES if f"class {cls}(" in f[1]]
     module = types.ModuleType(name)
     if (documents.ROOT / file).exists():  # what is added to it, it stands in
-      there = file.removesuffix(".py").replace("/", ".")
-      vars(module).update(vars(importlib.import_module(there)))
+      present = file.removesuffix(".py").replace("/", ".")
+      vars(module).update(vars(importlib.import_module(present)))
     monkeypatch.setitem(sys.modules, name, module)
     exec(code, vars(module))
     monkeypatch.setitem(TABLES[table]._specs, name, getattr(module, cls))
@@ -179,10 +179,10 @@ def test_the_window_looks_near_where_it_looked_before(follow):
 def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
   plan = follow("convolution")
   params = parameters(plan, BATCH)
-  alone = batch_of([sentence(4, 6, 1)])
+  single = batch_of([sentence(4, 6, 1)])
   np.testing.assert_allclose(
     logits(plan, params, BATCH)[0, :6],
-    logits(plan, params, alone)[0],
+    logits(plan, params, single)[0],
     atol=1e-5,
   )
   config = base.get_config()
@@ -197,12 +197,16 @@ def test_the_family_leaves_pads_out_and_refuses_what_it_cannot_have(follow):
 def test_what_the_family_inherits_is_as_the_data_set_has_the_other_s(follow):
   follow("convolution")
   config = quickstart.get_config("convolution")
-  own, there = config.model.convolution, config.model.transformer
-  assert (own.encoder_layers, own.dropout, own.kernel) == (2, 0.1, 3)
-  own.encoder_layers = 3
-  assert (own.encoder_layers, there.encoder_layers) == (3, 2)
-  there.update(encoder_layers=1, heads=2)
-  assert (own.encoder_layers, own.heads) == (3, 2)
+  expected, present = config.model.convolution, config.model.transformer
+  assert (expected.encoder_layers, expected.dropout, expected.kernel) == (
+    2,
+    0.1,
+    3,
+  )
+  expected.encoder_layers = 3
+  assert (expected.encoder_layers, present.encoder_layers) == (3, 2)
+  present.update(encoder_layers=1, heads=2)
+  assert (expected.encoder_layers, expected.heads) == (3, 2)
   assert not unused_option_error(Config, config, "model.transformer.heads")
   assert unused_option_error(Config, config, "model.gru.hidden")
 
@@ -274,9 +278,9 @@ def test_a_search_that_is_added_searches(follow):
   sources = Sources(
     id_BS, SentenceFeatures(real_BS=id_BS != PAD), asked([9, 3])
   )
-  found = searched(
+  result = searched(
     *(Tables(12), drawn(12, 9.0), sources), decode=decode, length=9
   )
   # EOS is likely at once; the second has room for two before it.
-  sizes = np.count_nonzero(np.asarray(found.token_BNT), axis=-1)
+  sizes = np.count_nonzero(np.asarray(result.token_BNT), axis=-1)
   assert sizes.min(1).tolist() == [5, 3]

@@ -37,7 +37,7 @@ print("the end")
 def on_a_terminal(output):
   """What is drawn on a terminal while WORK runs, its output there or elsewhere."""
   ours, theirs = pty.openpty()
-  drawn = []
+  sampled = []
 
   def read():
     while True:
@@ -46,7 +46,7 @@ def on_a_terminal(output):
           return
       except OSError:  # the other end is closed
         return
-      drawn.append(data)
+      sampled.append(data)
 
   reader = threading.Thread(target=read)
   reader.start()
@@ -61,26 +61,26 @@ def on_a_terminal(output):
   os.close(theirs)
   reader.join()
   os.close(ours)
-  text = b"".join(drawn).decode()
+  text = b"".join(sampled).decode()
   return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
 def test_a_terminal_shows_bars_and_what_is_printed():
-  drawn = on_a_terminal(None)
-  assert "parsing" in drawn and re.search(r"\d+ of 40 chunks", drawn)
-  assert "lines/s" in drawn and "s left" in drawn
-  assert re.search(r"inside.*\d of 3 files", drawn)
-  assert "loss 1.5" in drawn
+  sampled = on_a_terminal(None)
+  assert "parsing" in sampled and re.search(r"\d+ of 40 chunks", sampled)
+  assert "lines/s" in sampled and "s left" in sampled
+  assert re.search(r"inside.*\d of 3 files", sampled)
+  assert "loss 1.5" in sampled
   # As it is, once, and the end without a bar around it.
-  assert drawn.count("a line [bold] of text") == 1
-  assert drawn.strip().endswith("the end")
+  assert sampled.count("a line [bold] of text") == 1
+  assert sampled.strip().endswith("the end")
 
 
 def test_what_goes_to_a_file_is_not_drawn_on_the_terminal(tmp_path):
   with (tmp_path / "out").open("w") as file:
-    drawn = on_a_terminal(file)
+    sampled = on_a_terminal(file)
   assert (tmp_path / "out").read_text() == "a line [bold] of text\nthe end\n"
-  assert "a line" not in drawn and "parsing" in drawn
+  assert "a line" not in sampled and "parsing" in sampled
 
 
 def told(capsys, line):

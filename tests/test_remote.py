@@ -138,7 +138,7 @@ def test_a_folder_counts_when_its_page_is_there(folder, tmp_path, monkeypatch):
 
   monkeypatch.setattr(store, "put_file", watched)
   files.replace_folder(tmp_path, folder, "page.json")
-  assert [there for there, _ in seen] == [
+  assert [present for present, _ in seen] == [
     False
   ] * 3  # as long as any is missing
   assert seen[-1][1] == "json"
@@ -167,10 +167,10 @@ def test_who_holds_a_folder_is_told(folder, live_locks, capsys):
 def test_what_a_killed_process_held_goes_to_one_of_many(folder, quick_locks):
   assert lease.Lease(folder).take()  # and never renews it
   leases = [lease.Lease(folder) for _ in range(4)]
-  taken = [False] * len(leases)
+  chosen = [False] * len(leases)
 
   def take(i):
-    taken[i] = leases[i].take()
+    chosen[i] = leases[i].take()
 
   threads = [threading.Thread(target=take, args=[i]) for i in range(4)]
   began = time.monotonic()
@@ -178,7 +178,7 @@ def test_what_a_killed_process_held_goes_to_one_of_many(folder, quick_locks):
     thread.start()
   for thread in threads:
     thread.join()
-  assert taken.count(True) == 1
+  assert chosen.count(True) == 1
   assert time.monotonic() - began > lease.LAPSE
   assert remote.tags(folder).keys() == {"lock-2"}
 
@@ -209,11 +209,13 @@ def test_a_store_without_conditions_is_told(tmp_path, live_locks, caplog):
 
 def test_checkpoints_are_there_whole(folder):
   keep(folder, 1, 2, 3)
-  kept = CheckpointReader(folder)
-  assert kept.steps() == [2, 3]
-  found, page = kept.last.read(3, abstract(3))
-  assert found["params"]["w"][0, 0] == 3 and page["content"]["epoch"] == 3
-  params = kept.restore_params("2", abstract(2)["params"], ema=False).params
+  checkpoints = CheckpointReader(folder)
+  assert checkpoints.steps() == [2, 3]
+  loaded, page = checkpoints.last.read(3, abstract(3))
+  assert loaded["params"]["w"][0, 0] == 3 and page["content"]["epoch"] == 3
+  params = checkpoints.restore_params(
+    "2", abstract(2)["params"], ema=False
+  ).params
   assert params["w"][2, 3] == 2
 
 
@@ -226,8 +228,8 @@ def test_what_a_kill_left_of_a_checkpoint_is_none(folder):
   checkpoints = Checkpoints(folder)
   names = remote.tags(f"{folder}/checkpoints")
   assert {name.partition("/")[0] for name in names} == {"1", "notes"}
-  step, found, _ = checkpoints.restore(abstract(1))
-  assert (step, found["step"]) == (1, 1)
+  step, result, _ = checkpoints.restore(abstract(1))
+  assert (step, result["step"]) == (1, 1)
   checkpoints.close()
 
 
@@ -253,14 +255,14 @@ def test_a_damaged_checkpoint_is_set_aside(folder, lost):
 @pytest.mark.parametrize("name", ["/a", "state/../../a"])
 def test_a_page_names_no_files_elsewhere(folder, name):
   keep(folder, 1)
-  kept = CheckpointReader(folder)
-  page = kept.last.record(1)
-  page["files"][name] = {"bytes": 1, "crc32c": "00000000"}
+  checkpoints = CheckpointReader(folder)
+  document = checkpoints.last.record(1)
+  document["files"][name] = {"bytes": 1, "crc32c": "00000000"}
   path = f"{folder}/checkpoints/1/page.json"
-  files.write_json(path, checksums.add_checksum(page))
+  files.write_json(path, checksums.add_checksum(document))
   message = f"must be a file of the checkpoint, got '{name}'"
   with pytest.raises(CorruptFileError, match=re.escape(message)):
-    kept.last.read(1, abstract(1))
+    checkpoints.last.read(1, abstract(1))
 
 
 def test_nothing_is_saved_by_who_lost_the_folder(folder, monkeypatch):
@@ -289,9 +291,9 @@ def test_a_log_is_published_and_gone_on_with(folder):
   )
   second.record("train", 3, {"loss": 2.0, "minutes": 0.1})
   second.close()
-  found, damaged = log.records(folder)
-  assert [(r["step"], r["loss"]) for r in found] == [(1, 1), (2, 1), (3, 2)]
-  assert not damaged
+  result, corrupt = log.records(folder)
+  assert [(r["step"], r["loss"]) for r in result] == [(1, 1), (2, 1), (3, 2)]
+  assert not corrupt
   first.close()
 
 
@@ -308,20 +310,27 @@ def test_a_run_goes_on_there_as_it_does_here(
   config = tiny()
   config.batch.shapes = 1
   config.train.update(steps=4, evaluate_every=4, selection="log_likelihood")
-  local, there = tmp_path / "run", files.path_of(f"{folder}/run")
+  local, existing = tmp_path / "run", files.path_of(f"{folder}/run")
   train.run(config, local)
-  upload_folder(local, there, but=("checkpoints/4/", "best/"))
+  upload_folder(local, existing, but=("checkpoints/4/", "best/"))
   upload_folder(files.path_of(config.data.directory), f"{folder}/data")
   config.data.directory = f"{folder}/data"
-  assert train.run(config, there).step == 4  # from 2
-  for kept in (CheckpointReader(local).last, CheckpointReader(local).best):
-    name, step = kept.folder.name, kept.steps()[-1]
-    stored = CheckpointFolder(there / name, kept.item, kept.content)
-    assert stored.steps() == kept.steps()
-    assert stored.record(step)["arrays"] == kept.record(step)["arrays"]
-  steps = [[r["step"] for r in log.records(run)[0]] for run in (local, there)]
+  assert train.run(config, existing).step == 4  # from 2
+  for checkpoints in (
+    CheckpointReader(local).last,
+    CheckpointReader(local).best,
+  ):
+    name, step = checkpoints.folder.name, checkpoints.steps()[-1]
+    stored = CheckpointFolder(
+      existing / name, checkpoints.item, checkpoints.content
+    )
+    assert stored.steps() == checkpoints.steps()
+    assert stored.record(step)["arrays"] == checkpoints.record(step)["arrays"]
+  steps = [
+    [r["step"] for r in log.records(run)[0]] for run in (local, existing)
+  ]
   assert steps == [[2, 4, 4], [2, 4, 4]]
-  ((best,),) = Session(there, beam=1)(["the small dog sees a red house"])
+  ((best,),) = Session(existing, beam=1)(["the small dog sees a red house"])
   assert best.text
   assert not os.path.exists("s3:")
 
@@ -330,9 +339,9 @@ class Killed(BaseException):
   pass
 
 
-def kill(patch, store, kind, number):
+def kill(patch, store, kind, index):
   """Lets a process make so many requests of a kind, and no more."""
-  call, left = getattr(store, kind), iter(range(number))
+  call, left = getattr(store, kind), iter(range(index))
 
   def counted(*args):
     if next(left, None) is None:
@@ -346,8 +355,8 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
   """Also by a process that is killed, where data of before is replaced."""
   local = raw_corpora.corpus(tmp_path)
   config, data = raw_corpora.corpus(tmp_path / "again"), f"{folder}/data"
-  for own in (local, config):
-    own.prepare.splits["train"] = ("tra*.en", "train.de.gz")
+  for item in (local, config):
+    item.prepare.splits["train"] = ("tra*.en", "train.de.gz")
   build.run(local)
   raw = pathlib.Path(config.prepare.raw_dir)
   upload_folder(raw, f"{folder}/raw")
@@ -359,13 +368,13 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
     remote.write(f"{data}/{name}", b"{}")
   store = remote.filesystem(folder)
   # While pieces are made, and while what was made of them is moved.
-  for kind, number, there in (("put_file", 50, True), ("cp_file", 9, False)):
+  for kind, index, present in (("put_file", 50, True), ("cp_file", 9, False)):
     with monkeypatch.context() as patch, pytest.raises(Killed):
-      kill(patch, store, kind, number)
+      kill(patch, store, kind, index)
       build.run(config)
-    assert files.is_file(f"{data}/manifest.json") == there
+    assert files.is_file(f"{data}/manifest.json") == present
   assert build.run(config) == files.path_of(data)
-  found = {name: f"{data}/{name}" for name in files.names(data)}
+  result = {name: f"{data}/{name}" for name in files.names(data)}
   due = raw_corpora.records_of(local.data.directory)
   pages = [
     files.read_json(f"{place}/manifest.json")
@@ -373,13 +382,13 @@ def test_data_is_prepared_there_as_it_is_here(folder, tmp_path, monkeypatch):
   ]
   assert {
     name: files.read_bytes(path)
-    for name, path in found.items()
+    for name, path in result.items()
     if not name.startswith(("work/vocabulary-", "manifest.json"))
   } == due
   assert pages[0]["files"] == pages[1]["files"]
   assert pages[0]["key"] == pages[1]["key"]
   verify.run(data)
-  remote.write(found["report.txt"], b"x")
+  remote.write(result["report.txt"], b"x")
   with pytest.raises(InputError, match=r"report\.txt has 1 bytes and had"):
     verify.run(data)
 
@@ -410,8 +419,8 @@ def test_files_are_listed_there_as_they_are_here(folder, tmp_path):
   for pattern in ("", "*.en", "a/*", "b?.*", "a[[]1].en", "b[1-9].en", "c*"):
     assert files.names(folder, pattern) == files.names(tmp_path, pattern)
   for begin in ("a", "b"):
-    here, there = (files.folders(f, begin) for f in (tmp_path, folder))
-    assert [path.name for path in here] == [path.name for path in there]
+    current, existing = (files.folders(f, begin) for f in (tmp_path, folder))
+    assert [path.name for path in current] == [path.name for path in existing]
 
 
 def test_a_copy_of_a_model_is_checked_and_kept(
@@ -442,8 +451,8 @@ def test_of_many_who_need_a_copy_one_makes_it(folder, tmp_path, monkeypatch):
     copy(source, target)
 
   monkeypatch.setattr(files, "copy", counted)
-  found = remote.each(lambda _: fetch.local(f"{folder}/a", digest), range(8))
-  assert len(set(found)) == len(copied) == 1
+  result = remote.each(lambda _: fetch.local(f"{folder}/a", digest), range(8))
+  assert len(set(result)) == len(copied) == 1
 
 
 def test_doors_say_what_is_wrong_with_a_store(folder, monkeypatch):
@@ -504,7 +513,7 @@ try:
 except ValueError as error:
   print(error)
 """
-  told = subprocess.run(
+  message = subprocess.run(
     [sys.executable, "-c", code], text=True, capture_output=True, check=True
   )
-  assert "pip install -e '.[remote]'" in told.stdout
+  assert "pip install -e '.[remote]'" in message.stdout

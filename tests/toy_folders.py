@@ -43,7 +43,7 @@ def data_of(tree: str = "parsed", **second: Any) -> Data:
 
 def opened(
   records: PreparedSplit,
-  reads: Collection[str],
+  required: Collection[str],
   *,
   data: Data | None = None,
   seed: int = 0,
@@ -54,7 +54,7 @@ def opened(
   """A split as it is opened to train on, unless something else is asked."""
   return open_split(
     records,
-    reads,
+    required,
     data=data or data_of(),
     batch=dataclasses.replace(read_config(base.get_config()).batch, **batch),
     seed=seed,
@@ -111,9 +111,9 @@ def manifest_of(
       path = folder / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.touch()
-    there = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+    existing = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
     sums = checksums.file_checksums(
-      folder, sorted(path.as_posix() for path in there)
+      folder, sorted(path.as_posix() for path in existing)
     )
   # As JSON gives it back: lists, no tuples.
   return json.loads(json.dumps({**manifest, "files": sums, **fields}))

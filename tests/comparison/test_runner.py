@@ -81,8 +81,8 @@ def test_all_are_done_once_each_first_seeds_first(jobs, board, tmp_path):
   ended = JobRunner(jobs, program(FINISHES), board).work()
   assert (ended.signal, ended.failed) == ("", {})
   assert all(job.finished for job in jobs)
-  begun = re.findall(r"(\w+ seed \d): begins", log_of(tmp_path))
-  assert begun == [
+  started = re.findall(r"(\w+ seed \d): begins", log_of(tmp_path))
+  assert started == [
     *("transformer seed 0", "pascal seed 0"),
     *("transformer seed 1", "pascal seed 1"),
   ]
@@ -113,9 +113,9 @@ time.sleep(0.5)
 """
   JobRunner(jobs[:2], program(code + FINISHES), board, places=({}, {})).work()
   for job in jobs[:2]:
-    said = re.findall(rf"  {job.name}: (.*)", log_of(tmp_path))
-    assert len(said) > 6
-    assert list(dict.fromkeys(said))[1:-1] == [
+    messages = re.findall(rf"  {job.name}: (.*)", log_of(tmp_path))
+    assert len(messages) > 6
+    assert list(dict.fromkeys(messages))[1:-1] == [
       "compiling the step for 3 shapes",
       "training: 0 of 6 steps, compiling programs: 1 of 4",
       "step 2/6, loss 4.250, 1,234 subwords/s, 90 s left",
@@ -169,8 +169,8 @@ def test_other_data_are_refused(jobs, tmp_path):
   planned_jobs.start_experiment(tmp_path, systems)
   planned_jobs.start_experiment(tmp_path, systems)
   page = tmp_path / planned_jobs.FILE
-  there = jobs[0].system.manifest["splits"]["test"]["records_sha256"]
-  text = page.read_text().replace(there, "0" * 64)
+  present = jobs[0].system.manifest["splits"]["test"]["records_sha256"]
+  text = page.read_text().replace(present, "0" * 64)
   files.write_json(page, checksums.add_checksum(json.loads(text)))
   with pytest.raises(InputError, match="compares on other data than"):
     planned_jobs.start_experiment(tmp_path, systems)
@@ -214,7 +214,7 @@ if "pascal" in str(run) and "seed_0" in str(run):
   print("error: the loss became NaN"); sys.exit(2)
 {FINISHES}"""
   ended = JobRunner(jobs, program(code), board).work()
-  assert {job.name: said for job, said in ended.failed.items()} == {
+  assert {job.name: values for job, values in ended.failed.items()} == {
     "pascal seed 0": "its process ended with status 2: error: the loss became NaN"
   }
   assert [job.finished for job in jobs] == [True, False, True, True]
@@ -359,8 +359,8 @@ def test_the_state_is_read_from_what_runs_write(jobs):
     '{"kind": "validation", "step": 3, "bleu": 4.0, "best_bleu": 5.0, '
     '"minutes": 0.75}\n{"kind": "tra'  # a line that is being written
   )
-  found = progress.state(job, working=True)
-  assert found == RunState("training", 3, 6, "BLEU 5.00", 0.75, 1.0)
+  result = progress.state(job, working=True)
+  assert result == RunState("training", 3, 6, "BLEU 5.00", 0.75, 1.0)
   (job.run / "output.txt").write_text("compiling programs: 1 of 4\n")
   compiling = progress.state(job, working=True)
   assert compiling == RunState("compiling", 3, 6, "BLEU 5.00", 0.75, None)

@@ -44,7 +44,7 @@ def test_processes_export_the_same_bytes(tiny, tmp_path, environment):
   )
   train.run(config, tmp_path / "run")
   formats = ("safetensors", "ctranslate2", "stablehlo")
-  found = []
+  collected = []
   for seed in ("0", "1", "2"):
     out = tmp_path / seed
     subprocess.run(
@@ -52,12 +52,12 @@ def test_processes_export_the_same_bytes(tiny, tmp_path, environment):
       env=environment | {"PYTHONHASHSEED": seed},
       check=True,
     )
-    found.append(digests(out))
-  assert len(found[0]) == 17, sorted(found[0])
+    collected.append(digests(out))
+  assert len(collected[0]) == 17, sorted(collected[0])
   program = (tmp_path / "0" / "stablehlo" / "program.stablehlo").read_bytes()
   assert str(ROOT).encode() not in program  # nor where jaxsyn is installed
-  assert found[1] == found[0]
-  assert found[2] == found[0]
+  assert collected[1] == collected[0]
+  assert collected[2] == collected[0]
 
 
 def test_the_file_of_parameters_is_the_same_each_time(tmp_path):
@@ -65,10 +65,10 @@ def test_the_file_of_parameters_is_the_same_each_time(tmp_path):
   from numpy import arange
 
   params = {name: arange(3.0) * i for i, name in enumerate("abcdefgh")}
-  found = set()
-  for number in range(16):
-    folder = tmp_path / str(number)
+  result = set()
+  for index in range(16):
+    folder = tmp_path / str(index)
     os.mkdir(folder)
     exported.write(folder, Parameters(params, (1,)), "a title")
-    found.add((folder / exported.ARRAYS).read_bytes())
-  assert len(found) == 1
+    result.add((folder / exported.ARRAYS).read_bytes())
+  assert len(result) == 1

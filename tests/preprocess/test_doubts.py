@@ -15,10 +15,10 @@ from jaxsyn.preprocess.tree_warnings import TreeStats
 
 
 def counted(parses, language="en"):
-  found = TreeStats()
+  result = TreeStats()
   for parse in parses:
-    found.add(parse, language)
-  return found
+    result.add(parse, language)
+  return result
 
 
 def parse_of(words, head_W, relation_W=None, parsed=True):
@@ -37,10 +37,10 @@ def test_counts_by_hand():
   short = parse_of(["\u3042", "b" * 21], [0, 0], ("root", "dep:x"))
   none = parse_of(["x"], [0], parsed=False)
   blank = Parse(" ", (), (), (), (), parsed=False)
-  found = counted([flat, chain, short, none, blank])
-  relations = found.as_dict()["relations"]
+  result = counted([flat, chain, short, none, blank])
+  relations = result.as_dict()["relations"]
   assert relations == {"dep": 1, "nsubj": 16, "root": 1}
-  assert found.as_dict() == {
+  assert result.as_dict() == {
     "lines": 4,
     "unparsed": 1,
     "trees": 2,
@@ -53,9 +53,9 @@ def test_counts_by_hand():
     "relations": relations,
   }
   assert (
-    TreeStats.sum([found.as_dict(), found.as_dict()]).relations["nsubj"] == 32
+    TreeStats.sum([result.as_dict(), result.as_dict()]).relations["nsubj"] == 32
   )
-  assert tree_warnings.find_warnings(found) == []  # too few to say
+  assert tree_warnings.find_warnings(result) == []  # too few to say
 
 
 def test_each_kind_is_told():
@@ -78,8 +78,8 @@ def test_each_kind_is_told():
   usual = [parse_of(words, [0, 0, 0, 2, 2, 2, 2, 2], labels)] * 25
   assert tree_warnings.find_warnings(counted(usual)) == []
   for meaning, parses in cases.items():
-    said = tree_warnings.find_warnings(counted(usual + parses))
-    assert any(meaning in one for one in said), (meaning, said)
+    message = tree_warnings.find_warnings(counted(usual + parses))
+    assert any(meaning in one for one in message), (meaning, message)
   same = [parse_of(words, [0, 0, 0, 2, 2, 2, 2, 2], ("compound",) * 8)] * 25
   first, second = tree_warnings.find_warnings(counted(same))
   assert (
@@ -117,14 +117,16 @@ def test_a_model_of_another_language_is_doubted(shared_data):
   }
   parser = UDPipe(shared_data / "udpipe" / "german.udpipe")
   for language, text in texts.items():
-    said = tree_warnings.find_warnings(counted(parser.parses(text), language))
-    assert bool(said) == (language != "de"), said
+    message = tree_warnings.find_warnings(
+      counted(parser.parses(text), language)
+    )
+    assert bool(message) == (language != "de"), message
   # The sides were mixed up.
   japanese = UDPipe(shared_data / "udpipe" / "japanese.udpipe")
-  found = counted(japanese.parses(texts["ja"]), "ja")
-  assert tree_warnings.find_warnings(found) == []
-  found = counted(japanese.parses(texts["ja"]), "de")
-  assert any("no script" in one for one in tree_warnings.find_warnings(found))
+  result = counted(japanese.parses(texts["ja"]), "ja")
+  assert tree_warnings.find_warnings(result) == []
+  result = counted(japanese.parses(texts["ja"]), "de")
+  assert any("no script" in one for one in tree_warnings.find_warnings(result))
 
 
 @pytest.mark.parametrize(
@@ -144,10 +146,10 @@ def test_scripts(language, text, foreign):
 
 def test_the_report_has_them():
   fact = {"lines": 1, "examples": 1, "unparsed": 0, "dropped": {}, "blank": {}}
-  said = {"source": ["9.0 % of the trees are odd"]}
+  values = {"source": ["9.0 % of the trees are odd"]}
   text = report.text_report(
     "title",
-    {"train": fact | {"doubts": said}},
+    {"train": fact | {"doubts": values}},
     {"train": report.ReportCounts([])},
   )
   assert (

@@ -21,10 +21,10 @@ def indexed(path, tmp_path, monkeypatch, *, size, form="lines", every=4):
   ranges._arrays.cache_clear()
   units, work = LineUnits(str(path), path, form, measured=True), Work(tmp_path)
   facts = []
-  for number, part in enumerate(units.ranges()):
-    found, arrays = ranges.index(units, part)
-    Output(work, f"index/{number}").write_arrays("units", arrays)
-    facts.append(found)
+  for index, part in enumerate(units.ranges()):
+    result, arrays = ranges.index(units, part)
+    Output(work, f"index/{index}").write_arrays("units", arrays)
+    facts.append(result)
   return LineIndex(units, facts, 0), work
 
 
@@ -53,9 +53,9 @@ def test_lines(tmp_path, monkeypatch, name, size):
     first = draw.randint(0, len(lines))
     last = draw.randint(first, len(lines))
     assert index.lines_of(work, first, last) == lines[first:last]
-    number, seen = index.seen_before(work, first)
-    assert number <= first
-    before = b"".join(lines[:number]).decode()
+    count, seen = index.seen_before(work, first)
+    assert count <= first
+    before = b"".join(lines[:count]).decode()
     assert seen == len(visible(before))
 
 

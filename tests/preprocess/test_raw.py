@@ -48,8 +48,8 @@ def test_not_utf8(tmp_path):
 
 
 def test_faulty_files(tmp_path):
-  whole = gzip.compress(b"line\n" * 1000)
-  for name, data in (("cut.gz", whole[:30]), ("plain.gz", b"line\n")):
+  complete = gzip.compress(b"line\n" * 1000)
+  for name, data in (("cut.gz", complete[:30]), ("plain.gz", b"line\n")):
     with pytest.raises(InputError, match=rf"{name} cannot be unpacked"):
       read_lines(write(tmp_path / name, data))
   with pytest.raises(InputError, match=r"no\.txt is missing"):

@@ -42,16 +42,16 @@ def test_many_at_once_count_as_each_alone():
     example([4, 4, 3], [0, 1, -1], [0, 1], parsed=0),
     example([7, 7, 7, 3], [1, 1, 0, -1], [1, 1]),
   ]
-  alone, together = (
+  single, combined = (
     report.ReportCounts(["source"]),
     report.ReportCounts(["source"]),
   )
   for one in examples:
-    alone.add(one)
-  together.add_all(Rows.of(examples, examples[0]))
-  assert vars(together) == vars(alone)
+    single.add(one)
+  combined.add_all(Rows.of(examples, examples[0]))
+  assert vars(combined) == vars(single)
   # Words of 2, 1, 1 and of 1, 2 subwords; not those of what was not parsed.
-  assert together.pieces["source"] == {1: 3, 2: 2}
+  assert combined.pieces["source"] == {1: 3, 2: 2}
 
 
 def test_words_without_a_subword_are_counted():

@@ -70,10 +70,10 @@ def test_characters_stand_in_where_mecab_is_not_installed(without_mecab):
   assert tokenizers.default("ja") == tokenizers.default("ko") == "char"
   with pytest.raises(InputError, match=r"pip install -e '\.\[ja\]'"):
     tokenizers.resolved("ja-mecab", "ja")
-  told = tokenizers.summary("ja")
+  message = tokenizers.summary("ja")
   assert (
-    told.startswith("tokenizer char, since")
-    and "pip install -e '.[ja]'" in told
+    message.startswith("tokenizer char, since")
+    and "pip install -e '.[ja]'" in message
   )
 
 
@@ -88,8 +88,8 @@ def test_raw_text_of_any_language_has_a_score(language):
   meant, partly = RAW[language], PARTLY[language]
   tokenizer = tokenizers.default(language)
 
-  def of(said, metric, cut=tokenizer):
-    return score(said, [meant], metric, cut).value
+  def of(message, metric, cut=tokenizer):
+    return score(message, [meant], metric, cut).value
 
   for metric in ("bleu", "chrf", "ribes"):
     assert of(meant, metric) == pytest.approx(100)
@@ -101,13 +101,13 @@ def test_raw_text_of_any_language_has_a_score(language):
 
 
 def test_words_that_are_cut_off_are_those_that_are_edited():
-  meant, said = ["我是学生"], ["我是先生"]
+  meant, messages = ["我是学生"], ["我是先生"]
   # One of four characters is another; between blanks one word of one is.
-  assert score(said, [meant], "ter", "zh").value == 25.0
-  assert score(said, [meant], "ter", "13a").value == 100.0
-  found = score(said, [meant], "ter", "zh").signature
-  assert "tok:zh" in found and "tok:tercom" not in found
-  assert "tok:tercom" in score(said, [meant], "ter", "13a").signature
+  assert score(messages, [meant], "ter", "zh").value == 25.0
+  assert score(messages, [meant], "ter", "13a").value == 100.0
+  scores = score(messages, [meant], "ter", "zh").signature
+  assert "tok:zh" in scores and "tok:tercom" not in scores
+  assert "tok:tercom" in score(messages, [meant], "ter", "13a").signature
 
 
 def test_lengths_are_of_words_where_there_are_no_blanks():
@@ -121,10 +121,10 @@ def test_lengths_are_of_words_where_there_are_no_blanks():
 
 @pytest.fixture
 def files(tmp_path):
-  meant, said = tmp_path / "meant.ja", tmp_path / "said.ja"
+  meant, message = tmp_path / "meant.ja", tmp_path / "said.ja"
   meant.write_text("\n".join(RAW["ja"]) + "\n")
-  said.write_text("\n".join(PARTLY["ja"]) + "\n")
-  return str(meant), str(said)
+  message.write_text("\n".join(PARTLY["ja"]) + "\n")
+  return str(meant), str(message)
 
 
 def test_the_command_takes_the_language(files):
@@ -179,10 +179,10 @@ def test_a_settled_config_names_its_tokeniser():
 
   config = base.get_config()
   config.data.target_language = "zh-TW"
-  found = selection.with_defaults(read_config(config)).train
-  assert (found.tokenizer, selection.title(found)) == ("zh", "BLEU (zh)")
+  loaded = selection.with_defaults(read_config(config)).train
+  assert (loaded.tokenizer, selection.title(loaded)) == ("zh", "BLEU (zh)")
   # Installing another tokeniser later changes nothing.
-  config.train.tokenizer = found.tokenizer
+  config.train.tokenizer = loaded.tokenizer
   config.data.target_language = "ja"
   assert selection.with_defaults(read_config(config)).train.tokenizer == "zh"
   config.train.selection = "chrf"
@@ -196,11 +196,11 @@ def test_smoothing_alone_ranks_as_nothing():
   train = selection.with_defaults(read_config(config)).train
   metric = selection.Selector(train, ["a b c d e", "f g h i j"])
   # Three words right in a row, no four: sacreBLEU's number is above 0.
-  found = metric(["a b c x x", "y y y y y"])
-  assert found.values["bleu"] > 5 and found.compared == 0.0
-  assert found.values["tokenizer"] == "13a"
-  found = metric(["a b c d x", "f g h i j"])
-  assert found.values["bleu"] == found.compared > 50
+  result = metric(["a b c x x", "y y y y y"])
+  assert result.values["bleu"] > 5 and result.compared == 0.0
+  assert result.values["tokenizer"] == "13a"
+  result = metric(["a b c d x", "f g h i j"])
+  assert result.values["bleu"] == result.compared > 50
 
 
 @pytest.mark.parametrize(

@@ -116,29 +116,35 @@ def test_held_out_pairs_that_stand_in_training_are_told(text):
   source += ["two", "three"]
   target = [word.upper() for word in source[:-1]] + ["DREI"]
   train = corpus_stats(text(lines(source), lines(target)))
-  told = findings.of_text({"train": train}, 2, ["validation", "test"])
-  assert told[-1] == (
+  message = findings.of_text({"train": train}, 2, ["validation", "test"])
+  assert message[-1] == (
     "warning: of 4 pairs of validation and test 1 stand in training too, and 2"
     " of their sources: scores will flatter"
   )
-  given = corpus_stats(text(lines(["w3", "new"]), lines(["W3", "NEW"])))
-  told = findings.of_text({"train": train, "test": given}, 0, [])
-  assert told[-1].startswith("warning: of 2 pairs of test 1 stand in training")
-  told = findings.of_text({"train": train, "test": given}, 8, ["validation"])
-  assert not [line for line in told if "of test" in line and "warning" in line]
+  inputs = corpus_stats(text(lines(["w3", "new"]), lines(["W3", "NEW"])))
+  message = findings.of_text({"train": train, "test": inputs}, 0, [])
+  assert message[-1].startswith(
+    "warning: of 2 pairs of test 1 stand in training"
+  )
+  message = findings.of_text(
+    {"train": train, "test": inputs}, 8, ["validation"]
+  )
+  assert not [
+    line for line in message if "of test" in line and "warning" in line
+  ]
 
 
 def test_lines_without_blanks_are_measured_in_characters(text):
   seen = corpus_stats(
     text("犬が走る。\n猫。\n".encode(), b"A dog runs.\nA cat.\n")
   )
-  told = findings.of_text({"train": seen}, 0, [])
-  assert "3.5 characters and 2.5 words a line, 0 repeated" in told[0]
+  message = findings.of_text({"train": seen}, 0, [])
+  assert "3.5 characters and 2.5 words a line, 0 repeated" in message[0]
 
 
 def test_text_in_order_of_length_is_told(text):
   short = corpus_stats(
     text(lines(["a"] * 5 + ["word " * 9] * 45), lines(["b"] * 50))
   )
-  told = findings.of_text({"train": short}, 5, ["test"])
-  assert "are of other lengths than the rest; shuffle them" in told[-1]
+  message = findings.of_text({"train": short}, 5, ["test"])
+  assert "are of other lengths than the rest; shuffle them" in message[-1]

@@ -68,11 +68,11 @@ VIEW = view_of(SENTENCES)
 
 def chain(head, word):
   """The word, its parent, and so on up to its root."""
-  found = [word]
+  result = [word]
   while head[word] != word:
     word = head[word]
-    found.append(word)
-  return found
+    result.append(word)
+  return result
 
 
 def path(head, one, other):

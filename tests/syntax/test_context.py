@@ -73,7 +73,7 @@ def context_of(spec, inputs, b, s):
     return mean(inputs[-1])
   if spec.context == "deep":
     return [x[b, s, d] for x in inputs[:-1] for d in range(D)]
-  return [number for x in inputs for number in mean(x)]
+  return [index for x in inputs for index in mean(x)]
 
 
 def reference(spec, x, inputs, params):
@@ -160,9 +160,9 @@ def test_the_first_layer_has_no_layer_before():
   spec.check(at, StackShape("encoder", 2, 1, 8))
   for off in ({"layers": ()}, {"heads": ()}):
     Context(context="deep", **off).check(at, StackShape("encoder", 2, 1, 8))
-  for alone, layers in ((spec, 1), (Context(context="deep", layers=(0,)), 3)):
+  for single, layers in ((spec, 1), (Context(context="deep", layers=(0,)), 3)):
     with pytest.raises(InputError, match=r"context='deep' is made of the lay"):
-      alone.check(at, StackShape("encoder", layers, 1, 8))
+      single.check(at, StackShape("encoder", layers, 1, 8))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -187,9 +187,9 @@ def test_pads_and_the_rest_of_the_batch_change_nothing(kind):
   dirty = [np.where(REAL[:, :, None], x, 1e3) for x in inputs]
   n = 2  # the second sentence alone, without its pads
   cut = [x[1:, :n] for x in (q, k, *inputs)]
-  alone = run(spec, 1, *cut[:2], cut[2:], params, REAL[1:, :n])
+  single = run(spec, 1, *cut[:2], cut[2:], params, REAL[1:, :n])
   for out, other, short in zip(
-    outs, run(spec, 1, q, k, dirty, params), alone, strict=True
+    outs, run(spec, 1, q, k, dirty, params), single, strict=True
   ):
     np.testing.assert_array_equal(out[REAL], other[REAL])
     np.testing.assert_allclose(out[1:, :n], short, atol=1e-5)

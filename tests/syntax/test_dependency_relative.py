@@ -173,14 +173,14 @@ def test_both_sums_are_those_of_the_formula(label, clip):
 
 def test_a_sentence_alone_is_scored_the_same():
   params, spec = tables(), DependencyRelative()
-  together = stages(spec, params)
+  combined = stages(spec, params)
   one = jax.tree.map(
     lambda x: x[1:] if len(x) == B else x,
     VIEW.replace(position_Q=None, position_M=None),
   )
   one = one.replace(position_Q=VIEW.position_Q, position_M=VIEW.position_M)
   module = spec.make(WHERE)
-  alone = (
+  separate = (
     module.apply(
       {"params": params},
       *(SCORE[1:], QUERY[1:], KEY[1:], one),
@@ -192,8 +192,8 @@ def test_a_sentence_alone_is_scored_the_same():
       method="mix",
     ),
   )
-  for whole, single in zip(together, alone):
-    np.testing.assert_allclose(whole[1:], single, atol=1e-5)
+  for complete, single in zip(combined, separate):
+    np.testing.assert_allclose(complete[1:], single, atol=1e-5)
 
 
 def test_an_unparsed_sentence_has_no_labels():

@@ -182,8 +182,8 @@ def test_what_takes_the_same_dimensions_is_refused_by_name():
 
 def test_summed_they_take_none():
   both = places(encoder={"factors": {"join": "sum"}, "label_embedding": {}})
-  cells = [part.active_heads(1, 1) for _, part in both.modifiers_in("encoder")]
-  assert cells == [{(-1, -1)}, set()]
+  active = [part.active_heads(1, 1) for _, part in both.modifiers_in("encoder")]
+  assert active == [{(-1, -1)}, set()]
   spec = resolve(
     dataclasses.replace(plan_of("transformer").config, parts=both), JOINT
   ).spec

@@ -89,11 +89,11 @@ def test_against_loops(place, heads):
 
 def test_a_step_of_decoding_is_a_row_of_all_at_once():
   spec = LinearBias(share=False)
-  whole = rescored(spec, "decoder", TABLE)
+  complete = rescored(spec, "decoder", TABLE)
   for at in (0, 7, 140):
     one = SCORE[:, :, at : at + 1]
     row = rescored(spec, "decoder", TABLE, one, view(query=at))
-    np.testing.assert_array_equal(row[:, :, 0], whole[:, :, at])
+    np.testing.assert_array_equal(row[:, :, 0], complete[:, :, at])
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ def loops(clip, key_LK, value_LK, query=range(Q), memory=range(M)):
   for b in range(B):
     for h in range(H):
       for i, at in enumerate(query):
-        for j, there in enumerate(memory):
-          row = offset(at, there, clip)
+        for j, present in enumerate(memory):
+          row = offset(at, present, clip)
           score[b, h, i, j] += np.dot(QUERY[b, i, h], key_LK[row])
           mix[b, i, h] += WEIGHT[b, h, i, j] * np.asarray(value_LK[row])
   return score, mix

@@ -89,8 +89,8 @@ def test_a_word_knows_the_dimensions_that_are_taken_from_its_relatives():
   moved[0, 2, 2:] += 1.0
   was, _ = embedded(SourceDependency(size=4), view, x_BSD)
   out, _ = embedded(SourceDependency(size=4), view, moved)
-  changed = [s for s in range(4) if not np.array_equal(was[0, s], out[0, s])]
-  assert changed == [0, 1, 3]  # a sibling, the parent, a child
+  edited = [s for s in range(4) if not np.array_equal(was[0, s], out[0, s])]
+  assert edited == [0, 1, 3]  # a sibling, the parent, a child
 
 
 def test_a_sentence_without_a_tree_keeps_its_embeddings():

@@ -70,8 +70,8 @@ def test_a_word_without_subwords_is_in_no_unit():
 def test_heads_beyond_the_sentence_are_of_no_word():
   # Padded with 0, as if words 8 and 9 hung on "The".
   view = view_of_words(range(8), [*HEAD_W, 0, 0], pads=2)
-  found = units_of(view, 10)
-  assert {word: found[word] for word in range(8)} == {
+  result = units_of(view, 10)
+  assert {word: result[word] for word in range(8)} == {
     word: UNITS[word] for word in range(8)
   }
-  assert found[10] == []  # nobody
+  assert result[10] == []  # nobody

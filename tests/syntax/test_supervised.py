@@ -183,7 +183,7 @@ def test_rows_of_the_next_state_are_told_by_their_subword():
 )
 def test_gold_parents_get_all_the_weight(spec, site, columns):
   _, _, out, maps = after(spec, site, EXAMPLE.replace(train=True))
-  _, _, own, published = after(
+  _, _, expected, published = after(
     type(spec)(rows=spec.rows) if isinstance(spec, Dbsa) else type(spec)(),
     site,
     EXAMPLE,
@@ -193,13 +193,13 @@ def test_gold_parents_get_all_the_weight(spec, site, columns):
     if row in columns:
       assert weight[row].tolist() == np.eye(7)[columns[row]].tolist()
     else:
-      np.testing.assert_array_equal(out[0, :, row], own[0, :, row])
+      np.testing.assert_array_equal(out[0, :, row], expected[0, :, row])
   # What is supervised is still the head's own.
   np.testing.assert_array_equal(
     maps["log_parse_BQM"], published["log_parse_BQM"]
   )
   _, _, evaluated, _ = after(spec, site, EXAMPLE)
-  assert np.array_equal(evaluated, out if spec.gold == "always" else own)
+  assert np.array_equal(evaluated, out if spec.gold == "always" else expected)
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,10 @@ def by_loops(spec, params):
     edges = []
     if one < 0 or other < 0:
       kind = spec.kinds - 1
-    elif (found := graph.path(head, one, other)) is None:
+    elif (result := graph.path(head, one, other)) is None:
       kind = spec.kinds - 2
     else:
-      up, down = found
+      up, down = result
       steps = len(up) - 1, len(down)
       if spec.kind == "distance":
         kind = min(sum(steps), spec.clip)
@@ -135,7 +135,7 @@ def test_all_layers_have_one_table_or_each_a_copy_of_it():
   places = Placement(
     encoder=(("tree_bias", dataclasses.replace(spec, share=False)),)
   )
-  own = resolve(dataclasses.replace(plan.config, parts=places), JOINT)
+  expected = resolve(dataclasses.replace(plan.config, parts=places), JOINT)
   params = parameters(plan, batch)
   copied = dict(params)
   table = copied.pop("encoder_tree_bias")
@@ -143,8 +143,8 @@ def test_all_layers_have_one_table_or_each_a_copy_of_it():
     attention = {**copied[layer]["attention"], "tree_bias": table}
     copied[layer] = {**copied[layer], "attention": attention}
   assert jax.tree.structure(copied) == jax.tree.structure(
-    parameters(own, batch)
+    parameters(expected, batch)
   )
   np.testing.assert_array_equal(
-    logits(plan, params, batch), logits(own, copied, batch)
+    logits(plan, params, batch), logits(expected, copied, batch)
   )

@@ -34,11 +34,11 @@ def place(by, b, s):
 
 def matrix(angles):
   """Eq. 15: blocks [[cos, -sin], [sin, cos]] along the diagonal."""
-  whole = np.zeros((2 * len(angles),) * 2)
+  complete = np.zeros((2 * len(angles),) * 2)
   for i, a in enumerate(angles):
     block = [[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]
-    whole[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = block
-  return whole
+    complete[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = block
+  return complete
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_only_the_difference_in_the_line_counts():
     for view in (VIEW, moved)
   ]
   np.testing.assert_allclose(*scores, atol=2e-4)
-  whole, keys = projected(spec)
+  complete, keys = projected(spec)
   step = VIEW.replace(position_Q=VIEW.position_Q[5:6])
   one, again = projected(spec, step, q=QUERY[:, 5:6])
-  np.testing.assert_array_equal(one[:, 0], whole[:, 5])
+  np.testing.assert_array_equal(one[:, 0], complete[:, 5])
   np.testing.assert_array_equal(again, keys)
 
 

@@ -46,9 +46,9 @@ def kept(tmp_path):
 
 
 def test_the_newest_comes_back_whole(kept):
-  step, found, progress = kept.restore(ABSTRACT)
+  step, result, progress = kept.restore(ABSTRACT)
   assert step == 3 and progress == Progress(epoch=3, batch=7)
-  np.testing.assert_array_equal(found["params"]["w"], np.full((2, 3), 3.0))
+  np.testing.assert_array_equal(result["params"]["w"], np.full((2, 3), 3.0))
   assert kept.steps() == [2, 3]  # keep=2
 
 
@@ -173,13 +173,13 @@ def test_several_processes_save_one_checkpoint(
     address = f"127.0.0.1:{unused.getsockname()[1]}"
   hosts = [
     subprocess.Popen(
-      [sys.executable, "-c", HOST, folder, address, number],
+      [sys.executable, "-c", HOST, folder, address, index],
       env=environment,
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
     )
-    for number in "01"
+    for index in "01"
   ]
   try:
     for output, error in [host.communicate(timeout=60) for host in hosts]:

@@ -111,27 +111,27 @@ time.sleep(100)
 def test_loses_a_silent_process_after_the_heartbeat(environment):
   """And before, both use JAX's coordinator and one folder of programs."""
   words = ["--processes=2", f"--coordinator=127.0.0.1:{free_port()}"]
-  own = environment | {"JAX_COMPILATION_CACHE_DIR": ""}
+  expected = environment | {"JAX_COMPILATION_CACHE_DIR": ""}
   with contextlib.ExitStack() as stack:
     first, second = (
       stack.enter_context(
         subprocess.Popen(
           [
             *(sys.executable, "-c", JOINING, *words),
-            *(f"--process={number}", "--heartbeat=3"),
+            *(f"--process={index}", "--heartbeat=3"),
           ],
-          env=own,
+          env=expected,
           stdout=subprocess.PIPE,
           stderr=subprocess.STDOUT,
           text=True,
         )
       )
-      for number in range(2)
+      for index in range(2)
     )
     try:
       for process in (first, second):
-        told = [process.stdout.readline() for _ in range(2)]
-        assert told[1] == "joined /shared/run/programs\n", told
+        output = [process.stdout.readline() for _ in range(2)]
+        assert output[1] == "joined /shared/run/programs\n", output
       second.send_signal(signal.SIGSTOP)
       began = time.monotonic()
       assert first.wait(timeout=60) != 0
@@ -218,12 +218,12 @@ def test_processes_of_different_configs_are_refused(start, tmp_path):
   run = start(tmp_path, OPTIONS, processes=2, devices=2, own={1: rate})
   ended = run.end()
   assert ended.statuses == [2, 2], ended.outputs
-  for told in ended.outputs:
+  for output in ended.outputs:
     assert (
       "process 1 was given another config than process 0: "
-      "config.optimiser.learning_rate is 0.1 there and" in told
+      "config.optimiser.learning_rate is 0.1 there and" in output
     )
-    assert "Traceback" not in told and "Check failure" not in told
+    assert "Traceback" not in output and "Check failure" not in output
   assert not list(tmp_path.iterdir())
 
 

@@ -90,9 +90,13 @@ def arrays_of(checkpoint):
 def flip_unseen(checkpoint):
   """Other numbers in files whose sums fit, as if saving had gone wrong."""
   flip(arrays_of(checkpoint))
-  page = checksums.verify_checksum(files.read_json(checkpoint / RECORD_FILE))
-  page["files"] = checksums.file_checksums(checkpoint, list(page["files"]))
-  files.write_json(checkpoint / RECORD_FILE, checksums.add_checksum(page))
+  document = checksums.verify_checksum(
+    files.read_json(checkpoint / RECORD_FILE)
+  )
+  document["files"] = checksums.file_checksums(
+    checkpoint, list(document["files"])
+  )
+  files.write_json(checkpoint / RECORD_FILE, checksums.add_checksum(document))
 
 
 def seen(folder):
@@ -107,23 +111,23 @@ def seen(folder):
 @pytest.mark.parametrize("which", ["last", "best"])
 def test_no_damage_gives_other_numbers(tmp_path, which, damage):
   """Every file of a checkpoint in turn; what is read is of a step, to the bit."""
-  whole = saved(tmp_path / "whole")
-  newest = whole / ("checkpoints/2" if which == "last" else "best/1")
+  complete = saved(tmp_path / "whole")
+  newest = complete / ("checkpoints/2" if which == "last" else "best/1")
   other = 1 if which == "last" else 2
   if which == "best":  # so that the nearest is another
-    shutil.rmtree(whole / "checkpoints/1")
-  for number, file in enumerate(files_of(newest)):
-    folder = tmp_path / str(number)
-    shutil.copytree(whole, folder)
-    DAMAGES[damage](folder / file.relative_to(whole))
-    taken = CheckpointReader(folder).restore_params(
+    shutil.rmtree(complete / "checkpoints/1")
+  for index, file in enumerate(files_of(newest)):
+    folder = tmp_path / str(index)
+    shutil.copytree(complete, folder)
+    DAMAGES[damage](folder / file.relative_to(complete))
+    chosen = CheckpointReader(folder).restore_params(
       which, ABSTRACT["params"], False
     )
-    assert is_of(taken.params, other), (file, damage)
-    assert (taken.steps, taken.score) == ((other,), None)
-    (note,) = taken.corrupt
-    assert "corrupt" in note
-    assert str(folder / newest.relative_to(whole)) in note
+    assert is_of(chosen.params, other), (file, damage)
+    assert (chosen.steps, chosen.score) == ((other,), None)
+    (message,) = chosen.corrupt
+    assert "corrupt" in message
+    assert str(folder / newest.relative_to(complete)) in message
 
 
 def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
@@ -132,9 +136,9 @@ def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
   flip(arrays_of(tmp_path / "checkpoints/3"))
   flip(arrays_of(tmp_path / "best/1"))
   checkpoints = Checkpoints(tmp_path)
-  step, found, progress = checkpoints.restore(ABSTRACT)
+  step, result, progress = checkpoints.restore(ABSTRACT)
   checkpoints.close()
-  assert step == 2 and progress.batch == 2 and is_of(found["params"], 2)
+  assert step == 2 and progress.batch == 2 and is_of(result["params"], 2)
   assert (tmp_path / "damaged-3").read_text() == "of an earlier time"
   assert (tmp_path / "damaged-3.1" / "page.json").is_file()
   assert (tmp_path / "damaged-best-1" / "page.json").is_file()
@@ -142,12 +146,12 @@ def test_the_writer_sets_damaged_ones_aside(tmp_path, caplog):
   assert CheckpointReader(tmp_path).steps() == [1, 2]
   assert CheckpointReader(tmp_path).best.steps() == []
   # Then the nearest stands in for the best, which is said.
-  taken = CheckpointReader(tmp_path).restore_params(
+  chosen = CheckpointReader(tmp_path).restore_params(
     "best", ABSTRACT["params"], False
   )
-  assert is_of(taken.params, 1)
-  (note,) = taken.corrupt
-  assert "the best checkpoint, of step 1, is corrupt or missing" in note
+  assert is_of(chosen.params, 1)
+  (message,) = chosen.corrupt
+  assert "the best checkpoint, of step 1, is corrupt or missing" in message
 
 
 def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
@@ -157,12 +161,12 @@ def test_an_older_best_says_that_the_newest_is_damaged(tmp_path):
     checkpoints.save_best(2, state(2)["params"], score(31.0))
     checkpoints.close()
   flip(arrays_of(tmp_path / "best/2"))
-  taken = CheckpointReader(tmp_path).restore_params(
+  chosen = CheckpointReader(tmp_path).restore_params(
     "best", ABSTRACT["params"], False
   )
-  assert is_of(taken.params, 1) and taken.score == score(30.0)
-  (note,) = taken.corrupt
-  assert "of step 2 is corrupt" in note and "best/2" in note
+  assert is_of(chosen.params, 1) and chosen.score == score(30.0)
+  (message,) = chosen.corrupt
+  assert "of step 2 is corrupt" in message and "best/2" in message
 
 
 def test_where_nothing_is_whole_nothing_is_begun(tmp_path):
@@ -195,8 +199,8 @@ def test_the_mean_passes_over_damaged_ones(tmp_path):
   expected = (state(1)["params"]["w"] + state(3)["params"]["w"]) / 2
   np.testing.assert_array_equal(mean.params["w"], expected)
   assert mean.steps == (1, 3)
-  (note,) = mean.corrupt
-  assert "checkpoints/2" in note
+  (message,) = mean.corrupt
+  assert "checkpoints/2" in message
   with pytest.raises(
     InputError, match=r"only 2 checkpoints .* are whole.*checkpoints/2"
   ):
@@ -212,8 +216,8 @@ def test_reading_writes_nothing(tmp_path):
   before = seen(tmp_path)
   reader = CheckpointReader(tmp_path)
   for which in ("last", "best"):
-    taken = reader.restore_params(which, ABSTRACT["params"], False)
-    assert is_of(taken.params, 1)
+    chosen = reader.restore_params(which, ABSTRACT["params"], False)
+    assert is_of(chosen.params, 1)
   empty = tmp_path / "no" / "run"
   with pytest.raises(InputError, match="train first"):
     CheckpointReader(empty).restore_params("best", ABSTRACT["params"], False)
@@ -283,10 +287,10 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
   assert not list((tmp_path / "checkpoints").glob(".*"))
   checkpoints.save(3, state(3), Progress())  # there is room again
   checkpoints.close()
-  taken = CheckpointReader(tmp_path).restore_params(
+  chosen = CheckpointReader(tmp_path).restore_params(
     "last", ABSTRACT["params"], False
   )
-  assert is_of(taken.params, 3) and taken.corrupt == ()
+  assert is_of(chosen.params, 3) and chosen.corrupt == ()
 
 
 def test_a_file_that_may_not_grow_is_one_message(tmp_path, caplog):
@@ -327,9 +331,9 @@ def test_sums_are_checked_on_another_number_of_devices(tmp_path, there, here):
   checkpoints = Checkpoints(tmp_path)
   checkpoints.save(1, jax.device_put(state(1), shardings), Progress())
   checkpoints.wait()
-  step, found, _ = checkpoints.restore(on(here))
-  assert step == 1 and is_of(found["params"], 1)
-  assert len(found["params"]["w"].sharding.device_set) == here
+  step, result, _ = checkpoints.restore(on(here))
+  assert step == 1 and is_of(result["params"], 1)
+  assert len(result["params"]["w"].sharding.device_set) == here
   flip_unseen(tmp_path / "checkpoints/1")
   with pytest.raises(InputError, match=r"params/w has another checksum than"):
     checkpoints.restore(on(here))
@@ -348,25 +352,25 @@ def test_what_is_being_read_is_not_removed(tmp_path):
 
 
 def test_a_page_is_taken_as_it_was_written_or_not_at_all(tmp_path):
-  kept = CheckpointFolder(tmp_path, "state", Progress)
-  path = kept.path(1) / RECORD_FILE
+  remaining = CheckpointFolder(tmp_path, "state", Progress)
+  path = remaining.path(1) / RECORD_FILE
   progress = dataclasses.asdict(Progress(minutes=1.5, best_score=float("nan")))
   content = {"content": progress, "arrays": {}, "files": {}}
   files.write_json(path, checksums.add_checksum(content))
-  assert repr(kept.record(1)) == repr(content)
+  assert repr(remaining.record(1)) == repr(content)
   for other in ("", "{", "[]", "null", '{"crc32c": "00000000"}', "[" * 100_000):
     path.write_text(other)
     with pytest.raises(
       CorruptFileError, match=r"page\.json is not as it was written"
     ):
-      kept.record(1)
+      remaining.record(1)
   files.write_json(path, checksums.add_checksum(content) | {"files": {"a": 1}})
   with pytest.raises(CorruptFileError):
-    kept.record(1)
+    remaining.record(1)
   path.unlink()
   path.mkdir()
   with pytest.raises(CorruptFileError, match="Is a directory"):
-    kept.record(1)
+    remaining.record(1)
 
 
 def test_regions_of_an_array(tmp_path):

@@ -31,9 +31,9 @@ def test_two_lengths_of_four_pairs():
   # Pairs (2,2) x3 and (4,4) x1. One shape (4,4): 4 pairs · 8 = 32 positions.
   # Adding (2,2) saves 3 · 4 = 12; nothing else is on the grid.
   source, none = np.array([2, 2, 2, 4]), np.zeros(4, int)
-  cells = LengthCounts.of(Lengths(source, source, none, none)).rounded(1)
-  assert by_area(cells.greedy(1)) == [(4, 4)]
-  assert by_area(cells.greedy(5)) == [(2, 2), (4, 4)]
+  active = LengthCounts.of(Lengths(source, source, none, none)).rounded(1)
+  assert by_area(active.greedy(1)) == [(4, 4)]
+  assert by_area(active.greedy(5)) == [(2, 2), (4, 4)]
 
 
 def test_few_pairs_have_few_shapes_and_many_have_more(lengths):
@@ -62,8 +62,10 @@ def test_shapes_are_known_in_the_order_of_their_use(lengths, start):
   assert len(used) == 8
   assert used == {shape: coming.index(shape) for shape in plan.shapes}
   assert list(used.values()) == sorted(used.values())
-  few = plan.first_used(start, 3)  # and no others, where a run is that short
-  assert list(few) == list(dict.fromkeys(coming[:3]))
+  small_set = plan.first_used(
+    start, 3
+  )  # and no others, where a run is that short
+  assert list(small_set) == list(dict.fromkeys(coming[:3]))
 
 
 def test_rows_keep_the_budget(lengths):

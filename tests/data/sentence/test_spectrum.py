@@ -59,7 +59,7 @@ def groups(values):
 def chosen(matrix, kept):
   """The vectors that the docstring chooses, from those of LAPACK."""
   values, vectors = np.linalg.eigh(matrix)
-  found = []
+  collected = []
   for begin, end in groups(values):
     if values[begin] < 1e-7:
       continue
@@ -73,9 +73,11 @@ def chosen(matrix, kept):
       if left[word] > 1e-4:
         mine.append(left / np.linalg.norm(left))
     assert len(mine) == end - begin
-    found += mine
-  found = found[:kept]
-  return np.stack([*found, *[np.zeros(len(matrix))] * (kept - len(found))], 1)
+    collected += mine
+  collected = collected[:kept]
+  return np.stack(
+    [*collected, *[np.zeros(len(matrix))] * (kept - len(collected))], 1
+  )
 
 
 @pytest.mark.parametrize("head_W", TREES, ids=lambda head_W: str(len(head_W)))
@@ -91,13 +93,13 @@ def test_against_lapack(head_W):
   values = np.linalg.eigvalsh(matrix)
   roots = int((head_W == np.arange(len(head_W))).sum())
   assert (np.abs(values[:roots]) < 1e-9).all()
-  there = min(EIGENVECTORS, len(head_W) - roots)
-  vectors = vector_WE[:, :there].astype(float)
+  present = min(EIGENVECTORS, len(head_W) - roots)
+  vectors = vector_WE[:, :present].astype(float)
   np.testing.assert_allclose(
-    matrix @ vectors, vectors * values[roots:][:there], atol=2e-6
+    matrix @ vectors, vectors * values[roots:][:present], atol=2e-6
   )
-  np.testing.assert_allclose(vectors.T @ vectors, np.eye(there), atol=6e-6)
-  assert not vector_WE[:, there:].any()
+  np.testing.assert_allclose(vectors.T @ vectors, np.eye(present), atol=6e-6)
+  assert not vector_WE[:, present:].any()
   assert not np.signbit(vector_WE[vector_WE == 0]).any()
 
 
@@ -126,13 +128,13 @@ def test_which_end_is_the_root_makes_no_difference():
 
 
 def test_same_bits_alone_and_in_any_company():
-  together = eigenvectors(TREES)
+  combined = eigenvectors(TREES)
   backwards = eigenvectors(TREES[::-1])[::-1]
   many = eigenvectors([*TREES, *(controls.random(30, i) for i in range(30))])
   for i, head_W in enumerate(TREES):
-    alone = eigenvectors([head_W])[0].tobytes()
-    for other in (together, backwards, many):
-      assert other[i].tobytes() == alone
+    single = eigenvectors([head_W])[0].tobytes()
+    for other in (combined, backwards, many):
+      assert other[i].tobytes() == single
 
 
 # The check sum of all bits, on any machine and with any NumPy. Where it is
@@ -170,11 +172,11 @@ def test_same_bits_on_every_machine(variables):
 
 
 def test_remembered():
-  own = EigenvectorCache(max_trees=24 * 4 * EIGENVECTORS)  # 24 words
+  expected = EigenvectorCache(max_trees=24 * 4 * EIGENVECTORS)  # 24 words
   trees = [controls.random(6, i) for i in range(3)]
-  first = own(trees)
-  again = own(trees[::-1])[::-1]
+  first = expected(trees)
+  again = expected(trees[::-1])[::-1]
   assert all(one is other for one, other in zip(first, again))
-  own([controls.random(7, 0)] * 2)  # the one that was longest ago goes
-  assert own(trees[:1])[0] is first[0]
-  assert own(trees[2:])[0] is not first[2]
+  expected([controls.random(7, 0)] * 2)  # the one that was longest ago goes
+  assert expected(trees[:1])[0] is first[0]
+  assert expected(trees[2:])[0] is not first[2]

@@ -58,9 +58,9 @@ def test_every_harm_to_every_file(folder, harm):
       path.write_bytes(data[:-1])
     elif harm == "grow":
       path.write_bytes(data + b"x")
-    found = integrity.corrupt_files(folder, manifest)
-    assert list(found) == [name]
-    assert str(path) in found[name]
+    result = integrity.corrupt_files(folder, manifest)
+    assert list(result) == [name]
+    assert str(path) in result[name]
     shallow = integrity.corrupt_files(folder, manifest, deep=False)
     assert list(shallow) == ([] if harm == "flip" else [name])
     path.write_bytes(data)

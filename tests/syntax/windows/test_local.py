@@ -55,12 +55,14 @@ def test_against_loops():
   real_BS = np.arange(9) < np.array([[9], [5]])
   view = SentenceFeatures(real_BS=jnp.asarray(real_BS))
   params = drawn(spec.make(WHERE), jnp.asarray(score_BNS), query_BNG, view)
-  found = weights_of(spec, score_BNS, query_BNG, params=params, real_BS=real_BS)
+  result = weights_of(
+    spec, score_BNS, query_BNG, params=params, real_BS=real_BS
+  )
   for b, n in np.ndindex(2, 3):
     length = (9, 5)[b]
     position = position_by_loops(params, query_BNG[b, n], length)
     expected = by_loops(spec, score_BNS[b, n], position, length)
-    np.testing.assert_allclose(found[b, n, 0], expected, atol=1e-5)
+    np.testing.assert_allclose(result[b, n, 0], expected, atol=1e-5)
 
 
 def test_the_position_learns_through_the_gaussian():

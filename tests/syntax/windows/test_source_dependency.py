@@ -48,13 +48,13 @@ def encoded(plan, batch):
 def test_its_annotations_are_made_from_the_vectors():
   """As many dimensions, and the values, of the module the part has too."""
   view = sentence_features(BATCH, "source")
-  own = PARAMS["decoder_0"]["cross"]["source_dependency"]["surroundings"]
+  values = PARAMS["decoder_0"]["cross"]["source_dependency"]["surroundings"]
 
   @jax.jit
   def expected():
     model = DOUBLE.recipe.model.bind({"params": PARAMS})
     x_BSD = model.source_table(BATCH["source_id_BS"])
-    v_BSP = Surroundings(6, 10, 3).apply({"params": own}, x_BSD, view)
+    v_BSP = Surroundings(6, 10, 3).apply({"params": values}, x_BSD, view)
     return v_BSP, model.encoder[1](v_BSP, view)
 
   v_BSP, annotation_BSE = expected()
@@ -101,22 +101,22 @@ def test_unread_it_is_the_baseline_to_the_bit():
 
 
 def test_as_the_only_context_it_gives_way_where_there_is_no_tree():
-  own = (("source_dependency", SourceDependencyWindow(size=6)),)
-  family = dataclasses.replace(DOUBLE.spec.architecture, windows=own)
+  expected = (("source_dependency", SourceDependencyWindow(size=6)),)
+  family = dataclasses.replace(DOUBLE.spec.architecture, windows=expected)
   model = dataclasses.replace(DOUBLE.config.model, family=family)
   config = dataclasses.replace(DOUBLE.config, model=model)
-  alone = resolve(config, JOINT)
-  params = parameters(alone, BATCH)
+  single = resolve(config, JOINT)
+  params = parameters(single, BATCH)
   shared = parameters(BASELINE, BATCH)["decoder_0"]
 
   def names(tree):
     return {name for name in tree if name.startswith("read_context")}
 
   # The read-out of the only context, under the name that the baseline has.
-  (own,), (plain,) = names(params["decoder_0"]), names(shared)
-  decoder = params["decoder_0"] | {plain: params["decoder_0"][own]}
+  (expected,), (plain,) = names(params["decoder_0"]), names(shared)
+  decoder = params["decoder_0"] | {plain: params["decoder_0"][expected]}
   batch = dict(BATCH, source_parsed_B=jnp.array([1, 0, 0], jnp.uint8))
-  out = logits(alone, params, batch)
+  out = logits(single, params, batch)
   was = logits(BASELINE, params | {"decoder_0": decoder}, batch)
   np.testing.assert_allclose(out[1:], was[1:], atol=1e-5)
   assert not np.allclose(out[0], was[0], atol=1e-3)

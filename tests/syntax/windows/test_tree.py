@@ -134,7 +134,7 @@ def test_against_loops(position, apply):
     head_BW[b, :words], word_BS[b, :words] = head_W, np.arange(words)
     distance_BWW[b, :words, :words] = trees.tree_distance(head_W)
   real_BS = np.arange(9) < np.array([[9], [6]])
-  given = dict(
+  inputs = dict(
     word_BS=word_BS,
     head_BW=head_BW,
     tree_distance_BWW=distance_BWW,
@@ -143,10 +143,10 @@ def test_against_loops(position, apply):
   score_BNS = rng.normal(size=(2, 4, 9))
   query_BNG = rng.normal(size=(2, 4, WHERE.width))
   view = SentenceFeatures(
-    **{name: jnp.asarray(value) for name, value in given.items()}
+    **{name: jnp.asarray(value) for name, value in inputs.items()}
   )
   params = drawn(spec.make(WHERE), jnp.asarray(score_BNS), query_BNG, view)
-  found = weights_of(spec, score_BNS, query_BNG, params=params, **given)
+  result = weights_of(spec, score_BNS, query_BNG, params=params, **inputs)
   for b, n in np.ndindex(2, 4):
     size = len(heads[b]) + 1
     at = None
@@ -158,7 +158,7 @@ def test_against_loops(position, apply):
       np.asarray(distances(view)[b, :size, :size], float).tolist(),
       at,
     )
-    np.testing.assert_allclose(found[b, n, 0, :size], expected, atol=1e-5)
+    np.testing.assert_allclose(result[b, n, 0, :size], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ def test_against_loops(position, apply):
 def test_what_the_predictor_learns(position, learns):
   spec = SyntaxDirected(position=position)
   score = np.random.default_rng(0).normal(size=(1, 1, 6))
-  given = facts(MONKEY, [0, 1, 2, 3, 4, -1])
+  inputs = facts(MONKEY, [0, 1, 2, 3, 4, -1])
 
   def value(params):
-    weight = weights_of(spec, score, params=params, **given)
+    weight = weights_of(spec, score, params=params, **inputs)
     return jnp.sum(weight * jnp.arange(6.0))
 
   slopes = jax.grad(value)(predicted(0.4))
@@ -184,10 +184,10 @@ def test_gradients_against_differences():
   rng = np.random.default_rng(0)
   score = 2 * rng.normal(size=(1, 1, 6))
   query = rng.normal(size=(1, 1, WHERE.width))
-  given = facts(MONKEY, [0, 1, 2, 3, 4, -1])
+  inputs = facts(MONKEY, [0, 1, 2, 3, 4, -1])
 
   def value(spec, score, params):
-    weight = weights_of(spec, score, query, params=params, **given)
+    weight = weights_of(spec, score, query, params=params, **inputs)
     return jnp.sum(weight * jnp.arange(6.0))
 
   params = jax.tree.map(lambda x: x + 0.1, predicted(0.4))
@@ -201,9 +201,9 @@ def test_gradients_against_differences():
 
 
 def test_expected_has_no_predictor():
-  given = facts(MONKEY, [0, 1, 2, 3, 4, -1])
+  inputs = facts(MONKEY, [0, 1, 2, 3, 4, -1])
   score, query = jnp.zeros((1, 1, 6)), jnp.zeros((1, 1, WHERE.width))
-  view = SentenceFeatures(real_BS=jnp.ones((1, 6), bool), **given)
+  view = SentenceFeatures(real_BS=jnp.ones((1, 6), bool), **inputs)
   assert not drawn(
     SyntaxDirected(position="expected").make(WHERE), score, query, view
   )
@@ -212,14 +212,14 @@ def test_expected_has_no_predictor():
 def test_no_distance_is_global_attention():
   """Golden value 13: M = 0 everywhere; or n and σ large."""
   score = np.random.default_rng(2).normal(size=(1, 2, 6))
-  whole = weights_of(FullSentence(), score)
+  complete = weights_of(FullSentence(), score)
   one_word = facts([0], [0] * 6)
-  for spec, given in (
+  for spec, inputs in (
     (SyntaxDirected(), one_word),
     (SyntaxDirected(edges=99, sigma=1e9), facts(MONKEY, [0, 1, 2, 3, 4, -1])),
   ):
-    weight = weights_of(spec, score, params=predicted(0.4), **given)
-    np.testing.assert_allclose(weight, whole, atol=1e-6)
+    weight = weights_of(spec, score, params=predicted(0.4), **inputs)
+    np.testing.assert_allclose(weight, complete, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", [{"edges": -1}, {"sigma": 0.0}])

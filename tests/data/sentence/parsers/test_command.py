@@ -192,10 +192,10 @@ def test_it_ends_with_the_process_that_asked(tmp_path, how):
 
 def alive(group):
   """Processes of a group, as Linux tells."""
-  found = []
+  collected = []
   for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
     with contextlib.suppress(OSError):
-      state, _, own = path.read_text().rpartition(")")[2].split()[:3]
-      if int(own) == group and state != "Z":
-        found.append(path)
-  return found
+      state, _, expected = path.read_text().rpartition(")")[2].split()[:3]
+      if int(expected) == group and state != "Z":
+        collected.append(path)
+  return collected

@@ -92,8 +92,8 @@ def test_each_line_has_one_parse(parser):
     assert parse.text == line
     if i not in PERHAPS:
       assert parse.parsed == (i not in UNPARSED), line
-    found = visible("".join(words(parse)))
-    assert found == visible(line) or len(line) > 5000
+    result = visible("".join(words(parse)))
+    assert result == visible(line) or len(line) > 5000
     # A tree, or several: all words lead to a root.
     for word in range(len(parse.head_W)):
       for _ in parse.head_W:
