@@ -14,7 +14,7 @@ from jaxsyn import exits
 from jaxsyn.commands import COMMANDS
 from jaxsyn.errors import InputError, did_you_mean
 
-_TOLD = ("jax", "jaxlib", "jax-cuda12-plugin", "libtpu", "flax")
+_PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "libtpu", "flax")
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def _version() -> str:
   import importlib.metadata as metadata
 
   versions = []
-  for name in _TOLD:
+  for name in _PACKAGES:
     try:
       versions.append(f"{name} {metadata.version(name)}")
     except metadata.PackageNotFoundError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 REDRAW_SECONDS = 30.0  # seconds between two lines, where there is no terminal
 _SELDOM = 10  # times so many where nothing has changed
-_LEAST = 0.5  # seconds after which a bar is worth to be seen
+_MIN_SECONDS = 0.5  # seconds after which a bar is worth to be seen
 
 
 class Bar:
@@ -67,7 +67,7 @@ class Bar:
     self._task: Any = None
     self._closed = threading.Event()
     self._thread = threading.Thread(
-      target=self._watch, daemon=True, name="progress"
+      target=self._refresh, daemon=True, name="progress"
     )
     if not silent:
       # Also while nothing is finished: a first chunk may take a minute.
@@ -125,11 +125,11 @@ class Bar:
     if self._thread.is_alive():
       self._thread.join()
 
-  def _watch(self) -> None:
+  def _refresh(self) -> None:
     """Tells how far it is until it is closed."""
     seen = -1
     while not self._closed.wait(
-      _LEAST if self._screen else min(REDRAW_SECONDS, 1.0)
+      _MIN_SECONDS if self._screen else min(REDRAW_SECONDS, 1.0)
     ):
       with self._lock:
         if self._closed.is_set():

@@ -27,7 +27,7 @@ from jaxsyn.preprocess.work import Facts, Output
 
 # All of Unicode's category Cc but the tab.
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-_TOGETHER = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
+_PAIRS_AT_ONCE = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
 _GROUP = 256  # chunks
 
 Pair = tuple[str, str]
@@ -355,7 +355,7 @@ def _keys(
 
 def _partitions(tools: Tools) -> int:
   cut = tools.cuts[0]  # of the training split
-  return -(-(cut.last - cut.first) // _TOGETHER)
+  return -(-(cut.last - cut.first) // _PAIRS_AT_ONCE)
 
 
 def _groups(tools: Tools) -> list[int]:

@@ -26,9 +26,9 @@ from jaxsyn.preprocess.work import Facts, Work
 from jaxsyn.storage import files
 
 RANGE = 1 << 24  # bytes
-_EVERY = 256  # units
+_STRIDE = 256  # units
 _BLOCK = 1 << 20
-_FEW = 1 << 16
+_SMALL_BLOCK = 1 << 16
 BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"(\A|\n)\r*\n\Z")
 _WORD = re.compile(rb"\d+")
@@ -91,9 +91,9 @@ def index(units: LineUnits, part: range) -> tuple[Facts, dict[str, np.ndarray]]:
   total = np.cumsum(np.append(0, seen))
   facts |= {"units": len(offset), "visible": int(total[-1])}
   arrays = {
-    "offset": offset[::_EVERY],
-    "line": line[::_EVERY],
-    "visible": total[:-1][::_EVERY],
+    "offset": offset[::_STRIDE],
+    "line": line[::_STRIDE],
+    "visible": total[:-1][::_STRIDE],
   }
   return facts, arrays
 
@@ -248,9 +248,9 @@ class LineIndex:
       return []
     part, arrays, row = self._before(work, first)
     begin = int(arrays["offset"][row])
-    skipped = first - int(self._units[part]) - row * _EVERY
+    skipped = first - int(self._units[part]) - row * _STRIDE
     end = self._offset_behind(work, last)
-    with files.open_read(self.units.path, _FEW) as file:
+    with files.open_read(self.units.path, _SMALL_BLOCK) as file:
       file.seek(begin)
       data = file.read(end - begin)
     return data.split(b"\n", skipped + last - first)[skipped:][: last - first]
@@ -264,7 +264,7 @@ class LineIndex:
     if first >= self.count:
       return iter(())
     part, arrays, row = self._before(work, first)
-    skipped = first - int(self._units[part]) - row * _EVERY
+    skipped = first - int(self._units[part]) - row * _STRIDE
     blocks = self._blocks(part, arrays, row)
     return itertools.islice(blocks, skipped, None)
 
@@ -318,7 +318,7 @@ class LineIndex:
     if not self.count:
       return 0, 0
     part, arrays, row = self._before(work, min(first, self.count - 1))
-    index = int(self._units[part]) + row * _EVERY
+    index = int(self._units[part]) + row * _STRIDE
     return index, int(self._visible[part] + arrays["visible"][row])
 
   def _before(
@@ -326,14 +326,14 @@ class LineIndex:
   ) -> tuple[int, dict[str, np.ndarray], int]:
     """The range that a unit begins in, its arrays, and the row before it."""
     part = int(np.searchsorted(self._units, index, "right")) - 1
-    row = (index - int(self._units[part])) // _EVERY
+    row = (index - int(self._units[part])) // _STRIDE
     return part, _arrays(work, self._first + part), row
 
   def _offset_behind(self, work: Work, index: int) -> int:
     """Offset of the next known unit at or behind a number, or of the end."""
     part = int(np.searchsorted(self._units, index, "right")) - 1
     for later in range(part, len(self._units) - 1):
-      row = -(-max(0, index - int(self._units[later])) // _EVERY)
+      row = -(-max(0, index - int(self._units[later])) // _STRIDE)
       offsets = _arrays(work, self._first + later)["offset"]
       if row < len(offsets):
         return int(offsets[row])

@@ -42,7 +42,7 @@ from jaxsyn.data.sentence.conllu_text import Parse
 
 _LEAST_WORDS = 8  # of a tree whose shape says something
 _LONG = 20  # characters of a word
-_LEAST = 20  # sentences, or trees of so many words, that say something
+_MIN_COUNT = 20  # sentences, or trees of so many words, that say something
 
 # Relations of Universal Dependencies, without their subtypes.
 _UNIVERSAL = frozenset(
@@ -232,11 +232,11 @@ class TreeStats:
 def rates(stats: TreeStats) -> dict[str, float]:
   """Per cent of each kind; only of those that there is enough to say of."""
   rates_found = {}
-  if stats.lines >= _LEAST:
+  if stats.lines >= _MIN_COUNT:
     rates_found["unparsed"] = _share(stats.unparsed, stats.lines)
     rates_found["foreign"] = _share(stats.foreign, stats.letters)
     rates_found["uncut"] = _share(stats.uncut, stats.characters)
-  if stats.trees >= _LEAST:
+  if stats.trees >= _MIN_COUNT:
     words = stats.relations
     rates_found["flat"] = _share(stats.flat, stats.trees)
     rates_found["chains"] = _share(stats.chains, stats.trees)

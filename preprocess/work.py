@@ -22,7 +22,7 @@ import numpy as np
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files, remote
 
-_AHEAD = 1 << 16  # bytes that are asked of a store where less is read
+_READ_AHEAD = 1 << 16  # bytes that are asked of a store where less is read
 _SUM = 8  # hexadecimal digits of a CRC-32C
 Facts = dict[str, Any]
 
@@ -85,7 +85,7 @@ class Work:
     """One of the arrays of a piece, the others not read; as `read_arrays`."""
     try:
       with (
-        files.open_read(self.path(name), _AHEAD) as file,
+        files.open_read(self.path(name), _READ_AHEAD) as file,
         np.load(file, allow_pickle=False) as arrays,
       ):
         return arrays[key]

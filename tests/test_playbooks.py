@@ -48,14 +48,14 @@ from jaxsyn.training.schedules import SCHEDULES
 from jaxsyn.training.step import first_state, train_step
 
 TABLES = {
-  "PARTS": syntax.MODIFIERS,
+  "MODIFIERS": syntax.MODIFIERS,
   "WINDOWS": syntax.WINDOWS,
-  "FAMILIES": ARCHITECTURES,
+  "ARCHITECTURES": ARCHITECTURES,
   "LOSSES": LOSSES,
-  "RULES": OPTIMIZERS,
+  "OPTIMIZERS": OPTIMIZERS,
   "SCHEDULES": SCHEDULES,
   "METRICS": METRICS,
-  "SEARCHES": STRATEGIES,
+  "STRATEGIES": STRATEGIES,
   "TASKS": TASKS,
   "ANNOTATIONS": ANNOTATIONS,
 }
@@ -115,7 +115,7 @@ def follow(monkeypatch):
     config.model.gru.hidden = 4
     for function, code in FUNCTIONS.items():
       if function.removeprefix("gru_") in names:
-        scope = {"PARTS": syntax.MODIFIERS, "_gru": recurrent_systems._gru}
+        scope = {"MODIFIERS": syntax.MODIFIERS, "_gru": recurrent_systems._gru}
         exec(code, scope)
         monkeypatch.setitem(systems.SYSTEMS, function, scope[function])
         systems.apply(config, function)

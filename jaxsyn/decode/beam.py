@@ -68,7 +68,7 @@ class Continuations:
   """Continuations of a sentence's hypotheses by one subword, best first.
 
   Attributes:
-    log_p_BC: log probability of all their subwords; at most NEVER / 2 where
+    log_p_BC: log probability of all their subwords; at most NEG_INF / 2 where
       there is none.
     beam_BC: the hypothesis that each goes on from.
     token_BC: its new subword.

@@ -60,7 +60,7 @@ class Phrases:
   met_BNP: Array
 
   def restricted(self, logits_BNV: Array) -> Array:
-    """NEVER where a subword is not allowed."""
+    """NEG_INF where a subword is not allowed."""
     L = self.token_BPL.shape[-1]
     B, N = self.met_BNP.shape[:2]
     # The last subword of a phrase to avoid, where all before it stand.
@@ -138,7 +138,7 @@ def allocated(
     phrases: before the step.
     best: the best continuations of all (log_p_BC, beam_BC, token_BC), of
       `jaxsyn.decode.rank.continuations`; as many are given back.
-    log_p_BNV: of each hypothesis with each subword; NEVER where not allowed.
+    log_p_BNV: of each hypothesis with each subword; NEG_INF where not allowed.
     last_B: sentences at their last position.
   """
   B, N, _ = log_p_BNV.shape

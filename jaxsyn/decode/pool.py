@@ -71,10 +71,10 @@ class Pool:
   def __call__(self) -> Iterator[tuple[int, Hypotheses]]:
     """Numbers of sentences and their hypotheses, as they are finished."""
     self._drop_unwanted()
-    while self._to_read or self._waiting or self._taken():
+    while self._to_read or self._waiting or self._occupied():
       self._fit()
       self._advance()
-      yield from self._leave()
+      yield from self._finished()
       self._drop_unwanted()
 
   def _drop_unwanted(self) -> None:
@@ -91,13 +91,13 @@ class Pool:
       None if one is None or not wanted(one) else one for one in self._places
     ]
 
-  def _taken(self) -> list[tuple[int, int]]:
+  def _occupied(self) -> list[tuple[int, int]]:
     """Places with a sentence, and its number."""
     return [(p, one) for p, one in enumerate(self._places) if one is not None]
 
   def _fit(self) -> None:
     """Changes to a size for what is not finished, if it is worth the move."""
-    old, occupied = self._size, self._taken()
+    old, occupied = self._size, self._occupied()
     unfinished = len(occupied) + len(self._waiting) + len(self._to_read)
     places, room = old.places, old.room
     if unfinished <= places // SHRINK_FACTOR:
@@ -154,10 +154,10 @@ class Pool:
       **limits,
     )
 
-  def _leave(self) -> Iterator[tuple[int, Hypotheses]]:
+  def _finished(self) -> Iterator[tuple[int, Hypotheses]]:
     """Frees the places of sentences that are finished."""
     open_B, at_B = jax.device_get((self._search.open_B, self._search.at_B))
-    done = [slot for slot in self._taken() if not open_B[slot[0]]]
+    done = [slot for slot in self._occupied() if not open_B[slot[0]]]
     if done:
       ended = jax.device_get(self._search.ended)
     for place, index in done:

@@ -133,7 +133,7 @@ class Prefix:
   state_BN: Array
 
   def restricted(self, logits_BNV: Array, rank_V: np.ndarray) -> Array:
-    """NEVER where a subword is not allowed.
+    """NEG_INF where a subword is not allowed.
 
     Args:
       logits_BNV: of subwords, and of symbols beyond them.

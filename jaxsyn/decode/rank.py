@@ -16,8 +16,8 @@ from jaxsyn.config import Decode
 from jaxsyn.data.schema import BOS, EOS, PAD
 from jaxsyn.models.contract import gather_beams
 
-# A score no hypothesis has: finite, so that 0 * NEVER is no NaN. Tests are for
-# NEVER / 2: log probabilities, or NEVER again, may have been added to it.
+# A score no hypothesis has: finite, so that 0 * NEG_INF is no NaN. Tests are for
+# NEG_INF / 2: log probabilities, or NEG_INF again, may have been added to it.
 NEG_INF = -1e30
 
 CHUNK = 64  # subwords of which the best is found first
@@ -70,7 +70,7 @@ def continuations(
     last_B: sentences at their last position.
     count: C; fewer where there are not so many.
 
-  Returns: log_p_BC, best first, at most NEVER / 2 where there is none; the
+  Returns: log_p_BC, best first, at most NEG_INF / 2 where there is none; the
     hypothesis beam_BC that each goes on from; its new subword token_BC.
   """
   B, N, V = logits_BNV.shape

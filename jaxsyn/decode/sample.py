@@ -115,7 +115,7 @@ class Sampling(DecodingStrategy):
     )
 
   def allowed(self, log_p_BNV: Array) -> Array:
-    """What subwords are drawn by: logits, NEVER where they are not.
+    """What subwords are drawn by: logits, NEG_INF where they are not.
 
     Args:
       log_p_BNV: of the model.

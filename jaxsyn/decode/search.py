@@ -87,7 +87,7 @@ class Hypotheses:
 
   Attributes:
     token_BNT: subwords, EOS included, then PAD.
-    score_BN: log probability divided by the length penalty; at most NEVER
+    score_BN: log probability divided by the length penalty; at most NEG_INF
       where fewer than N hypotheses have ended.
     log_p_BN: log probability of the subwords, EOS included.
   """
@@ -116,7 +116,7 @@ class Search:
     ended: the best hypotheses that have ended.
     prefix, phrases: of `DecodeRequest`, and how far open hypotheses are in
       them.
-    own: what the search itself remembers, of `SearchSpec.begin`.
+    strategy_state: state of the strategy, of `DecodingStrategy.begin`.
   """
 
   encoded: Any
@@ -138,7 +138,7 @@ class Next:
   """What may follow the open hypotheses.
 
   Attributes:
-    logits_BNV: of the next subword, in single precision; NEVER where it is not
+    logits_BNV: of the next subword, in single precision; NEG_INF where it is not
       what was asked.
     lse_BN: log of the sum of their exponentials: log probabilities are the
       logits less it, over the whole vocabulary as in training.

@@ -56,7 +56,7 @@ class Inspector:
       source: a raw line, or its parse.
 
     Raises:
-      TooLong: it has more subwords than the session reads.
+      SentenceTooLongError: it has more subwords than the session reads.
       InputError: the run has no parser and the line no parse.
     """
     return read_source(self.session.sources, self.session.plan.tag, source)

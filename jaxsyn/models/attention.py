@@ -62,9 +62,9 @@ class Attention(nn.Module):
   """Multi-head attention (Vaswani et al. 2017, section 3.2) with parts.
 
   Attributes:
-    where: place, layer and sizes.
+    site: stack, layer and sizes.
     dropout: rate on the attention weights.
-    parts: (name, spec) of the parts at this place and layer, in table order.
+    modifiers: (name, spec) of the modifiers at this site, in table order.
     fused: scores and weights are left to `jax.nn.dot_product_attention`; then
       all parts are `additive`, there is no dropout, and no weights are published.
   """

@@ -179,9 +179,9 @@ def sentence_features(
   letter = "S" if side == "source" else "T"
   id_BS = batch[f"{side}_id_B{letter}"]
   facts: dict[str, Any] = {"real_BS": id_BS != PAD}
-  # Arrays of a View bear their letters: tree_distance_BWW of the source is
+  # Arrays of SentenceFeatures bear their letters: tree_distance_BWW of the source is
   # source_tree_distance_BWW of the batch; parent_mid_BS of the target is
-  # target_parent_mid_BT, as S is any side's own letter in a View.
+  # target_parent_mid_BT, as S is any side's own letter there.
   for field in dataclasses.fields(SentenceFeatures):
     if not field.name[-1].isupper() or field.name in facts:
       continue

@@ -38,7 +38,7 @@ class GruEncoded:
     annotations: annotation_BSE of the encoder, then those of windows that have
       their own.
     source: facts about the source.
-    facts: `SourceFacts` of every step, once they are remembered.
+    facts: `SourceFeatures` of every step, once they are remembered.
   """
 
   annotations: tuple[Array, ...]

@@ -3,14 +3,14 @@
 A spec is a frozen dataclass: its fields are the options of the choice, its
 methods what the choice does. A table names the specs of one kind.
 
-  schedule: Schedule = one_of("jaxsyn.training.schedules:SCHEDULES",
+  schedule: Schedule = choice("jaxsyn.training.schedules:SCHEDULES",
                               "inverse_sqrt", "How the learning rate goes.")
 
 is in a config `schedule="inverse_sqrt"` and, beside it, a section for each
 choice with its own options: `inverse_sqrt.warmup`, `noam.warmup`. Read, it is
 the spec of the one chosen.
 
-  losses: Named[Loss] = any_of("jaxsyn.training.losses:LOSSES", "...", ["nll"])
+  losses: NamedSpecs[Loss] = choices("jaxsyn.training.losses:LOSSES", "...", ["nll"])
 
 is in a config a section with a section for each that is wanted,
 `losses.nll.smoothing`. Read, it is (name, spec) of each, in the table's order,

@@ -72,7 +72,7 @@ def by_length(
     raise InputError(
       f"edges of lengths must ascend from 1, as in 10,20,30; got {edges}."
     )
-  return _whole(by, words_B, edges, first=1)
+  return _integer_table(by, words_B, edges, first=1)
 
 
 def by_tree(parses: Sequence[Parse]) -> list[Buckets]:
@@ -95,11 +95,11 @@ def in_buckets(facts: Facts, edges: Sequence[int] = EDGES) -> list[Buckets]:
     if by.startswith(LENGTH):
       buckets.append(by_length([int(v or 0) for v in values], edges, by))
     elif by == "tree depth":
-      buckets.append(_whole(by, values, (2, 4, 6, 8), first=0))
+      buckets.append(_integer_table(by, values, (2, 4, 6, 8), first=0))
     elif by == "dependency length":
       buckets.append(_real(by, values, (1.5, 2.0, 2.5, 3.0)))
     elif by == "clauses":
-      buckets.append(_whole(by, values, (1, 2, 3), first=1))
+      buckets.append(_integer_table(by, values, (1, 2, 3), first=1))
     elif by == "projectivity":
       labels = ["projective", "non-projective"]
       buckets.append(_table(by, values, labels, ends=[0]))
@@ -203,7 +203,7 @@ def _universal(relation: str) -> str:
   return relation.partition(":")[0]
 
 
-def _whole(
+def _integer_table(
   by: str, values: Sequence[float | None], edges: Sequence[int], first: int
 ) -> Buckets:
   """Buckets of whole numbers; one of its own for 0 below `first`, if needed."""

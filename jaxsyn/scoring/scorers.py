@@ -74,7 +74,7 @@ class Metric(Choice):
     larger_is_better: whether the larger score is; values are percentages, from
       0 to 100, unless it is not.
     of_words: whether a tokeniser cuts what it counts.
-    reads_sources: whether it must have `References.sources`.
+    needs_sources: whether it must have `References.sources`.
   """
 
   title: ClassVar[str]

@@ -148,7 +148,8 @@ class Worker:
       observer: is told of each batch.
     """
     self.desks = {
-      run.name: RequestQueue(run, max_sentences or _most(run)) for run in runs
+      run.name: RequestQueue(run, max_sentences or _max_sentences(run))
+      for run in runs
     }
     self._queue, self._watch = queue, observer
     self._changed = threading.Condition()
@@ -337,7 +338,7 @@ def _resolve(answer: Future[Any], function: Callable[[], Any]) -> None:
     answer.set_exception(error)
 
 
-def _most(run: Served) -> int:
+def _max_sentences(run: Served) -> int:
   session = run.session
   decode = session.plan.config.decode
   return int(decode.search.together(decode)) * len(session.devices)

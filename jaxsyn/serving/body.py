@@ -36,7 +36,7 @@ async def read(
     understand: makes what is returned of the object in the body.
 
   Raises:
-    Refused: The body is too large, too slow, not a JSON object, or
+    HTTPError: The body is too large, too slow, not a JSON object, or
       `understand` rejects it.
     ClientDisconnect: The client has gone.
   """

@@ -142,7 +142,7 @@ class Guard:
       )
 
   def _check(self, scope: Scope) -> None:
-    """Raises Refused."""
+    """Raises HTTPError."""
     headers = Headers(scope=scope)
     if _is_chunked(headers):
       # Chunks of a byte each would take a minute to read.

@@ -112,7 +112,7 @@ class Service:
     }
 
   def run(self, name: str) -> Served:
-    """The run of a name; "": the first. Raises Refused."""
+    """The run of a name; "": the first. Raises HTTPError."""
     if not name:
       return next(iter(self.runs.values()))
     if name not in self.runs:
@@ -133,7 +133,7 @@ class Service:
     """Begins what POST /translate asks.
 
     Raises:
-      Refused: The server is not ready or full, or there is no such run.
+      HTTPError: The server is not ready or full, or there is no such run.
     """
     self.check_ready()
     run = self.run(request.run)
@@ -149,7 +149,7 @@ class Service:
     return PendingTranslation(self, run.name, job, nbest)
 
   async def parse(self, request: request_fields.ParseText) -> dict[str, Any]:
-    """The answer to POST /parse; raises Refused, or InputError."""
+    """The answer to POST /parse; raises HTTPError, or InputError."""
     self.check_ready()
     reading = self.run(request.run).reading
     if reading.why_no_parser:
@@ -160,7 +160,7 @@ class Service:
     return answers.parsed(await self.within(work))
 
   async def inspect(self, request: request_fields.Inspect) -> bytes:
-    """The answer to POST /inspect; raises Refused, or InputError."""
+    """The answer to POST /inspect; raises HTTPError, or InputError."""
     self.check_ready()
     run = self.run(request.run)
     with self._not_full():
@@ -184,7 +184,7 @@ class Service:
       run.close()
 
   def check_ready(self) -> None:
-    """Raises Refused unless requests are answered."""
+    """Raises HTTPError unless requests are answered."""
     if self.state == "ok":
       return
     compiled, sizes = self.compiled
@@ -195,7 +195,7 @@ class Service:
     )
 
   async def within(self, work: Awaitable[T]) -> T:
-    """What comes of work; raises Refused where it takes too long."""
+    """What comes of work; raises HTTPError where it takes too long."""
     try:
       async with asyncio.timeout(self.limits.timeout):
         return await work
@@ -249,7 +249,7 @@ class PendingTranslation:
     One that cannot be translated has an "error" instead.
 
     Raises:
-      Refused: it takes too long.
+      HTTPError: it takes too long.
     """
     try:
       async with asyncio.timeout(self._service.limits.timeout):

@@ -99,7 +99,7 @@ def corrupt_files(
 def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
   """A page for JSON with its own checksum in it, under "crc32c".
 
-  >>> sealed({"a": 1})
+  >>> add_checksum({"a": 1})
   {'a': 1, 'crc32c': '6f4c8c94'}
   """
   document = {
@@ -109,7 +109,7 @@ def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verify_checksum(document: Any) -> dict[str, Any]:
-  """What was sealed, however it is laid out in its file.
+  """Returns the content of a document after verifying its checksum.
 
   Raises:
     ValueError: it is no such page, or was changed since.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.scoring import tokenizers
 
-_TOGETHER = 10  # lines: one alone is often too short to tell
+_LINES_PER_GUESS = 10  # lines: one alone is often too short to tell
 _SURE = 0.8  # share of them
 # What py3langid does not tell apart, or has one code for.
 _ALIKE = (
@@ -57,8 +57,8 @@ def guess(lines: Sequence[str]) -> tuple[str, float]:
 
   real = [line for line in lines if any(map(str.isalpha, line))]
   counts = collections.Counter(
-    py3langid.classify(" ".join(real[i : i + _TOGETHER]))[0]
-    for i in range(0, len(real), _TOGETHER)
+    py3langid.classify(" ".join(real[i : i + _LINES_PER_GUESS]))[0]
+    for i in range(0, len(real), _LINES_PER_GUESS)
   )
   if not counts:
     return "", 0.0

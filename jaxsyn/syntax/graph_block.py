@@ -157,10 +157,10 @@ class _GraphBlock(Modifier):
       heard_BWX += edge_BWX / self.spec.depth
     heard_BQM = jnp.einsum("BSW,BWX,BRX->BSR", word_BSW, heard_BWX, word_BSW)
     publish(self, "heard_BQM", view.where_parsed(heard_BQM, 0.0))
-    change_BPD = h_BPD - first_BPD
+    difference_BPD = h_BPD - first_BPD
     if self.spec.nodes == "words":
-      return word_BSW @ change_BPD
-    return jnp.where(view.is_word_BS[..., None], change_BPD, 0.0)
+      return word_BSW @ difference_BPD
+    return jnp.where(view.is_word_BS[..., None], difference_BPD, 0.0)
 
   def _added(
     self, out_BSD: Array, x_BSD: Array, view: SentenceFeatures

@@ -68,11 +68,11 @@ def edges_EBWW(view: SentenceFeatures, longest: int, relations: int) -> Array:
   # many less than m is from m. It is one or none.
   from_q_BQMX = distance_BWW[:, :, None, :]
   to_m_BQMX = distance_BWW[:, None, :, :]
-  whole_BQM1 = distance_BWW[:, :, :, None]
+  distance_BQM1 = distance_BWW[:, :, :, None]
   relation_B11X = view.relation_BW[:, None, None, :].astype(jnp.int32)
 
   def relation_at(n: int) -> Array:
-    on_BQMX = (from_q_BQMX == n) & (to_m_BQMX == whole_BQM1 - n)
+    on_BQMX = (from_q_BQMX == n) & (to_m_BQMX == distance_BQM1 - n)
     return jnp.sum(jnp.where(on_BQMX, 1 + relation_B11X, 0), axis=-1) - 1
 
   at = [relation_at(n) for n in range(longest + 1)]

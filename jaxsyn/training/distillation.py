@@ -36,7 +36,7 @@ from jaxsyn.syntax.maps import COLLECTION, Maps
 from jaxsyn.training.objective import AuxiliaryMetrics, Batch, Loss, Ratio
 
 TEACHER_PREFIX = "source_taught_BHSS"  # of a batch
-_LEAST = 1e-30  # a weight, so that its logarithm is finite
+_MIN_WEIGHT = 1e-30  # a weight, so that its logarithm is finite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Distillation(TeacherLoss):
     return dataclasses.replace(self, layer=self.layer % layers)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    log_BHQM = jnp.log(jnp.maximum(self._weights(maps), _LEAST))
+    log_BHQM = jnp.log(jnp.maximum(self._weights(maps), _MIN_WEIGHT))
     real_B1Q = _real(batch)
     loss_BHQ = -jnp.sum(batch[TEACHER_PREFIX] * log_BHQM, axis=3)
     loss_BHQ = jnp.where(real_B1Q, loss_BHQ, 0.0)

@@ -33,7 +33,7 @@ from jaxsyn.training import cross
 from jaxsyn.training.objective import AuxiliaryMetrics, Batch, Loss, Ratio
 
 MEAN = -1  # of the heads
-_LEAST = 1e-30  # a weight, so that its logarithm is finite
+_MIN_WEIGHT = 1e-30  # a weight, so that its logarithm is finite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class GuidedAlignment(Loss):
     weight_BTS = self._weights(maps)
     links_BTS, linked_BT = _links(batch)
     total_BT = jnp.maximum(jnp.sum(links_BTS, axis=2), 1.0)
-    log_BTS = jnp.log(jnp.maximum(weight_BTS, _LEAST))
+    log_BTS = jnp.log(jnp.maximum(weight_BTS, _MIN_WEIGHT))
     loss_BT = -jnp.sum(links_BTS * log_BTS, axis=2) / total_BT
     return jnp.sum(loss_BT, axis=1), jnp.sum(linked_BT, axis=1)
 

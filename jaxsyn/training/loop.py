@@ -69,14 +69,14 @@ class StopSignals:
   def __enter__(self) -> StopSignals:
     if threading.current_thread() is threading.main_thread():
       for signal_number in (signal.SIGTERM, signal.SIGINT):
-        self._old[signal_number] = signal.signal(signal_number, self._note)
+        self._old[signal_number] = signal.signal(signal_number, self._on_signal)
     return self
 
   def __exit__(self, *_: object) -> None:
     for signal_number, handler in self._old.items():
       signal.signal(signal_number, handler)
 
-  def _note(self, signal_number: int, _: FrameType | None) -> None:
+  def _on_signal(self, signal_number: int, _: FrameType | None) -> None:
     self.name = signal.Signals(signal_number).name
     signal.signal(signal_number, self._old[signal_number])
     message = f"{self.name}: it saves and ends; once more, and it ends at once"

@@ -90,7 +90,7 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
   flags_given = {
     name: strategy_flags
     for name, spec in STRATEGIES.items()
-    if (strategy_flags := _own(values, spec))
+    if (strategy_flags := _strategy_flags(values, spec))
   }
   if not (flags_given or decode.get("nbest")):
     return decode
@@ -106,7 +106,7 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
   return decode | flags_given
 
 
-def _own(values: flags.FlagValues, spec: type) -> dict[str, Any]:
+def _strategy_flags(values: flags.FlagValues, spec: type) -> dict[str, Any]:
   """The options of a search that flags say."""
   names = [field.name for field in dataclasses.fields(spec)]
   return {

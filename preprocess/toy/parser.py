@@ -34,7 +34,7 @@ def train_parser(pairs: Sequence[Pair]) -> bytes:
   while reader.nextSentence(sentence, error):
     sentences.append(sentence)
     sentence = udpipe.Sentence()
-  with _quiet() as log:
+  with _without_output() as log:
     model = udpipe.Trainer.train(
       *("morphodita_parsito", sentences, udpipe.Sentences()),
       *(TOKENISER, TAGGER, PARSER_OPTIONS, error),
@@ -67,7 +67,7 @@ def attachment(
 
 
 @contextlib.contextmanager
-def _quiet():
+def _without_output():
   """Takes away what a C++ library prints to the standard error meanwhile.
 
   Yields a function that returns what was printed.

@@ -59,7 +59,7 @@ import json
 from jaxsyn.storage import checksums, files
 page = json.loads({json.dumps(dataclasses.asdict(run_made()))!r})
 page["files"] = checksums.sums(run, ["test/test.txt"])
-files.write_json(run / "result.json", checksums.sealed(page))
+files.write_json(run / "result.json", checksums.add_checksum(page))
 """
 
 

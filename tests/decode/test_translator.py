@@ -77,7 +77,9 @@ def test_it_tells_what_is_found_and_what_it_waits_for(make):
   sampler = threading.Thread(target=look)
   sampler.start()
   lengths = [1, 9, 1, *range(2, 30)]
-  translate(drawn(SIZE, 3.0), [source(n) for n in lengths], tell=message.append)
+  translate(
+    drawn(SIZE, 3.0), [source(n) for n in lengths], on_progress=message.append
+  )
   ended.set()
   sampler.join()
   assert (

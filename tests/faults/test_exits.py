@@ -215,7 +215,7 @@ def test_a_thread_that_nobody_waits_for_holds_no_command_up(status):
     "import time; from concurrent.futures import ThreadPoolExecutor\n"
     "from jaxsyn import errors, exits\n"
     "def command():\n"
-    "  exits.leave_behind(ThreadPoolExecutor().submit(time.sleep, 60))\n"
+    "  exits.abandon(ThreadPoolExecutor().submit(time.sleep, 60))\n"
     "  print('answered')\n"
     f"  if {status}: raise errors.InputError('wrong')\n"
     "exits.guarded(command)"

@@ -128,7 +128,7 @@ def test_nothing_left():
 
 def test_duplicates_far_apart(tmp_path, monkeypatch):
   """In other chunks, groups of chunks and partitions: the first stays."""
-  monkeypatch.setattr(clean, "_TOGETHER", 1500)
+  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 1500)
   monkeypatch.setattr(clean, "_GROUP", 2)
   lines = [str(i * i % 4099) for i in range(6000)]
   first = {line: i for i, line in reversed([*enumerate(lines)])}

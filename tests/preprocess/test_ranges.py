@@ -17,7 +17,7 @@ from jaxsyn.preprocess.work import Output, Work
 def indexed(path, tmp_path, monkeypatch, *, size, form="lines", every=4):
   """The index of a file whose ranges have so many bytes."""
   monkeypatch.setattr(ranges, "RANGE", size)
-  monkeypatch.setattr(ranges, "_EVERY", every)
+  monkeypatch.setattr(ranges, "_STRIDE", every)
   ranges._arrays.cache_clear()
   units, work = LineUnits(str(path), path, form, measured=True), Work(tmp_path)
   facts = []

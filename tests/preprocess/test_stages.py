@@ -98,10 +98,10 @@ def test_of_several_faults_the_first_is_told(whole, tmp_path):
 def test_cut_into_other_chunks_and_ranges(whole, tmp_path, monkeypatch):
   monkeypatch.setattr(corpora, "LEAST", 64)
   monkeypatch.setattr(corpora, "MOST", 64)
-  monkeypatch.setattr(clean, "_TOGETHER", 900)
+  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 900)
   monkeypatch.setattr(clean, "_GROUP", 3)
   monkeypatch.setattr(ranges, "RANGE", 10_000)
-  monkeypatch.setattr(ranges, "_EVERY", 16)
+  monkeypatch.setattr(ranges, "_STRIDE", 16)
   ranges._arrays.cache_clear()
   assert records_of(build.run(again(whole, tmp_path))) == whole[2]
   ranges._arrays.cache_clear()

@@ -168,10 +168,10 @@ def test_does_not_depend_on_chunks_or_processes(drawn, tmp_path, monkeypatch):
   assert records_of(build.run(config)) == drawn[2]
   monkeypatch.setattr(corpora, "LEAST", 64)
   monkeypatch.setattr(corpora, "MOST", 64)
-  monkeypatch.setattr(clean, "_TOGETHER", 900)
+  monkeypatch.setattr(clean, "_PAIRS_AT_ONCE", 900)
   monkeypatch.setattr(clean, "_GROUP", 3)
   monkeypatch.setattr(ranges, "RANGE", 10_000)
-  monkeypatch.setattr(ranges, "_EVERY", 16)
+  monkeypatch.setattr(ranges, "_STRIDE", 16)
   ranges._arrays.cache_clear()
   config = copied(drawn[0], tmp_path / "chunks")
   assert records_of(build.run(config)) == drawn[2]

@@ -40,7 +40,7 @@ class Shape:
 # ten epochs is not worth it.
 MIN_GAIN = 6_000
 MAX_SHAPES = 12  # of shapes, where their number is chosen
-_TOGETHER = 1 << 19  # lengths looked at
+_BLOCK_LENGTHS = 1 << 19  # lengths looked at
 
 
 def choose_shapes(
@@ -79,8 +79,8 @@ class LengthCounts(NamedTuple):
   def of(cls, lengths: Lengths) -> LengthCounts:
     """Counts some at a time: their keys take eight times the lengths."""
     parts = []
-    for begin in range(0, len(lengths.source), _TOGETHER):
-      block = lengths.of(slice(begin, begin + _TOGETHER))
+    for begin in range(0, len(lengths.source), _BLOCK_LENGTHS):
+      block = lengths.of(slice(begin, begin + _BLOCK_LENGTHS))
       length_I2 = np.stack(block[:2], 1)
       once_I = np.ones(len(length_I2), np.int64)
       parts.append(cls(length_I2, once_I, np.stack(block[2:], 1)).joined())
@@ -90,13 +90,13 @@ class LengthCounts(NamedTuple):
     """Those of the same lengths as one."""
     key_C = self.length_C2[:, 0] << 32 | self.length_C2[:, 1]
     key_C, group = np.unique(key_C, return_inverse=True)
-    number_C = np.zeros(len(key_C), np.int64)
-    np.add.at(number_C, group, self.count_C)
+    count_C = np.zeros(len(key_C), np.int64)
+    np.add.at(count_C, group, self.count_C)
     words_C2 = np.zeros((len(key_C), 2), np.int64)
     for side in (0, 1):
       np.maximum.at(words_C2[:, side], group, self.words_C2[:, side])
     length_C2 = np.stack([key_C >> 32, key_C & (1 << 32) - 1], 1)
-    return LengthCounts(length_C2, number_C, words_C2)
+    return LengthCounts(length_C2, count_C, words_C2)
 
   def rounded(self, multiple: int) -> LengthCounts:
     """With lengths rounded up to a grid."""

@@ -24,7 +24,7 @@ from jaxsyn.data.loader.mixture import MixedCorpora
 from jaxsyn.data.schema import FEATURES
 from jaxsyn.data.store.prepared import ColumnFiles
 
-_TOGETHER = 64  # blocks of which lengths are looked at
+_BLOCKS_READ = 64  # blocks of which lengths are looked at
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,15 +153,15 @@ def _bytes(
 ) -> np.ndarray:
   """What each block takes in memory, without where each example begins."""
   bytes_U = np.zeros(len(files.start) - 1, np.int64)
-  for first in range(0, len(bytes_U), _TOGETHER):
-    begin, *ends = files.start[first : first + _TOGETHER + 1].tolist()
+  for first in range(0, len(bytes_U), _BLOCKS_READ):
+    begin, *ends = files.start[first : first + _BLOCKS_READ + 1].tolist()
     lengths = files.lengths.of(slice(begin, ends[-1]))
     begin_U = np.array([begin, *ends[:-1]]) - begin
     for name in features:
       size = lengths.sizes(name)
       if size is None:  # counted as one
         size = np.ones(ends[-1] - begin, np.int64)
-      size_of_blocks = bytes_U[first : first + _TOGETHER]
+      size_of_blocks = bytes_U[first : first + _BLOCKS_READ]
       size_of_blocks += FEATURES[name].dtype.itemsize * np.add.reduceat(
         size, begin_U
       )

@@ -158,7 +158,9 @@ def _encode_trees(
   if tree.replaces:
     sentences = np.split(id_S, np.cumsum(pieces)[:-1])
     heads = (
-      tree.heads(np.array(head_W, np.int32), _number(seed, subword_S)).tolist()
+      tree.heads(
+        np.array(head_W, np.int32), _line_seed(seed, subword_S)
+      ).tolist()
       for head_W, subword_S in zip(heads, sentences)
     )
   head_W = np.array([*itertools.chain.from_iterable(heads)], np.int64)
@@ -199,7 +201,7 @@ def _ids(sentences: Iterable[list[int]]) -> Ragged:
   return np.array(ids, np.int32), np.diff(ends)
 
 
-def _number(seed: int, id_S: np.ndarray) -> int:
+def _line_seed(seed: int, id_S: np.ndarray) -> int:
   """Of a sentence in the runs of a seed, for random trees.
 
   From the seed and the subword ids alone, so that a sentence has the same tree
@@ -224,7 +226,7 @@ def retree(
     a new dict; heads, parent middles and tree distances differ, relations and
     all else are the same arrays.
   """
-  line_seed = _number(seed, example[f"{side}_id"])
+  line_seed = _line_seed(seed, example[f"{side}_id"])
   head_W = tree.heads(example[f"{side}_head"], line_seed)
   return {
     **example,

@@ -37,7 +37,7 @@ def decoder(
 
   Each example is what `tfds.features.FeaturesDict.deserialize_example_np` makes
   of it, about six times as fast, but for the texts, which are left alone. The
-  function raises NotAnExample for what has not just these features in their types.
+  function raises InvalidExampleError for what has not just these features in their types.
   """
   from google.protobuf.message import DecodeError
   from tensorflow_datasets.proto import tf_example_pb2
@@ -79,7 +79,7 @@ def texts_of(payloads: Sequence[bytes]) -> dict[str, list[str]]:
   """What examples have for people, by name: the `TEXTS` of the schema.
 
   Raises:
-    NotAnExample: a text is not UTF-8, or there is none.
+    InvalidExampleError: a text is not UTF-8, or there is none.
   """
   from tensorflow_datasets.proto import tf_example_pb2
 

@@ -40,7 +40,7 @@ class Check:
     }
 
   def __call__(self, rows: Rows) -> None:
-    """Raises NotAnExample for the first that is none."""
+    """Raises InvalidExampleError for the first that is none."""
     for bad, name, why in self._faults(rows):
       if bad.any():
         raise InvalidExampleError(int(np.argmax(bad)), f"{name} {why}")

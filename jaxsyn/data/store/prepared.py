@@ -26,7 +26,9 @@ from jaxsyn.data.store.tfrecord import REMEDY
 from jaxsyn.errors import InputError
 from jaxsyn.storage import files, remote
 
-_AHEAD = 8 << 20  # bytes that a store is asked for at most, unless for more
+_READ_AHEAD = (
+  8 << 20
+)  # bytes that a store is asked for at most, unless for more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +99,7 @@ class ColumnFiles:
     for shard, indices in of:
       path = self.paths[shard]
       # With 8 MiB at a time three times the bytes came of blocks out of order.
-      read_ahead = self._widest if remote.is_remote(path) else _AHEAD
+      read_ahead = self._widest if remote.is_remote(path) else _READ_AHEAD
       with _opened(path, read_ahead, self.remedy) as file:
         reader = BlockReader(file, features, name=str(path), remedy=self.remedy)
         for index in indices:
@@ -111,7 +113,7 @@ class ColumnFiles:
       for shard, columns in self.blocks
     ]
     sizes = (b - a for (i, a), (j, b) in itertools.pairwise(begins) if i == j)
-    return min(max(sizes, default=_AHEAD), _AHEAD)
+    return min(max(sizes, default=_READ_AHEAD), _READ_AHEAD)
 
   def _block(self, index: int) -> Block:
     shard, columns = self.blocks[index]

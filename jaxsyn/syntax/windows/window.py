@@ -52,7 +52,7 @@ class Window(nn.Module):
   def sequence(self, x_BSD: Array, view: SentenceFeatures) -> Array:
     """What its own annotations are made from: BSD, of any width.
 
-    Only of a window whose spec says `own_annotations`.
+    Only of a window whose spec sets `has_own_annotations`.
 
     Args:
       x_BSD: embeddings of the source.

@@ -94,10 +94,10 @@ class SpacyParser(Parser):
   def _texts(self, lines: Sequence[str]) -> list[str]:
     return [
       self._text(doc)
-      for doc in self.nlp.pipe(self._whole(lines), batch_size=_BATCH)
+      for doc in self.nlp.pipe(self._uncut_texts(lines), batch_size=_BATCH)
     ]
 
-  def _whole(self, lines: Sequence[str]) -> Iterator[Any]:
+  def _uncut_texts(self, lines: Sequence[str]) -> Iterator[Any]:
     """Lines cut into words, each told to be one sentence."""
     for line in lines:
       doc = self.nlp.make_doc(on_one_line(line))
