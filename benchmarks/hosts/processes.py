@@ -29,16 +29,16 @@ runpy.run_module("jaxsyn.train", run_name="__main__", alter_sys=True)
 FAULTY = """
 from jaxsyn.data.loader import split
 
-changed, calls = split.changed, 0
+apply, calls = split.apply_batch_transform, 0
 
-def faulty(batch, change):
+def faulty(batch, transform):
   global calls
   calls += 1
   if calls > 60:
     raise RuntimeError("a fault of this process alone")
-  return changed(batch, change)
+  return apply(batch, transform)
 
-split.changed = faulty
+split.apply_batch_transform = faulty
 """
 
 

@@ -94,7 +94,7 @@ def test_lines_of_killed_processes_do_not_pile_up(dataset):
 def test_a_directory_that_is_being_prepared_is_not_read(dataset):
   folder = dataset[0].data.directory
   code = READ.replace(
-    "manifests.in_use(sys.argv[1:])", "lock.alone(sys.argv[1])"
+    "manifests.in_use(sys.argv[1:])", "lock.exclusive_lock(sys.argv[1])"
   )
   process = subprocess.Popen(
     [sys.executable, "-c", "from jaxsyn.storage import lock" + code, folder],
